@@ -14,19 +14,28 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml
+# `make run` needs less than the tests do. $(STAMP) covers both.
+RUN_STAMP := .venv/.installed-run
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "cronledger needs Python >= 3.11; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@$(PYTHON) -m venv .venv || { echo "no venv module: on Debian, apt-get install python3-venv"; exit 2; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+
+$(RUN_STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[embedded,web,metrics]'
 	@touch $@
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(RUN_STAMP)
 
 setup: $(STAMP) ## make .venv and install everything into it
 
 # The source has a name of its own, so that another checkout may apply the same jobs to this ledger.
 # On a terminal the replica gets a process group of its own (set -m), so that Ctrl-C reaches it and
 # not make, which would report an interrupt although the replica drained and exited 0.
-run: $(STAMP) ## a replica with sample jobs and the web page, on an embedded PostgreSQL; Ctrl-C drains
+run: $(RUN_STAMP) ## a replica with sample jobs and the web page, on an embedded PostgreSQL; Ctrl-C drains
 	@if [ -t 0 ]; then set -m; fi; \
 	export CRONLEDGER_DATABASE_URL=$${CRONLEDGER_DATABASE_URL:-embedded}; \
 	$(BIN)/cronledger migrate || exit $$?; \
@@ -37,8 +46,10 @@ run: $(STAMP) ## a replica with sample jobs and the web page, on an embedded Pos
 # The newest server that the system has, if it has one: the database tests run on it as well.
 SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin/initdb))))
 
-test: $(STAMP) ## the tests that take three minutes on two cores: all but those marked slow
-	$(PYTEST) -m "not slow and not browser"
+FAST := -m "not slow and not tools and not browser"
+
+test: $(STAMP) ## the fast tests: all but those marked slow or tools
+	$(PYTEST) $(FAST)
 
 # $(call program,PROGRAM,PACKAGE): fail if the program is missing and may not be installed. Debian's
 # packages would start their services; RUNLEVEL prevents it.
@@ -69,11 +80,8 @@ test-web: $(STAMP) ## the web page in headless Chromium; SCREENSHOTS=DIR keeps a
 	@$(call program,chromium,chromium)
 	$(if $(SCREENSHOTS),CRONLEDGER_TEST_SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(PYTEST) -m browser tests/web
 
-# A Sunday; the ledger's partitions are weeks from Monday on.
-INSTANT ?= 2026-11-22T23:59:30
-
-dates: $(STAMP) ## unit, database and command line tests as if at INSTANT; INSTANT=all: at every boundary
-	$(BIN)/python -m tests.dated $(INSTANT) tests/unit tests/db tests/cli -n $(WORKERS) --dist worksteal
+dates: $(STAMP) ## the tests of `make test` as if at INSTANT, by default one that the commit draws; INSTANT=all: each kind of day
+	$(BIN)/python -m tests.dated $(or $(INSTANT),drawn) $(FAST) -n $(WORKERS) --dist worksteal
 
 pictures: $(STAMP) ## renew the pictures of README.md and docs/, with Chromium
 	CRONLEDGER_TEST_PICTURES=1 $(BIN)/pytest -m browser tests/web/browser/test_pictures.py
@@ -89,7 +97,7 @@ format: $(STAMP) ## rewrite the sources in the one format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-docs: $(STAMP) ## write the generated documents: settings, commands, SQL, events, features
+docs: $(STAMP) ## write the generated documents: settings, commands, SQL, events
 	$(BIN)/python -m docs.tools
 
 structure: $(STAMP) ## levels of the packages, the longest modules and functions, lines
@@ -123,8 +131,9 @@ else
 	exit $$failed
 endif
 
-mutations: $(STAMP) ## deliberate mistakes in the engine, each until a seed of the simulator finds it
+mutations: $(STAMP) ## deliberate mistakes: in the engine, for the simulator; elsewhere, for the test that each names
 	$(BIN)/python -m tests.simulation.mutations
+	$(BIN)/python -m tests.mistakes --workers $(WORKERS)
 
 fuzz: $(STAMP) ## bad input to every command for MINUTES (5): no traceback, no hang, no secret
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5) $(if $(SEED),--seed0 $(SEED))
@@ -137,7 +146,7 @@ proofs: $(STAMP) ## bench and chaos in their short forms, under three minutes on
 	@$(MAKE) --no-print-directory bench SHORT=1
 	@$(MAKE) --no-print-directory chaos SHORT=1
 
-check: lint suite test-web dates proofs ## what CI runs: lint, all tests, tests at another date, bench and chaos in short
+check: lint suite test-web dates proofs ## what CI runs: lint, all tests, the fast ones at a drawn date, bench and chaos in short
 
 clean: ## remove .venv, .peers and caches
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -3,8 +3,19 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from cronledger.ledger import senders
 from tests.database import Databases, server
+from tests.spans import Spans
+
+# Hypothesis limits the time of each example by default, and a busy machine exceeds any limit.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +34,17 @@ def template_database(databases: Databases) -> str:
 
 
 @pytest.fixture
-def database_url(databases: Databases) -> Iterator[str]:
-    """The DSN of a fresh database with the schema `cronledger` in it."""
+def database_url(databases: Databases, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of a database with a fresh schema `cronledger` in it.
+
+    It is the worker's, or a clone for this test alone: with the marker `own_database`, and for
+    tests that start processes. A killed process may leave one behind that connects later.
+    """
+    processes = "cluster" in request.path.parts or "start" in request.fixturenames
+    if not processes and request.node.get_closest_marker("own_database") is None:
+        with databases.lend() as name:
+            yield databases.url(name)
+        return
     # Not `template_database`: pytest keeps what a session's fixture raised for all tests to come.
     name = databases.create(databases.template())
     yield databases.url(name)
@@ -37,3 +57,23 @@ def empty_database_url(databases: Databases) -> Iterator[str]:
     name = databases.create()
     yield databases.url(name)
     databases.drop(name)
+
+
+@pytest.fixture(scope="session")
+def exporter() -> InMemorySpanExporter:
+    """Return what keeps the spans of this process, which can have one provider only."""
+    made = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(made))
+    trace.set_tracer_provider(provider)
+    return made
+
+
+@pytest.fixture
+def spans(exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
+    """Return the spans of a test, for which tracing is on."""
+    exporter.clear()
+    monkeypatch.setenv("CRONLEDGER_TRACING", "true")
+    senders.default_tracing.cache_clear()
+    yield Spans(exporter)
+    senders.default_tracing.cache_clear()

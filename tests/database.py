@@ -31,13 +31,16 @@ from psycopg.pq import TransactionStatus
 from cronledger.embedded.postmaster import private_directory, server_pid
 from cronledger.embedded.server import Embedded, find_binaries
 from tests.cluster.support.clocks import inherited_offset
+from tests.kept_database import KeptDatabase, adopt
 
 DOCKER_SECONDS = 2.0
 IMAGE = "postgres:18-alpine"
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
+    "jit": "off",  # Debian's packages and containers compile with LLVM, which costs 100 ms
     "max_connections": "300",
+    "max_prepared_transactions": "4",
     "min_wal_size": "32MB",
     "max_wal_size": "128MB",
 }
@@ -190,6 +193,7 @@ class Databases:
         durable = self._value("SHOW fsync") == "on"
         self._strategy = "wal_log" if durable else "file_copy"  # the latter: two checkpoints
         self._template: str | None = None
+        self._kept: tuple[str, KeptDatabase] | None = None
 
     def __enter__(self) -> Self:
         self._hold(self._connection)
@@ -198,6 +202,8 @@ class Databases:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._kept is not None:
+            self._discard(*self._kept)
         connection = self._connection
         self._entered = False
         connection.execute(
@@ -262,11 +268,33 @@ class Databases:
         name = self.clone(template)
         if template != "template0":
             with psycopg.connect(self.url(name), autocommit=True) as connection:
-                connection.execute(
-                    "UPDATE cronledger.identity SET ledger_id = gen_random_uuid(), database_oid ="
-                    " (SELECT oid FROM pg_database WHERE datname = current_database())"
-                )
+                adopt(connection)
         return name
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[str]:
+        """Give the name of a database that is as fresh as a clone of the template for the block.
+
+        It is the one that was given before, if that could be restored.
+        """
+        kept, self._kept = self._kept, None
+        if kept is not None and not kept[1].is_free():
+            self._discard(*kept)
+            kept = None
+        if kept is None:
+            name = self.clone(self.template())
+            kept = name, KeptDatabase(self.url(name))
+        try:
+            yield kept[0]
+        finally:
+            if kept[1].restore() is None and self._kept is None:
+                self._kept = kept
+            else:
+                self._discard(*kept)
+
+    def _discard(self, name: str, kept: KeptDatabase) -> None:
+        kept.close()
+        self.drop(name)
 
     def clone(self, template: str) -> str:
         """The name of a fresh database, a copy of `template` as it is."""
@@ -282,6 +310,10 @@ class Databases:
         others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
         while self._value(others, name) and time.monotonic() < deadline:
             time.sleep(0.002)
+        prepared = "SELECT gid FROM pg_prepared_xacts WHERE database = %s"
+        for (gid,) in self._connection.execute(prepared, [name]).fetchall():
+            with psycopg.connect(self.url(name), autocommit=True) as connection:
+                connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
         self._execute_ddl("DROP DATABASE IF EXISTS {} WITH (FORCE)", sql.Identifier(name))
 
     def _create(self, name: str, template: str) -> None:

@@ -1,13 +1,15 @@
 """Generate docs/events.md from the table of events and from the calls that log them."""
 
 import ast
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from cronledger.log import EVENTS
 from docs.tools.markdown import NOTE, table
 
 SOURCES = Path(__file__).parents[2] / "src" / "cronledger"
+EVENTS: Mapping[str, str] = tomllib.loads((SOURCES / "logs" / "events.toml").read_text("utf-8"))
+"""Every event that the package logs, and its meaning."""
 LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error"}
 LEVELS["exception"] = "error"
 

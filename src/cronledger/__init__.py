@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cronledger.app import App, Cancelled, CancelToken, Context
     from cronledger.client import AsyncClient, Client
-    from cronledger.middleware import Middleware
+    from cronledger.declaring.app import App, Cancelled, CancelToken, Context
+    from cronledger.declaring.middleware import Middleware
     from cronledger.replica import Replica
     from cronledger.rules.notify import Notify
     from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "App": "cronledger.app",
+    "App": "cronledger.declaring.app",
     "AsyncClient": "cronledger.client",
-    "CancelToken": "cronledger.app",
-    "Cancelled": "cronledger.app",
+    "CancelToken": "cronledger.declaring.app",
+    "Cancelled": "cronledger.declaring.app",
     "Client": "cronledger.client",
-    "Context": "cronledger.app",
+    "Context": "cronledger.declaring.app",
     "Discard": "cronledger.rules.outcome",
     "LeaseLost": "cronledger.rules.outcome",
-    "Middleware": "cronledger.middleware",
+    "Middleware": "cronledger.declaring.middleware",
     "Notify": "cronledger.rules.notify",
     "Replica": "cronledger.replica",
     "Result": "cronledger.rules.outcome",

@@ -3,11 +3,12 @@
 This is the public interface. `cronledger.engine.runtime` does the work.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from cronledger.app import App
+from cronledger.declaring.app import App
+from cronledger.declaring.resources import LifespanError
 from cronledger.engine.apps import AppRegistry, source_of
 from cronledger.engine.maintenance.check_in import State
 from cronledger.engine.runtime.diagnostics import Diagnostics, Health
@@ -16,10 +17,9 @@ from cronledger.engine.runtime.manual import Ran
 from cronledger.engine.runtime.runtime import Runtime
 from cronledger.extras import require_library
 from cronledger.ledger.access import dsn_of
-from cronledger.logger import follow
-from cronledger.resources import LifespanError
+from cronledger.logs.loggers import follow
 from cronledger.settings import Settings
-from cronledger.sources.apply import Applied, Retired
+from cronledger.sources.apply import Applied, ApplyRequest, Retired
 from cronledger.tracing.interface import require_extra
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ class Replica:
     ends, and then drains.
 
     The jobs of `apps` run. They are applied under the name of their App, unless `applied` (the
-    caller has checked the schema and applied them). `register` and `unregister` add and remove Apps
-    later. `functions`: further handlers by `module:qualname`. `settings`: by default those of the
-    environment. `url`: by default the database of the settings. `manual`: nothing runs by itself; a
-    test calls `step`.
+    caller has checked the schema and applied them). `request`: another source, whose jobs are
+    applied at the start. `register` and `unregister` add and remove Apps later. `functions`:
+    further handlers by `module:qualname`. `settings`: by default those of the environment. `url`:
+    by default the database of the settings. `manual`: nothing runs by itself; a test calls `step`.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Replica:
         settings: Settings | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         applied: bool = False,
+        request: ApplyRequest | None = None,
         manual: bool = False,
     ) -> None:
         self.settings = settings or Settings.load()
@@ -59,8 +60,9 @@ class Replica:
                 source_of(app)
             registry.add(app)
         self._runtime = Runtime(
-            self.settings, url or dsn_of(self.settings), registry, applied=applied, manual=manual
-        )
+            self.settings, url or dsn_of(self.settings), registry, applied=applied,
+            request=request, manual=manual,
+        )  # fmt: skip
 
     @property
     def state(self) -> State:
@@ -81,12 +83,11 @@ class Replica:
         """
         return self._runtime.runner_id
 
-    async def start(self, *, before: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def start(self) -> None:
         """Enter the lifespans of its Apps, register the runner, apply the Apps, and run everything
         (nothing by itself if `manual`).
 
-        Explicit log settings take effect (see `logger.follow`). `before` is awaited after all
-        checks and before the first claim. If it raises, the start ends with that error.
+        Explicit log settings take effect (see `logger.follow`).
 
         Raises psycopg.OperationalError when the database is unreachable or refuses the connection,
         MigrationError when there is no ledger or an older one, LifespanError when a lifespan
@@ -95,7 +96,7 @@ class Replica:
         error that prevents a start. In each case nothing runs, and no lifespan is open.
         """
         follow(self.settings)
-        await self._runtime.start(before)
+        await self._runtime.start()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -176,7 +177,7 @@ class Replica:
         from cronledger.metrics.replica_metrics import ReplicaCollector  # noqa: PLC0415 - of an extra
 
         self._runtime.measuring.begin()
-        return ReplicaCollector(self._runtime.observation)
+        return ReplicaCollector(self._runtime.observation, self._runtime.settings.ledger_name)
 
     def health(self) -> Health:
         """Return whether the replica takes work and makes progress. Does not block."""

@@ -6,7 +6,7 @@ errors and `describe` never show secrets.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from ipaddress import ip_network
@@ -29,7 +29,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from cronledger.rules import durations
+from cronledger.rules import durations, sql_words
 from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.model import Duration, Name
 from cronledger.rules.problems import (
@@ -140,6 +140,14 @@ def _number(value: object) -> object:
 Number = Annotated[int, BeforeValidator(_number)]
 
 
+def _schema(value: str) -> str:
+    if value in sql_words.RESERVED:
+        raise RefusedError("is a reserved word of SQL", "use another name, such as cronledger")
+    if value.startswith(sql_words.SYSTEM_PREFIX) or value == "information_schema":
+        raise RefusedError("is a name of the system", "use another name, such as cronledger")
+    return value
+
+
 def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
@@ -206,10 +214,17 @@ class Settings(BaseSettings):
         description="Connection string for LISTEN if `database_url` is a pooler. If it is not set, "
         "a runner behind a pooler only polls.",
     )
-    schema_name: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,40}$")] = Field(
+    schema_name: Annotated[
+        str, Field(pattern=r"^[a-z_][a-z0-9_]{0,40}$"), AfterValidator(_schema)
+    ] = Field(
         "cronledger",
         validation_alias=PREFIX + "SCHEMA",
         description="The schema that holds the ledger.",
+    )
+    ledger_name: Name | None = Field(
+        None,
+        description="Name of the ledger, for people who operate several. It is the label `ledger` "
+        "of the metrics, and the page and `doctor` show it.",
     )
     queues: Annotated[tuple[Name, ...], NoDecode, BeforeValidator(_listed)] = Field(
         ("default",),
@@ -254,9 +269,6 @@ class Settings(BaseSettings):
     drain_timeout: Duration = Field(
         timedelta(seconds=25),
         description="Time after SIGTERM in which running work may finish before it is stopped.",
-    )
-    retention: Annotated[Duration, _between("1h", "36525d")] = Field(
-        timedelta(days=90), description="How long executions are kept."
     )
     partition_interval: Annotated[Duration, _between("1h", "366d")] = Field(
         timedelta(days=7), description="Range of plan_times in one partition of executions."
@@ -334,6 +346,11 @@ class Settings(BaseSettings):
         description="Path below which `cronledger web` serves the page, such as `/ops/cron`. A "
         "proxy in front must not remove it.",
     )
+    web_public_url: HttpUrl | None = Field(
+        None,
+        description="Address of the page for people, such as `https://cron.example.com`. Set it if "
+        "a proxy serves the page with HTTPS and sends no X-Forwarded-Proto.",
+    )
     web_auth: Literal["loopback", "token", "proxy"] = Field(
         "loopback",
         description="How the page learns who sends a request. `loopback`: no sign-in; only this "
@@ -352,8 +369,9 @@ class Settings(BaseSettings):
         tuple[Annotated[str, AfterValidator(_peer)], ...], NoDecode, BeforeValidator(_listed)
     ] = Field(
         (),
-        description="Addresses and networks from which headers of `web_auth = proxy` are "
-        "accepted, or `unix` for a unix socket. The variable separates them by commas.",
+        description="Addresses and networks of proxies, or `unix` for a unix socket. Headers of "
+        "`web_auth = proxy`, and X-Forwarded-Proto, are accepted from them only. The variable "
+        "separates them by commas.",
     )
     web_proxy_user_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] = Field(
         "X-Forwarded-User", description="Header in which the proxy names the user."
@@ -440,7 +458,7 @@ class Settings(BaseSettings):
     def warnings(self) -> tuple[Problem, ...]:
         """Return a warning for each unknown variable, with the most similar setting."""
         return tuple(
-            _variable(name, "unknown variable", nearest(name, VARIABLES), warning=True)
+            _variable(name, "unknown variable", _remedy(name, VARIABLES), warning=True)
             for name in self.unknown
         )
 
@@ -519,7 +537,7 @@ def _problem(loc: str, problem: Problem, where: str | None, present: set[str]) -
     """Return `problem` with the variable or the name in the file, and without a secret value."""
     if loc.endswith(UNKNOWN):
         key = loc.removesuffix(UNKNOWN)
-        remedy = nearest(key, _BY_KEY)
+        remedy = _remedy(key, _BY_KEY)
         return replace(problem, where=where, field=f"{TABLE}.{key}", value=None, remedy=remedy)
     name = "schema_name" if loc == PREFIX + "SCHEMA" else loc
     key = key_of(name)
@@ -530,6 +548,13 @@ def _problem(loc: str, problem: Problem, where: str | None, present: set[str]) -
     if variable in present:
         return replace(problem, where=ENVIRONMENT, field=variable, value=value)
     return replace(problem, where=where, field=f"{TABLE}.{key}", value=value)
+
+
+def _remedy(name: str, known: Collection[str]) -> str:
+    """Return what to do about the unknown setting `name`."""
+    if name.removeprefix(PREFIX).lower() == "retention":
+        return "remove it: the ledger stores it; run `cronledger retention set DURATION`"
+    return nearest(name, known)
 
 
 _BY_KEY = {key_of(name): name for name in Settings.model_fields}

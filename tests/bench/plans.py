@@ -428,7 +428,7 @@ def rounds(rows: Rows, batch: int) -> dict[str, Call]:
     runner = {
         "runner": "runner-0", "host": "h", "pid": 1, "version": "0", "state": "running",
         "queues": list(QUEUES), "slots": 10, "running": 0, "ttl": ALWAYS, "clock_skew": ALWAYS,
-        "fingerprint": {}, "handlers": ["bench:handler"], "diagnostics": Jsonb({}),
+        "fingerprint": {}, "handlers": ["bench:handler"], "diagnostics": Jsonb({}), "deploy": None,
         "ledger": None, "kinds": ["python"], "sql_commands": False, "excluded_jobs": [],
         "most": None,
     }  # fmt: skip

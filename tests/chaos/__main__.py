@@ -40,7 +40,15 @@ from tests.chaos.faults import (
     outage,
 )
 from tests.chaos.fleet import trouble
-from tests.chaos.judge import Verdict, judge_by_verify, judge_ledger, judge_outside
+from tests.chaos.jobs import ALERTS, SPANS
+from tests.chaos.judge import (
+    Verdict,
+    judge_alerts,
+    judge_by_verify,
+    judge_ledger,
+    judge_outside,
+    judge_spans,
+)
 from tests.chaos.watch import flatness
 from tests.chaos.world import World
 from tests.cluster.support.marks import Mark, read
@@ -145,7 +153,11 @@ def judge(world: World) -> Verdict:
             verdict, c, marks, offset=_offset(c),
             acknowledged=world.load.acknowledged, succeeded=succeeded, starved=world.starved,
         )  # fmt: skip
+        judge_alerts(verdict, c, written(world, ALERTS))
+        judge_spans(verdict, c, written(world, SPANS))
     judge_by_verify(verdict, world.server.start())
+    assert world.onlookers is not None
+    verdict.add("faults of the page and of metrics", world.onlookers.faults)
     verdict.add("running processes that ended by themselves", world.fleet.deaths)
     verdict.add("anything else", world.failures)
     verdict.add("log lines: more than a handful for an outage", [
@@ -153,6 +165,12 @@ def judge(world: World) -> Verdict:
         for outage in world.outages for name, lines in outage.lines.items() if lines > HANDFUL
     ])  # fmt: skip
     return verdict
+
+
+def written(world: World, file: str) -> str:
+    """Return what replicas have written to this file: nothing if they never did."""
+    path = world.directory / file
+    return path.read_text() if path.exists() else ""
 
 
 def _offset(c: psycopg.Connection[tuple[float]]) -> float:
@@ -174,6 +192,8 @@ def report(world: World, verdict: Verdict, minutes: float) -> bool:
         print(f"left out: {what} ({why})")
     print(tabulate(sorted(world.happened.items()), ("fault", "times")), "\n")
     print(tabulate(sorted(world.load.did.items()), ("asked for", "times")), "\n")
+    assert world.onlookers is not None
+    print(tabulate(sorted(world.onlookers.did.items()), ("requests", "times")), "\n")
     if world.fleet.false_starts:
         print(tabulate(world.fleet.false_starts.items(), ("starts given up", "times")), "\n")
     if world.fleet.cut_short:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.jobs import DIRECTORY
 from tests.cluster.support.harness import ROOT
 from tests.cluster.support.hosts import Host
 from tests.cluster.support.marks import VARIABLE
@@ -106,8 +107,8 @@ class Fleet:
         values = {
             "CRONLEDGER_DATABASE_URL": dsn, "CRONLEDGER_LOG_FORMAT": "json",
             "CRONLEDGER_DRAIN_TIMEOUT": self._drain_timeout,
-            "CRONLEDGER_ALLOW_SQL_COMMANDS": "1",
-            VARIABLE: str(self._marks), **environ,
+            "CRONLEDGER_ALLOW_SQL_COMMANDS": "1", "CRONLEDGER_TRACING": "1",
+            VARIABLE: str(self._marks), DIRECTORY: str(self._directory), **environ,
         }  # fmt: skip
         return self._add(Member(name, self._argv(), values, self._directory / f"{name}.log"))
 

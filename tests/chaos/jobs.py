@@ -6,12 +6,19 @@ Two deploys of one source: `first` has `leaving`, `second` has `arriving` and an
 
 import asyncio
 import inspect
+import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+
 from cronledger import App, Context, Retry
+from cronledger.channels import Function
 from cronledger.rules.model import Overlap
 from tests.cluster.support.marks import mark
 
@@ -20,7 +27,40 @@ SCOPES = [f"s{number}" for number in range(6)]
 LEASE = "6s"
 F = TypeVar("F", bound=Callable[..., Any])
 
-first, second = App("chaos"), App("chaos")
+CHANNELS = {"lines": Function(python="tests.chaos.jobs:receive")}
+DIRECTORY = "CHAOS_DIRECTORY"
+"""The variable that names the directory of the files ALERTS and SPANS."""
+ALERTS, SPANS = "alerts", "spans"
+first, second = App("chaos", channels=CHANNELS), App("chaos", channels=CHANNELS)
+
+
+def append(file: str, lines: Sequence[str]) -> None:
+    """Append lines to one of the two files with one write, because many processes do so."""
+    with (Path(os.environ[DIRECTORY]) / file).open("ab", buffering=0) as opened:
+        opened.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def receive(message: dict[str, Any]) -> None:
+    """Be the receiver of the channel."""
+    append(ALERTS, [str(alert["id"]) for alert in message["alerts"]])
+
+
+class SpanLines(SpanExporter):
+    """Appends a line to SPANS for each attempt that has ended."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        found = [dict(span.attributes or {}) for span in spans]
+        append(SPANS, [
+            f"{x['cronledger.execution_id']} {x['cronledger.attempt']}" for x in found
+            if "cronledger.attempt" in x
+        ])  # fmt: skip
+        return SpanExportResult.SUCCESS
+
+
+if DIRECTORY in os.environ:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(SpanLines()))
+    trace.set_tracer_provider(provider)
 
 
 def say(what: str, ctx: Context) -> None:
@@ -67,11 +107,13 @@ async def steady(ctx: Context) -> int:
     return ctx.attempt
 
 
-@both("*/2 * * * * *", overlap="wait", max_attempts=3, retry_backoff=["1s"])
+@both(
+    "*/2 * * * * *", overlap="wait", max_attempts=2, retry_backoff=["1s"], notify="lines",
+)  # fmt: skip
 async def waits(ctx: Context) -> None:
     await live(ctx, random.uniform(0.5, 3))
-    if random.random() < 0.2:
-        raise Retry(message="one in five")
+    if random.random() < 0.4:
+        raise Retry(message="four in ten")
 
 
 @both("*/3 * * * * *", overlap="replace", allow_stale_reentry=True)

@@ -191,6 +191,41 @@ def alive_at_once(marks: Sequence[Mark], starved: Sequence[tuple[float, float]] 
     return found
 
 
+def judge_alerts(verdict: Verdict, c: psycopg.Connection[Any], received: str) -> None:
+    """By the outcomes of `waits`, whose executions follow each other. `received`: lines of ids."""
+    outcomes = c.execute(
+        "SELECT status FROM cronledger.executions WHERE job_name = 'waits'"
+        " AND status IN ('SUCCESS', 'FAILED') AND next_attempt_at IS NULL ORDER BY finished_at, id"
+    ).fetchall()
+    states = ["SUCCESS", *(state for (state,) in outcomes)]
+    due = [{"FAILED": "opened", "SUCCESS": "closed"}[b] for a, b in pairwise(states) if a != b]
+    alerts = c.execute(
+        "SELECT id, kind, coalesce(delivery_status, ''), event FROM cronledger.alerts"
+        " WHERE channel = 'lines' AND job_name = 'waits' ORDER BY id"
+    ).fetchall()
+    # An outage of a minute also makes the job overdue, and its missed plan_times are skipped.
+    raised = [kind for _, kind, _, event in alerts if event in ("failed", "recovered")]
+    wrong = [] if raised == due else [f"{len(due)} edges, {len(raised)} alerts"]
+    verdict.add("alerts: others than the edges of the outcomes", wrong)
+    verdict.add("lost: alerts that were not delivered", [x for x in alerts if x[2] != "SUCCESS"])
+    heard = {int(line) for line in received.split()}
+    verdict.add(
+        "lost: alerts that the receiver has not seen", [x for x in alerts if x[0] not in heard]
+    )
+
+
+def judge_spans(verdict: Verdict, c: psycopg.Connection[Any], lines: str) -> None:
+    """`lines`: execution and attempt of each span that has ended."""
+    spans = Counter(tuple(map(int, line.split())) for line in lines.splitlines())
+    verdict.add("doubled: attempts with two spans", [key for key, n in spans.items() if n > 1])
+    rows = c.execute("SELECT id, attempt FROM cronledger.executions").fetchall()
+    attempts: dict[int, int] = dict(rows)
+    verdict.add(
+        "lost: spans of attempts that the ledger does not have",
+        [key for key in spans if attempts.get(key[0], 0) < key[1]],
+    )
+
+
 def judge_by_verify(verdict: Verdict, dsn: str) -> None:
     """What `cronledger verify` says; each kind of violation by its name."""
     command = [str(Path(sys.executable).parent / "cronledger"), "verify", "--json"]

@@ -1,6 +1,7 @@
 """Everything a run consists of: server, pooler, proxies, clocks, fleet, load."""
 
 import json
+import socket
 import threading
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 from cronledger.ledger.migrate import migrate
 from tests.chaos.fleet import Fleet, Member, trouble
 from tests.chaos.load import COMMAND, SQL_JOBS, Load
+from tests.chaos.onlookers import Onlookers
 from tests.chaos.remote import Gate
 from tests.chaos.watch import Watch
 from tests.cluster.support.bouncer import Bouncer, program
@@ -74,6 +76,7 @@ class World:
         self.starved: list[tuple[float, float]] = []
         self.clocks: dict[str, FakeClock] = {}
         self.fleet = Fleet(directory, self.marks, "3s" if short else "8s")
+        self.onlookers: Onlookers | None = None
         self.watch = Watch(self._pids)
         self._keeping = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
@@ -98,6 +101,8 @@ class World:
 
     def __exit__(self, *_: object) -> None:
         self._keeping.set()
+        if self.onlookers is not None:
+            self.onlookers.kill()
         self.fleet.close()
         forget(pid for member in self.fleet.members.values() for pid in member.pids)
         if self.bouncer is not None:
@@ -119,7 +124,12 @@ class World:
         migrate(self.dsn)
         with psycopg.connect(self.dsn) as c:
             psycopg.ClientCursor(c).execute(SQL_JOBS, [json.dumps(COMMAND)])
-        self._make_fleet(make_conninfo(self.dsn, user=ROLE))
+        page, *metrics = free_ports(3)
+        self._make_fleet(make_conninfo(self.dsn, user=ROLE), metrics)
+        self.onlookers = Onlookers(
+            self.directory, make_conninfo(self.dsn, user=ROLE), page, metrics
+        )
+        self.onlookers.start(self.seed)
         self.load = Load(make_conninfo(self.dsn, user=CLIENT), self.seed)
         self.load.start()
         self._keeper.start()
@@ -141,7 +151,7 @@ class World:
             crowd.close()
         self.happened[f"{word} replicas on an empty database"] += 1
 
-    def _make_fleet(self, dsn: str) -> None:
+    def _make_fleet(self, dsn: str, metrics: list[int]) -> None:
         here = single(dsn, self.server.data)
         for name in ("far", "ahead"):
             proxy = self._gate(here) if name == "far" else Proxy(here)
@@ -156,8 +166,10 @@ class World:
             pooled["CRONLEDGER_LISTEN_URL"] = dsn
         self.listening = self._stack.enter_context(Proxy(here))
         members = [
-            self.fleet.replica("lasting", dsn),
-            self.fleet.replica("plain", dsn, CRONLEDGER_LISTEN_URL=self.listening.dsn),
+            self.fleet.replica("lasting", dsn, **_metrics(metrics[0])),
+            self.fleet.replica(
+                "plain", dsn, CRONLEDGER_LISTEN_URL=self.listening.dsn, **_metrics(metrics[1])
+            ),
             self.fleet.replica("far", self.proxies["far"].dsn),
             self.fleet.replica("ahead", self.proxies["ahead"].dsn, **self._clock("ahead")),
             self.fleet.replica("pooled", **pooled, **self._clock("pooled")),
@@ -226,12 +238,17 @@ class World:
             WHERE status IN ('RUNNING', 'PENDING') OR next_attempt_at IS NOT NULL
             UNION ALL SELECT job_name, 'dirty' FROM cronledger.input_status WHERE is_dirty
             UNION ALL SELECT job_name, 'due' FROM cronledger.schedules
-                      WHERE next_due_at <= cronledger.db_now() OR parked IN ('waiting', 'limit')"""
+                      WHERE (next_due_at <= cronledger.db_now() OR parked IN ('waiting', 'limit'))
+                        AND job_name <> 'alerts.lines'  -- a channel is not planned
+            UNION ALL SELECT channel, 'undelivered' FROM cronledger.alerts
+                      WHERE delivery_id IS NULL"""
         self._wait_while_it_shrinks(unsettled)
         left = Counter(f"{job} {status}" for job, status in self.sql(unsettled))
         self.failures += [
             f"left, and no less for two minutes: {number} x {what}" for what, number in left.items()
         ]
+        assert self.onlookers is not None
+        self.onlookers.stop()
         self._keeping.set()
         self._keeper.join()
         self.watch.stop()
@@ -272,6 +289,19 @@ class World:
             for x in self.fleet.members.values()
             if not x.has_started and x.environ.get("WORKER_NAME") not in known
         ]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def _metrics(port: int) -> dict[str, str]:
+    return {"CRONLEDGER_METRICS": "1", "CRONLEDGER_HEALTH_PORT": str(port)}
 
 
 def _started(member: Member) -> bool:

@@ -50,7 +50,7 @@ def plan_times(db: Any) -> list[datetime]:
 
 
 @pytest.mark.parametrize("order", ["oldest", "newest"])
-def test_f35_a_range_becomes_executions_in_their_order(past: Cli, db: Any, order: str) -> None:
+def test_a_range_becomes_executions_in_their_order(past: Cli, db: Any, order: str) -> None:
     said = past("backfill", "hourly", *last(5, db), "--order", order)
     assert said.exit_code == 0, said.output
     assert said.stdout == "made: 5\nretried: 0\nleft alone: 0\nremaining: 0\n"
@@ -63,13 +63,13 @@ def test_f35_a_range_becomes_executions_in_their_order(past: Cli, db: Any, order
     assert (again["made"], again["left_alone"]) == (0, 5)
 
 
-def test_f35_a_dry_run_does_nothing(past: Cli, db: Any) -> None:
+def test_a_dry_run_does_nothing(past: Cli, db: Any) -> None:
     said = past("backfill", "hourly", *last(3, db), "--dry-run", "--json")
     assert [row["action"] for row in json.loads(said.stdout)] == ["make"] * 3
     assert plan_times(db) == []
 
 
-def test_f35_a_cap_bounds_what_is_unfinished(past: Cli, db: Any) -> None:
+def test_a_cap_bounds_what_is_unfinished(past: Cli, db: Any) -> None:
     backfill = ("backfill", "hourly", *last(5, db), "--cap", "2", "--json")
     assert json.loads(past(*backfill).stdout)["remaining"] == 3
     said = past(*backfill[:-1])
@@ -78,7 +78,7 @@ def test_f35_a_cap_bounds_what_is_unfinished(past: Cli, db: Any) -> None:
     assert len(plan_times(db)) == 2
 
 
-def test_f35_wait_feeds_as_they_end_and_tells_how(past: Cli, db: Any, database_url: str) -> None:
+def test_wait_feeds_as_they_end_and_tells_how(past: Cli, db: Any, database_url: str) -> None:
     """The work of a replica is done by hand: two at a time, every second one fails."""
     stop, most = threading.Event(), [0]
 
@@ -114,7 +114,7 @@ def test_f35_wait_feeds_as_they_end_and_tells_how(past: Cli, db: Any, database_u
     assert 0 < most[0] <= 2
 
 
-def test_f35_a_terminal_shows_a_progress_bar(past: Cli, db: Any) -> None:
+def test_a_terminal_shows_a_progress_bar(past: Cli, db: Any) -> None:
     ours, theirs = os.openpty()
     command = [*CRONLEDGER, "backfill", "hourly", *last(3, db)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as process:
@@ -130,8 +130,8 @@ def test_f35_a_terminal_shows_a_progress_bar(past: Cli, db: Any) -> None:
     assert "%" not in past("backfill", "hourly", *last(3, db)).stderr
 
 
-def test_f35_retention_is_that_of_the_settings(past: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CRONLEDGER_RETENTION", "1d")
+def test_retention_is_that_of_the_ledger(past: Cli) -> None:
+    assert past("retention", "set", "1d").exit_code == 0
     said = past("backfill", "hourly", "--from", "3d", "--to", "2d")
     assert said.exit_code == 2
     assert "older than the retention of 1 day" in said.stderr
@@ -149,7 +149,7 @@ def test_f35_retention_is_that_of_the_settings(past: Cli, monkeypatch: pytest.Mo
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_f35_bad_input_is_exit_2(past: Cli, arguments: list[str], message: str) -> None:
+def test_bad_input_is_exit_2(past: Cli, arguments: list[str], message: str) -> None:
     said = past("backfill", *arguments)
     assert said.exit_code == 2, said.output
     assert message in " ".join(said.stderr.split())
@@ -167,7 +167,7 @@ def test_queues_are_limited(filled: Cli) -> None:
     assert filled("queues", "limit", "defualt", "1").exit_code == 2
 
 
-def test_f23_queues_are_listed_paused_and_resumed(filled: Cli) -> None:
+def test_queues_are_listed_paused_and_resumed(filled: Cli) -> None:
     (row,) = json.loads(filled("queues", "list", "--json").stdout)
     assert (row["name"], row["jobs"], row["running"], row["runners"]) == ("default", 3, 1, 1)
     assert filled("queues", "pause", "default", "--reason", "why").stdout == "default: paused\n"
@@ -183,7 +183,7 @@ def test_f23_queues_are_listed_paused_and_resumed(filled: Cli) -> None:
     assert filled("queues", "pause", "default", "--all").exit_code == 2
 
 
-def test_f10_one_execution_is_retried_and_cancelled(filled: Cli, db: Any) -> None:
+def test_one_execution_is_retried_and_cancelled(filled: Cli, db: Any) -> None:
     assert filled("executions", "retry", "2").stdout == "2: retried\n"
     assert filled("executions", "retry", "2").stdout == "2: brought forward\n"
     assert filled("executions", "cancel", "2").stdout == "2: cancelled\n"
@@ -197,7 +197,7 @@ def test_f10_one_execution_is_retried_and_cancelled(filled: Cli, db: Any) -> Non
     assert filled("executions", "retry", "99").exit_code == 2
 
 
-def test_f10_an_unknown_end_is_retried_only_by_force(filled: Cli, db: Any) -> None:
+def test_an_unknown_end_is_retried_only_by_force(filled: Cli, db: Any) -> None:
     db.execute("UPDATE cronledger.executions SET error_code = 'stale_timeout' WHERE id = 2")
     refused = filled("executions", "retry", "2")
     assert refused.exit_code == 1
@@ -205,7 +205,7 @@ def test_f10_an_unknown_end_is_retried_only_by_force(filled: Cli, db: Any) -> No
     assert filled("executions", "retry", "2", "--force").stdout == "2: retried\n"
 
 
-def test_f10_without_a_live_runner_it_is_pending_with_a_warning(filled: Cli, db: Any) -> None:
+def test_without_a_live_runner_it_is_pending_with_a_warning(filled: Cli, db: Any) -> None:
     assert filled("trigger", "manual", "--require-runner").exit_code == 0
     db.execute("UPDATE cronledger.runners SET state = 'draining'")
     refused = filled("trigger", "tenants", "--scope", "acme", "--require-runner")
@@ -223,7 +223,7 @@ def test_f10_without_a_live_runner_it_is_pending_with_a_warning(filled: Cli, db:
     assert status == "PENDING"
 
 
-def test_f10_a_trigger_is_refused_clearly(filled: Cli) -> None:
+def test_a_trigger_is_refused_clearly(filled: Cli) -> None:
     unknown = filled("trigger", "nothing")
     assert (unknown.exit_code, "job 'nothing' does not exist" in unknown.stderr) == (2, True)
     running = filled("trigger", "hourly")

@@ -49,7 +49,7 @@ def listed(cli: Cli) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in json.loads(cli("channels", "list", "--json").stdout)}
 
 
-def test_f65_channels_are_listed_without_secrets(declared: Cli) -> None:
+def test_channels_are_listed_without_secrets(declared: Cli) -> None:
     found = declared("channels", "list", "--json")
     assert {name: row["kind"] for name, row in listed(declared).items()} == {
         "broken": "command", "chat": "slack", "ops": "command"
@@ -61,12 +61,12 @@ def test_f65_channels_are_listed_without_secrets(declared: Cli) -> None:
     assert "hunter2" not in found.stdout + shown
 
 
-def test_f65_without_channels_the_listing_is_empty(cli: Cli) -> None:
+def test_without_channels_the_listing_is_empty(cli: Cli) -> None:
     assert cli("channels", "list", "--json").stdout == "[]\n"
     assert "[channels.NAME]" in cli("channels", "list").stderr
 
 
-def test_f65_a_test_message_is_delivered_or_its_error_is_shown(
+def test_a_test_message_is_delivered_or_its_error_is_shown(
     declared: Cli, surroundings: Path, database_url: str
 ) -> None:
     replica = Run(
@@ -95,20 +95,20 @@ def test_f65_a_test_message_is_delivered_or_its_error_is_shown(
     assert "delivery_failed" in rows["broken"]["delivery_error"]
 
 
-def test_f65_a_test_without_a_replica_ends_and_is_cancelled(declared: Cli) -> None:
+def test_a_test_without_a_replica_ends_and_is_cancelled(declared: Cli) -> None:
     found = declared("channels", "test", "ops", "--timeout", "50ms", "--json")
     assert found.exit_code == 1
     assert "no replica has started the delivery within --timeout" in found.stdout
     assert listed(declared)["ops"]["delivery_status"] == "CANCELLED"
 
 
-def test_f65_an_unknown_channel_is_named(declared: Cli) -> None:
+def test_an_unknown_channel_is_named(declared: Cli) -> None:
     found = declared("channels", "test", "opps")
     assert found.exit_code == 2
     assert "channel 'opps' does not exist" in found.stderr
 
 
-def test_f65_jobs_list_leaves_channels_out(declared: Cli) -> None:
+def test_jobs_list_leaves_channels_out(declared: Cli) -> None:
     def names(*options: str) -> list[str]:
         return [job["name"] for job in json.loads(declared("jobs", "list", *options).stdout)]
 
@@ -116,7 +116,7 @@ def test_f65_jobs_list_leaves_channels_out(declared: Cli) -> None:
     assert names("--json", "--queue", "alerts") == ["alerts.broken", "alerts.chat", "alerts.ops"]
 
 
-def test_f65_a_diff_names_channels(declared: Cli, surroundings: Path) -> None:
+def test_a_diff_names_channels(declared: Cli, surroundings: Path) -> None:
     text = (FILE % surroundings).replace("/hunter2", "/hunter3")
     text = text.replace(
         '[channels.broken]\nkind = "command"\ncommand = "echo no route; exit 3"', ""
@@ -130,7 +130,7 @@ def test_f65_a_diff_names_channels(declared: Cli, surroundings: Path) -> None:
     assert [change["channel"] for change in changes] == ["broken", "chat"]
 
 
-def test_f65_check_counts_channels_apart_from_jobs(bare: Cli, surroundings: Path) -> None:
+def test_check_counts_channels_apart_from_jobs(bare: Cli, surroundings: Path) -> None:
     (surroundings / "jobs.toml").write_text(FILE % surroundings)
     found = bare("check", "jobs.toml", "--strict", "--queue", "default")
     assert found.exit_code == 0, found.output
@@ -141,7 +141,7 @@ def test_f65_check_counts_channels_apart_from_jobs(bare: Cli, surroundings: Path
     assert report["channels"][0] == {"source": "jobs.toml", "channel": "ops", "kind": "command"}
 
 
-def test_f65_check_warns_of_a_channel_that_no_checked_source_declares(
+def test_check_warns_of_a_channel_that_no_checked_source_declares(
     bare: Cli, surroundings: Path
 ) -> None:
     job = '[jobs.a]\ncommand = ["true"]\nnotify = "opps"\n'
@@ -161,14 +161,14 @@ def test_f65_check_warns_of_a_channel_that_no_checked_source_declares(
     assert bare("check", "--strict", "jobs.toml", "channels.toml").exit_code == 0
 
 
-def test_f65_check_finds_the_line_of_a_wrong_channel(bare: Cli, surroundings: Path) -> None:
+def test_check_finds_the_line_of_a_wrong_channel(bare: Cli, surroundings: Path) -> None:
     (surroundings / "jobs.toml").write_text('[channels.ops]\nkind = "slack"\nurl = "x"\n')
     found = bare("check", "jobs.toml")
     assert found.exit_code == 2
     assert "Error: jobs.toml:3: channels.ops.url: must begin with http" in found.stderr
 
 
-def test_f65_check_imports_the_function_of_a_channel(bare: Cli, surroundings: Path) -> None:
+def test_check_imports_the_function_of_a_channel(bare: Cli, surroundings: Path) -> None:
     text = '[channels.ops]\nkind = "python"\npython = "json:%s"\n'
     (surroundings / "jobs.toml").write_text(text % "dumsp")
     found = bare("check", "jobs.toml")
@@ -181,7 +181,7 @@ def test_f65_check_imports_the_function_of_a_channel(bare: Cli, surroundings: Pa
     assert bare("check", "jobs.toml").exit_code == 0
 
 
-def test_f65_an_app_is_applied_with_its_channels(cli: Cli, surroundings: Path) -> None:
+def test_an_app_is_applied_with_its_channels(cli: Cli, surroundings: Path) -> None:
     (surroundings / "shop_alerts.py").write_text(
         "from cronledger import App\nfrom cronledger.channels import Function\n"
         "app = App('shop', channels={'ops': Function(python='shop_alerts:deliver')})\n"

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def report(said: Any) -> dict[str, Any]:
     return found
 
 
-def test_f45_it_shows_the_next_firings_and_the_clock_changes(bare: Cli, write: Any) -> None:
+def test_it_shows_the_next_firings_and_the_clock_changes(bare: Cli, write: Any) -> None:
     write(GOOD)
     said = bare("check", *SPRING, "--count", "2")
     assert said.exit_code == 0, said.output
@@ -59,7 +60,7 @@ def test_f45_it_shows_the_next_firings_and_the_clock_changes(bare: Cli, write: A
         ["JOB", "LOCAL", "NOTE"],
         ["backup", "Sun 2027-03-28 03:00:00+02:00", "shifted: a clock change skips its local time"],
         ["backup", "Mon 2027-03-29 02:30:00+02:00"],
-        ["backup", "Sun 2027-10-31 02:00:00+01:00",
+        ["backup", "Sun 2027-10-31 02:30:00+02:00",
          "clock change: 02:30 occurs twice; it fires the first time"],
         ["backup", "Sun 2028-03-26 03:00:00+02:00",
          "clock change: 02:30 is skipped; it fires right after the gap"],
@@ -70,7 +71,7 @@ def test_f45_it_shows_the_next_firings_and_the_clock_changes(bare: Cli, write: A
     assert said.stderr == "cronledger.toml: 3 jobs, 0 errors, 0 warnings\n"
 
 
-def test_f45_json_has_all_of_it(bare: Cli, write: Any) -> None:
+def test_json_has_all_of_it(bare: Cli, write: Any) -> None:
     write(GOOD)
     found = report(bare("check", *SPRING, "--count", "1", "--format", "json"))
     assert (found["from"], found["sources"]) == ("2027-03-27T12:00:00Z", ["cronledger.toml"])
@@ -98,7 +99,7 @@ def test_no_variable_that_names_a_database_is_read(
     assert "CRONLEDGER_SLOTS" in said.stderr
 
 
-def test_f45_every_error_has_its_line(bare: Cli, write: Any) -> None:
+def test_every_error_has_its_line(bare: Cli, write: Any) -> None:
     write('[jobs.a]\nschedule = "61 * * * *"\ncommand = ["x"]\n\n[jobs.b]\npython = "absent:f"\n')
     said = bare("check")
     assert said.exit_code == 2
@@ -114,7 +115,7 @@ def test_f45_every_error_has_its_line(bare: Cli, write: Any) -> None:
     assert "absent.toml: cannot be read" in bare("check", "absent.toml").stderr
 
 
-def test_f45_unknown_queues(bare: Cli, write: Any) -> None:
+def test_unknown_queues(bare: Cli, write: Any) -> None:
     jobs = '[jobs.a]\nqueue = "mial"\ncommand = ["true"]\n'
     write(jobs)
     said = bare("check")
@@ -130,7 +131,7 @@ def test_f45_unknown_queues(bare: Cli, write: Any) -> None:
         assert "did you mean `mail`?" in said.stderr
 
 
-def test_f45_collisions(bare: Cli, write: Any) -> None:
+def test_collisions(bare: Cli, write: Any) -> None:
     job = '[jobs.{}]\nschedule = "0 0 * * *"\ncommand = ["true"]\n'
     write("".join(job.format(name) for name in "abcdefghijk"))
     said = bare("check", *SPRING)
@@ -150,13 +151,73 @@ def test_f45_collisions(bare: Cli, write: Any) -> None:
     ) in bare("check", *SPRING, "--at-once", "1").stderr
 
 
-def test_f45_a_job_that_has_ended(bare: Cli, write: Any) -> None:
+def test_a_job_that_has_ended(bare: Cli, write: Any) -> None:
     write('[jobs.a]\nschedule = "@daily"\nends_at = 2020-01-01T00:00:00Z\ncommand = ["true"]\n')
     said = bare("check")
     assert said.exit_code == 0
     assert "Warning: cronledger.toml:3: jobs.a.ends_at" in said.stderr
     assert "the job does not fire any more; remove the job, or correct `ends_at`" in said.stderr
     assert re.split(r"\s{2,}", said.stdout.splitlines()[1].strip()) == ["a", "no firing to show"]
+
+
+def test_values_that_are_probably_secrets_are_warned_about_and_not_shown(
+    bare: Cli, write: Any
+) -> None:
+    write(
+        """
+        [jobs.backup]
+        command = "pg_dump postgresql://shop:hunter2@db/shop | gzip"
+        payload = { Token = "hunter2", limit = 3 }
+        [jobs.backup.env]
+        DB_PASSWORD = "hunter2"
+        OTHER_PASSWORD = { env = "SHOP_PASSWORD" }
+        REGION = "eu"
+        [jobs.call]
+        http = { url = "https://u:hunter2@example.org/x", headers = { X-Api-Key = "hunter2" } }
+        [jobs.shell]
+        command = "pg_dump postgresql://shop:$PASSWORD@db/shop"
+        [channels.pager]
+        kind = "command"
+        command = ["page"]
+        [channels.pager.env]
+        PAGER_TOKEN = "hunter2"
+        """
+    )
+    said = bare("check", "--format", "json")
+    assert said.exit_code == 0, said.output
+    found = report(said)["findings"]
+    assert [(one["job"], one["field"], one["line"]) for one in found] == [
+        ("backup", "command", 3),
+        ("backup", "env.DB_PASSWORD", 5),
+        ("backup", "payload.Token", 4),
+        ("call", "http.url", 10),
+        ("call", "http.headers.X-Api-Key", 10),
+        (None, "channels.pager.env.PAGER_TOKEN", 17),
+    ]
+    assert {one["level"] for one in found} == {"warning"}
+    assert "hunter2" not in said.output
+    assert 'write {env = "NAME"}' in found[1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("policies", "warns"),
+    [
+        ('run_timeout = "none"', True),
+        ('schedule = "@daily"\nrun_timeout = "2h"\nstale_timeout = "5m"', True),
+        ('schedule = "@daily"\nrun_timeout = "2h"\nstale_timeout = "10m"', False),
+        ('schedule = "@daily"\nrun_timeout = "10m"', False),
+        ('schedule = "@daily"', False),
+        ('schedule = "*/5 * * * *"\nrun_timeout = "none"', False),
+    ],
+)
+def test_a_long_job_with_a_short_lease_is_warned_about(
+    bare: Cli, write: Any, policies: str, warns: bool
+) -> None:
+    write(f'[jobs.dump]\ncommand = ["true"]\n{policies}\n')
+    said = bare("check", *SPRING)
+    assert said.exit_code == 0, said.output
+    assert ("an outage of the database that lasts longer" in said.stderr) is warns
+    assert ("use for example stale_timeout = '10m'" in said.stderr) is warns
 
 
 def test_a_source_without_jobs_is_no_error(bare: Cli, write: Any) -> None:
@@ -170,7 +231,7 @@ def test_a_source_without_jobs_is_no_error(bare: Cli, write: Any) -> None:
     assert re.split(r"\s{2,}", said.stdout.splitlines()[1].strip()) == ["a", "no firing to show"]
 
 
-def test_f45_an_app_has_the_lines_of_its_functions(bare: Cli, write: Any) -> None:
+def test_an_app_has_the_lines_of_its_functions(bare: Cli, write: Any) -> None:
     write(APP, "shop_of_this_test.py")
     served = ("--queue", "default", "--queue", "mail")
     said = bare("check", "shop_of_this_test:app", *served, "--format", "json")
@@ -221,9 +282,7 @@ def test_a_module_that_cannot_be_imported_is_imported_once(
     assert (surroundings / "imports").read_text() == "x"
 
 
-def test_f45_workflow_commands(
-    bare: Cli, surroundings: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workflow_commands(bare: Cli, surroundings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     below = surroundings / "a,b"
     below.mkdir()
     (below / "100%.toml").write_text('[jobs.a]\nqueue = "%"\ncommand = ["true"]\n')
@@ -259,7 +318,7 @@ def test_a_time_without_offset_is_read_in_the_zone_of_the_jobs(bare: Cli, write:
     assert report(bare("check", *local, "--format", "json"))["from"] == "2027-03-28T01:59:00Z"
 
 
-def test_f45_the_hook_of_pre_commit_checks_files(bare: Cli, write: Any) -> None:
+def test_the_hook_of_pre_commit_checks_files(bare: Cli, write: Any) -> None:
     hook = (ROOT / ".pre-commit-hooks.yaml").read_text("utf-8")
     assert re.search(r"^- id: cronledger-check$", hook, re.MULTILINE)
     entry = re.search(r"^  entry: (.+)$", hook, re.MULTILINE)
@@ -273,3 +332,75 @@ def test_f45_the_hook_of_pre_commit_checks_files(bare: Cli, write: Any) -> None:
     assert bare(*arguments, "cronledger.toml").exit_code == 0
     write('[jobs.b]\nschedule = "@dayly"\npython = "absent:f"\n')
     assert bare(*arguments, "cronledger.toml").exit_code == 2
+
+
+def test_a_typed_dict_works_or_the_error_names_the_import_without_a_traceback(
+    cli: Cli, surroundings: Path
+) -> None:
+    (surroundings / "typed_of_this_test.py").write_text(
+        "from typing import TypedDict\nfrom cronledger import App\napp = App()\n"
+        "class Order(TypedDict):\n    number: int\n"
+        "@app.job()\ndef ship(payload: list[Order]) -> None: ...\n"
+    )
+    said = cli("check", "typed_of_this_test:app")
+    assert "Traceback" not in said.stderr
+    if sys.version_info >= (3, 12):
+        assert said.exit_code == 0
+        return
+    assert said.exit_code == 2
+    assert "from typing_extensions import TypedDict" in said.stderr
+    assert "jobs.ship.payload" in said.stderr
+
+
+NEEDY = """
+from cronledger import App
+app = App("needy")
+
+def ship(payload: int) -> None: ...
+
+def tidy(payload: int = 3) -> None: ...
+"""
+
+
+def test_a_file_whose_every_firing_would_fail_is_refused(bare: Cli, write: Any) -> None:
+    write(NEEDY, "needy_of_this_test.py")
+    job = '[jobs.{}]\nschedule = "@daily"\npython = "needy_of_this_test:{}"\n'
+    write(
+        job.format("none", "ship")
+        + job.format("wrong", "ship") + 'payload = "SECRET"\n'
+        + job.format("other", "tidy") + "payload = [1]\n"
+        + job.format("right", "ship") + "payload = 4\n"
+        + job.format("default", "tidy")
+        + '[jobs.manual]\npython = "needy_of_this_test:ship"\n'
+    )  # fmt: skip
+    said = bare("check", "--format", "json")
+    assert said.exit_code == 2
+    found = report(said)["findings"]
+    assert [(one["job"], one["field"], one["line"], one["level"]) for one in found] == [
+        ("none", "payload", 1, "error"),
+        ("wrong", "payload", 7, "error"),
+        ("other", "payload", 11, "error"),
+    ]
+    assert (
+        "is missing, but the handler requires one (payload: Input should be" in found[0]["message"]
+    )
+    assert "would be refused by the handler (payload: Input should be" in found[1]["message"]
+    assert "SECRET" not in said.output
+    for command in (["jobs", "apply"], ["run"]):
+        refused = bare(*command, "cronledger.toml")
+        assert refused.exit_code == 2
+        assert "jobs.none.payload: is missing, but the handler requires one" in refused.stderr
+    # The functions are unknown, so nothing is known about their payloads.
+    assert bare("check", "--no-import").exit_code == 0
+
+
+def test_an_app_whose_every_firing_would_fail_is_refused(bare: Cli, write: Any) -> None:
+    write(
+        NEEDY + '\napp.job("@daily")(tidy)\napp.job("61 * * * *")(ship)\n', "needs_of_this_test.py"
+    )
+    said = bare("check", "needs_of_this_test:app", "--format", "json")
+    assert said.exit_code == 2
+    found = report(said)["findings"]
+    assert [(one["job"], one["field"], one["line"]) for one in found] == [
+        ("ship", "payload", 10), ("ship", "schedule", 10),
+    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Shell completion: commands, and names from the ledger, in a real bash."""
+"""Shell completion: commands, and names from the ledger, in this process and in a real bash."""
 
 import os
 import pty
@@ -13,7 +13,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
+from cronledger.cli import main
 from tests.cli.conftest import Cli
 from tests.docs.support.pages import ROOT, blocks
 from tests.waiting import until
@@ -34,16 +36,45 @@ def environ(**variables: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def bash(filled: Cli, database_url: str) -> Complete:
-    """Return what bash offers for the last of these words. Nothing else may be printed."""
+def ledger(filled: Cli, database_url: str) -> str:
+    """The DSN of a ledger with a retired job."""
     with psycopg.connect(database_url, autocommit=True) as c:
         c.execute("SELECT cronledger.retire('manual')")
+    return database_url
 
-    def complete(*words: str, **variables: str) -> list[str]:
-        quoted = shlex.join(words)
+
+@pytest.fixture
+def shell(ledger: str) -> Complete:
+    """Return what the command prints for a shell, and nothing else, for the last of these words."""
+
+    def complete(*words: str, shell: str = "bash", **variables: str) -> list[str]:
+        given = {
+            "CRONLEDGER_DATABASE_URL": ledger, "_CRONLEDGER_COMPLETE": f"{shell}_complete",
+            "COMP_WORDS": shlex.join(words), "COMP_CWORD": str(len(words) - 1),
+        }  # fmt: skip
+        done = CliRunner().invoke(main, [], prog_name="cronledger", env={**given, **variables})
+        assert (done.exit_code, done.stderr) == (0, "")
+        return done.stdout.split("\n")[:-1]
+
+    return complete
+
+
+@pytest.fixture
+def names(shell: Complete) -> Complete:
+    """Return what bash offers for the last of these words."""
+    return lambda *words, **variables: [
+        line.removeprefix("plain,") for line in shell(*words, **variables)
+    ]
+
+
+@pytest.fixture
+def bash(ledger: str) -> Complete:
+    """Return what a real bash offers for the last of these words. Nothing else may be printed."""
+
+    def complete(*words: str) -> list[str]:
         done = subprocess.run(
-            ["bash", "--norc", "-c", BASH.format(words=quoted)],
-            env=environ(**{"CRONLEDGER_DATABASE_URL": database_url, **variables}),
+            ["bash", "--norc", "-c", BASH.format(words=shlex.join(words))],
+            env=environ(CRONLEDGER_DATABASE_URL=ledger),
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert done.stderr == ""
@@ -53,7 +84,7 @@ def bash(filled: Cli, database_url: str) -> Complete:
 
 
 def offers(complete: Complete, words: str, *expected: str) -> None:
-    """Fail unless bash offers these. A busy machine may need longer than the limit at first."""
+    """Fail unless these are offered. A busy machine may need longer than the limit at first."""
     given = words.split(" ")
     until(f"{words}: {expected}", lambda: complete("cronledger", *given) == list(expected))
 
@@ -83,31 +114,32 @@ def offers(complete: Complete, words: str, *expected: str) -> None:
         ("executions cancel ", ["3"]),
     ],
 )
-def test_f48_bash_offers_names_of_the_ledger(
-    bash: Complete, words: str, expected: list[str]
-) -> None:
-    offers(bash, words, *expected)
+def test_bash_offers_names_of_the_ledger(names: Complete, words: str, expected: list[str]) -> None:
+    offers(names, words, *expected)
 
 
-def test_f48_bash_offers_commands_and_nothing_unknown(bash: Complete) -> None:
+def test_bash_offers_commands_and_nothing_unknown(names: Complete, bash: Complete) -> None:
     assert bash("cronledger", "exec") == ["executions"]
-    offers(bash, "jobs pause h", "hourly")  # the database responds
     assert bash("cronledger", "jobs", "pause", "x") == [""]
-    assert bash("cronledger", "trigger", "--scope", "a") == [""]  # of no job yet
-    assert bash("cronledger", "trigger", "", "h") == [""]
+    offers(names, "jobs pause h", "hourly")  # the database responds
+    assert names("cronledger", "jobs", "pause", "x") == [""]
+    assert names("cronledger", "trigger", "--scope", "a") == [""]  # of no job yet
+    assert names("cronledger", "trigger", "", "h") == [""]
 
 
 @pytest.mark.parametrize(
     "url",
     ["", "nonsense", "postgresql://127.0.0.1:1/x", "postgresql://nobody.invalid/x", "embedded"],
 )
-def test_f48_it_is_silent_without_a_database(bash: Complete, tmp_path: Path, url: str) -> None:
+def test_it_is_silent_without_a_database(names: Complete, tmp_path: Path, url: str) -> None:
     variables = {"CRONLEDGER_EMBEDDED_DIR": str(tmp_path / "embedded")}
-    assert bash("cronledger", "jobs", "show", "h", CRONLEDGER_DATABASE_URL=url, **variables) == [""]
+    assert names("cronledger", "jobs", "show", "h", CRONLEDGER_DATABASE_URL=url, **variables) == [
+        ""
+    ]
     assert not (tmp_path / "embedded").exists()
 
 
-def test_f48_it_does_not_wait_for_a_database_that_hangs(
+def test_it_does_not_wait_for_a_database_that_hangs(
     monkeypatch: pytest.MonkeyPatch, filled: Cli
 ) -> None:
     from cronledger.cli import complete, session
@@ -131,21 +163,19 @@ def test_names_that_a_shell_would_quote_are_not_offered(bash: Complete, database
     offers(bash, "jobs show h", "hourly")
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_also_get_a_description(bash: Complete, database_url: str, shell: str) -> None:
-    words = "cronledger executions retry "
+@pytest.mark.parametrize(
+    ("other", "variables"),
+    # Fish passes the last word instead of its number.
+    [("zsh", {}), ("fish", {"COMP_WORDS": "cronledger executions retry", "COMP_CWORD": ""})],
+    ids=["zsh", "fish"],
+)
+def test_other_shells_also_get_a_description(
+    shell: Complete, other: str, variables: dict[str, str]
+) -> None:
+    words = ("cronledger", "executions", "retry", "")
 
     def ask() -> str:
-        done = subprocess.run(
-            [PROGRAM],
-            env=environ(
-                CRONLEDGER_DATABASE_URL=database_url, _CRONLEDGER_COMPLETE=f"{shell}_complete",
-                COMP_WORDS=words, COMP_CWORD="" if shell == "fish" else "3",
-            ),
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert done.stderr == ""
-        return done.stdout
+        return "\n".join(shell(*words, shell=other, **variables)).strip()
 
     found = until("an execution", ask)
     assert re.search(r"\b2\b[\s,]+hourly global \d{4}-\S+Z exit_code", found), found
@@ -167,7 +197,7 @@ def terminal(filled: Cli, database_url: str) -> Iterator[int]:
     os.close(ours)
 
 
-def test_f48_the_tab_key_completes_as_documented(terminal: int) -> None:
+def test_the_tab_key_completes_as_documented(terminal: int) -> None:
     documented = next(
         block.text for block in blocks(ROOT / "docs" / "cli.md") if "bash_source" in block.text
     )

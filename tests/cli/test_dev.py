@@ -20,6 +20,9 @@ from cronledger.settings import Settings
 from tests.cli.conftest import Cli
 from tests.cli.support.daemon import Run
 from tests.database import chosen_binaries, fast_directory, scratch_directory
+from tests.marks import first_fast
+from tests.processes import alive, children
+from tests.waiting import until
 
 APP = """
 from cronledger import App
@@ -78,9 +81,8 @@ def has_result(run: Run, result: str) -> bool:
     return found == [(True,)] and rows(run, statement) != []
 
 
-def test_f47_it_restarts_when_a_file_changes(
-    start: Start, surroundings: Path, scratch: Path
-) -> None:
+@pytest.mark.slow
+def test_it_restarts_when_a_file_changes(start: Start, surroundings: Path, scratch: Path) -> None:
     jobs = surroundings / "shop_of_dev.py"
     jobs.write_text(APP.replace("* * * * * *", "61 * * * *"))
     run = start("shop_of_dev:app")
@@ -107,7 +109,7 @@ def test_f47_it_restarts_when_a_file_changes(
 
 
 @pytest.mark.slow
-def test_f47_the_clock_starts_at_a_local_time(start: Start, surroundings: Path) -> None:
+def test_the_clock_starts_at_a_local_time(start: Start, surroundings: Path) -> None:
     (surroundings / "cronledger.toml").write_text(
         '[jobs.night]\nschedule = "0 2 * * *"\ntimezone = "Europe/Berlin"\ncommand = ["true"]\n'
     )
@@ -122,14 +124,58 @@ def test_f47_the_clock_starts_at_a_local_time(start: Start, surroundings: Path) 
 
 
 @pytest.mark.slow
-def test_f47_a_second_signal_stops_running_work(start: Start, surroundings: Path) -> None:
+def test_a_second_signal_stops_running_work(start: Start, surroundings: Path) -> None:
     (surroundings / "cronledger.toml").write_text(LONG)
     run = start()
     run.until_event("execution_started")
     run.signal(signal.SIGTERM)
     run.until_event("runner_draining")
-    run.signal(signal.SIGTERM)
+    run.signal(signal.SIGINT)
     assert run.end() == 1, run.err
+
+
+def pids_of(run: Run, scratch: Path) -> list[int]:
+    """The children of `dev`, and the server of its database."""
+    (file,) = scratch.glob("cronledger-dev-*/postgres-*/postmaster.pid")
+    return [*children(run.process.pid), int(file.read_text().split()[0])]
+
+
+def assert_a_kill_leaves_nothing(run: Run, scratch: Path) -> None:
+    pids = pids_of(run, scratch)
+    run.signal(signal.SIGKILL)
+    run.process.wait()
+    until("all processes end", lambda: not any(map(alive, pids)))
+    until("the directory is removed", lambda: not list(scratch.glob("cronledger-dev-*")))
+
+
+def test_a_kill_leaves_neither_replica_nor_server(
+    start: Start, surroundings: Path, scratch: Path
+) -> None:
+    (surroundings / "cronledger.toml").write_text(LONG)
+    run = start()
+    started = run.until_event("execution_started")
+    assert started["job"] == "long"
+    assert_a_kill_leaves_nothing(run, scratch)
+    assert [e["event"] for e in run.events()].count("runner_stopped") == 1  # it has drained
+
+
+@pytest.mark.slow
+def test_a_kill_without_a_replica_leaves_no_server(
+    start: Start, surroundings: Path, scratch: Path
+) -> None:
+    (surroundings / "cronledger.toml").write_text(LONG.replace("*", "61"))
+    run = start()
+    run.until(lambda: "no replica runs until the next change" in run.err)
+    assert_a_kill_leaves_nothing(run, scratch)
+
+
+@pytest.mark.slow
+def test_a_kill_ends_a_replica_that_hangs(start: Start, surroundings: Path, scratch: Path) -> None:
+    hangs = "\nimport time\n@app.job('* * * * * *')\nasync def hangs():\n    open('hangs', 'w')\n"
+    (surroundings / "hangs_of_dev.py").write_text(APP + hangs + "    time.sleep(600)\n")
+    run = start("hangs_of_dev:app")
+    run.until((surroundings / "hangs").exists)
+    assert_a_kill_leaves_nothing(run, scratch)
 
 
 def test_a_signal_while_the_replica_starts_is_no_failure(start: Start, surroundings: Path) -> None:
@@ -143,7 +189,7 @@ def test_a_signal_while_the_replica_starts_is_no_failure(start: Start, surroundi
     assert run.end() == 0, run.err
 
 
-def test_f65_alerts_are_delivered_only_if_the_environment_has_slots_for_them(
+def test_alerts_are_delivered_only_if_the_environment_has_slots_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert Settings.load({"alert_slots": 9}).alert_slots == 9
@@ -188,7 +234,7 @@ def test_a_replica_that_ends_is_reported(start: Start, surroundings: Path) -> No
     run.until_event("runner_started")
 
 
-def test_f47_invalid_jobs_end_it_without_reload(start: Start, surroundings: Path) -> None:
+def test_invalid_jobs_end_it_without_reload(start: Start, surroundings: Path) -> None:
     run = start("absent.toml", "--no-reload")
     assert run.end() == 2
     assert "Error: absent.toml: cannot be read" in run.err
@@ -207,21 +253,23 @@ def test_a_time_without_offset_needs_one_time_zone(start: Start, surroundings: P
 
 @pytest.mark.parametrize(
     ("source", "said"),
-    [
-        ("app.py", "'app.py' is neither a .toml file nor an App"),
-        ("none.toml", "none.toml: cannot be read: there is no such file"),
-        ("no_such_package.jobs:app", "there is no module no_such_package in "),
-        ("no such:app", "it is not package.module:name"),
-    ],
+    first_fast(
+        [
+            ("app.py", "'app.py' is neither a .toml file nor an App"),
+            ("none.toml", "none.toml: cannot be read: there is no such file"),
+            ("no_such_package.jobs:app", "there is no module no_such_package in "),
+            ("no such:app", "it is not package.module:name"),
+        ]
+    ),
 )
-def test_f47_a_mistyped_name_exits_2(start: Start, source: str, said: str) -> None:
+def test_a_mistyped_name_exits_2(start: Start, source: str, said: str) -> None:
     run = start(source)
     assert run.end() == 2
     assert said in run.err
     assert "export CRONLEDGER_DATABASE_URL" not in run.err
 
 
-def test_f47_without_the_library_the_remedy_is_named(
+def test_without_the_library_the_remedy_is_named(
     bare: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cronledger.cli.dev.LIBRARY", "no_such_library")

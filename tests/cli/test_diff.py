@@ -69,7 +69,7 @@ def test_a_diff_says_what_apply_then_does(cli: Cli, applied: Path, database_url:
     assert (after["jobs"], after["unchanged"]) == ([], 3)
 
 
-def test_f66_a_diff_hides_the_key_of_a_check(cli: Cli, applied: Path) -> None:
+def test_a_diff_hides_the_key_of_a_check(cli: Cli, applied: Path) -> None:
     check = "https://hc-ping.com/hunter2"
     ping = f'[jobs.hourly]\nping = "{check}"'
     applied.write_text(UTC_JOBS.replace("[jobs.hourly]", ping))
@@ -155,7 +155,7 @@ def test_a_diff_of_what_would_be_refused(cli: Cli, applied: Path, surroundings: 
     assert cli("jobs", "diff", file, "--days", "0").exit_code == 2
 
 
-def test_f44_a_diff_shows_a_filter_that_comes_or_goes(cli: Cli, applied: Path) -> None:
+def test_a_diff_shows_a_filter_that_comes_or_goes(cli: Cli, applied: Path) -> None:
     table = "[jobs.hourly]\n"
     filtered = UTC_JOBS.replace(table, table + "max_attempts = 2\nretry_on = [7]\n")
     for text, fields in (

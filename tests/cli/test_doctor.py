@@ -31,9 +31,9 @@ def test_a_healthy_ledger_exits_0(well: Cli) -> None:
     said = well("doctor")
     assert said.exit_code == 0, said.output
     assert said.stdout == ""
-    assert said.stderr == "26 findings: 0 problems, 0 warnings\n"
+    assert said.stderr == "30 findings: 0 problems, 0 warnings\n"
     every = well("doctor", "--all")
-    assert len(every.stdout.splitlines()) == 26
+    assert len(every.stdout.splitlines()) == 30
     assert "ok       runners: 1 alive" in every.stdout
     told = json.loads(well("doctor", "--json").stdout)
     assert next(x for x in told if x["check"] == "identity") == {
@@ -42,6 +42,13 @@ def test_a_healthy_ledger_exits_0(well: Cli) -> None:
         "found": "the ledger's own database",
         "remedy": None,
     }
+
+
+def test_the_name_of_the_ledger_is_shown(well: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONLEDGER_LEDGER_NAME", "shop")
+    shown = well("doctor", "--all")
+    assert shown.stderr == "ledger shop: 30 findings: 0 problems, 0 warnings\n"
+    assert "ok       identity: the ledger shop's own database" in shown.stdout
 
 
 def test_a_warning_exits_0_and_a_problem_1(well: Cli, database_url: str) -> None:
@@ -81,7 +88,7 @@ def test_a_check_that_could_not_be_made_exits_1(well: Cli, database_url: str) ->
     said = well("doctor")
     assert said.exit_code == 1
     assert "NOT CHECKED partitions: no idea\n         -> see" in said.stdout
-    assert said.stderr == "26 findings: 0 problems, 0 warnings, 2 not checked\n"
+    assert said.stderr == "30 findings: 0 problems, 0 warnings, 2 not checked\n"
     told = json.loads(well("doctor", "--json").stdout)
     unchecked = [x["check"] for x in told if x["severity"] == "unchecked"]
     assert unchecked == ["partitions", "retention"]

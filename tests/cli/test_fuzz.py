@@ -8,6 +8,8 @@ import pytest
 
 from tests.fuzz.arguments import commands
 
+pytestmark = pytest.mark.tools
+
 ROUNDS = 3
 SEED = 1
 

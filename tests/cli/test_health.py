@@ -71,7 +71,7 @@ async def _metrics(server: HealthServer) -> tuple[int, str, str]:
         await server.close()
 
 
-async def test_f68_metrics_are_what_is_rendered_for_the_header() -> None:
+async def test_metrics_are_what_is_rendered_for_the_header() -> None:
     def render(accept: str) -> tuple[bytes, str]:
         return f"for {accept} in {threading.current_thread().name}".encode(), "text/x; version=7"
 
@@ -80,7 +80,7 @@ async def test_f68_metrics_are_what_is_rendered_for_the_header() -> None:
     assert await _metrics(server) == (200, "text/x; version=7", text)
 
 
-async def test_f68_many_scrapes_at_once_use_one_thread() -> None:
+async def test_many_scrapes_at_once_use_one_thread() -> None:
     names = set()
 
     def render(accept: str) -> tuple[bytes, str]:
@@ -103,14 +103,14 @@ async def test_f68_many_scrapes_at_once_use_one_thread() -> None:
     assert names == {"metrics 1"}
 
 
-async def test_f68_without_metrics_the_path_does_not_exist() -> None:
+async def test_without_metrics_the_path_does_not_exist() -> None:
     status, _, text = await _metrics(HealthServer("127.0.0.1", 0, lambda: RUNNING))
     assert status == 404
     assert "pip install 'cronledger[metrics]'" in text
     assert "CRONLEDGER_METRICS" in text
 
 
-async def test_f68_metrics_that_cannot_be_made_are_an_error() -> None:
+async def test_metrics_that_cannot_be_made_are_an_error() -> None:
     def render(accept: str) -> tuple[bytes, str]:
         raise RuntimeError(accept)
 

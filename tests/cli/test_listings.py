@@ -134,6 +134,16 @@ def test_an_unknown_execution(filled: Cli, command: str) -> None:
     assert "execution 99 does not exist" in said.stderr
 
 
+def test_executions_of_one_runner(filled: Cli) -> None:
+    every = read(filled, "executions", "list")
+    (name,) = {row["runner_id"] for row in every if row["status"] == "RUNNING"}
+    chosen = read(filled, "executions", "list", "--runner", name)
+    assert chosen == [row for row in every if row["runner_id"] == name]
+    assert read(filled, "executions", "list", "--runner", "nobody") == []
+    headings = filled("executions", "list").stdout.splitlines()[0].split()
+    assert {"RUNNER", "QUEUE", "FINISHED"} <= set(headings)
+
+
 def test_runners(filled: Cli) -> None:
     rows = read(filled, "runners")
     assert [(row["id"], row["state"]) for row in rows] == [("alive", "running"), ("gone", "dead")]

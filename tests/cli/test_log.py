@@ -13,7 +13,8 @@ import pytest
 import structlog
 
 import cronledger
-from cronledger.log import EVENTS, configure
+from cronledger.logs.output import configure
+from docs.tools.events import EVENTS
 
 METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
 SOURCES = Path(cronledger.__file__).parent
@@ -154,13 +155,13 @@ def test_lines_for_people() -> None:
     said = [line[9:] for line in stream.getvalue().splitlines()]
     assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in stream.getvalue().splitlines())
     assert said == [
-        "won         report            plan 12:00:00Z  #123",
-        "done        report            plan 12:00:00Z  #123  in 25 ms",
-        "retried     report[acme]      plan 12:00:00Z  #123  attempt 2  manual",
-        "failed      report[acme]      plan 12:00:00Z  #123  attempt 2  in 8.0 s  again in 2 s"
-        "  error='exit status 1'",
-        "of a handler  report[acme]      plan 12:00:00Z  #123  attempt 2",
-        "runner started  queues=a,b",
+        "started    report plan 12:00:00Z #123 how=won",
+        "succeeded  report plan 12:00:00Z #123 duration_ms=25",
+        "started    report [acme] plan 12:00:00Z #123 attempt 2 manual how=retried",
+        "[warning] failed     report [acme] plan 12:00:00Z #123 attempt 2 duration_ms=8040"
+        " error='exit status 1' retry_after_s=2.0",
+        "of a handler report [acme] plan 12:00:00Z #123 attempt 2",
+        "runner_started queues=a,b",
     ]
 
 

@@ -28,7 +28,7 @@ def served(run: Run) -> Scrape:
     return Scrape(httpx2.get(address(run), timeout=60).raise_for_status().text)
 
 
-def test_f69_the_metrics_are_printed_once(filled: Cli) -> None:
+def test_the_metrics_are_printed_once(filled: Cli) -> None:
     said = filled("metrics")
     assert said.exit_code == 0, said.output
     found = Scrape(said.stdout)
@@ -38,17 +38,17 @@ def test_f69_the_metrics_are_printed_once(filled: Cli) -> None:
 
 
 @needs_promtool
-def test_f69_promtool_accepts_what_is_printed(filled: Cli) -> None:
+def test_promtool_accepts_what_is_printed(filled: Cli) -> None:
     assert complaints(filled("metrics").stdout_bytes) == ""
 
 
-def test_f69_the_number_of_jobs_is_limited(filled: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_jobs_is_limited(filled: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Scrape(filled("metrics", "--jobs", "1").stdout).one("job_series_omitted") == 2
     monkeypatch.setenv("CRONLEDGER_METRICS_JOBS", "2")
     assert Scrape(filled("metrics").stdout).one("job_series_omitted") == 1
 
 
-def test_f69_the_metrics_are_served_until_a_signal(start: Start) -> None:
+def test_the_metrics_are_served_until_a_signal(start: Start) -> None:
     run = start("--listen", "127.0.0.1:0")
     assert served(run).one("up") == 1
     assert run.err.splitlines()[0] == f"cronledger metrics: {address(run)}"
@@ -57,7 +57,7 @@ def test_f69_the_metrics_are_served_until_a_signal(start: Start) -> None:
     assert run.end() == 0
 
 
-def test_f69_a_database_that_is_away_is_down_and_not_an_end(start: Start) -> None:
+def test_a_database_that_is_away_is_down_and_not_an_end(start: Start) -> None:
     run = start(
         "--listen", "127.0.0.1:0", CRONLEDGER_DATABASE_URL="host=127.0.0.1 port=1 dbname=none"
     )
@@ -68,7 +68,7 @@ def test_f69_a_database_that_is_away_is_down_and_not_an_end(start: Start) -> Non
     assert run.end() == 0
 
 
-def test_f69_a_database_that_is_away_ends_the_command_that_prints(
+def test_a_database_that_is_away_ends_the_command_that_prints(
     bare: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "host=127.0.0.1 port=1 dbname=none")
@@ -77,7 +77,7 @@ def test_f69_a_database_that_is_away_ends_the_command_that_prints(
     assert "the database is unreachable" in said.stderr
 
 
-def test_f69_a_database_without_a_ledger_is_refused(
+def test_a_database_without_a_ledger_is_refused(
     start: Start, bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = start("--listen", "127.0.0.1:0", CRONLEDGER_DATABASE_URL=empty_database_url)
@@ -87,7 +87,7 @@ def test_f69_a_database_without_a_ledger_is_refused(
     assert said.exit_code == 4 and "run `cronledger migrate`" in said.stderr
 
 
-def test_f69_an_address_in_use_is_an_error(start: Start) -> None:
+def test_an_address_in_use_is_an_error(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         run = start("--listen", f"127.0.0.1:{taken.getsockname()[1]}")
         assert run.end() == 1
@@ -95,14 +95,12 @@ def test_f69_an_address_in_use_is_an_error(start: Start) -> None:
 
 
 @pytest.mark.parametrize("listen", ["nonsense", "127.0.0.1", "unix:/tmp/x", "127.0.0.1:99999"])
-def test_f69_a_bad_address_is_refused(cli: Cli, listen: str) -> None:
+def test_a_bad_address_is_refused(cli: Cli, listen: str) -> None:
     said = cli("metrics", "--listen", listen)
     assert said.exit_code == 2 and "use HOST:PORT" in said.stderr
 
 
-def test_f69_without_the_extra_the_command_names_it(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_the_command_names_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda _: None)
     said = cli("metrics")
     assert said.exit_code == 2 and said.stdout == ""

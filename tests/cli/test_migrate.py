@@ -116,11 +116,9 @@ def test_sql_of_a_new_migration_is_that_migration(
 ) -> None:
     assert empty("migrate").exit_code == 0
     known = migrations()
-    added = Migration("9000_pre_table", "pre", "CREATE TABLE cronledger.nine ();\n")
+    added = Migration("0000_pre_table", "pre", "CREATE TABLE cronledger.nine ();\n")
     taken = Migration("9001_post_table", "post", "DROP TABLE cronledger.nine;\n")
-    monkeypatch.setattr(
-        "cronledger.ledger.migrate.migrations", lambda _: (*known[:-1], added, taken, known[-1])
-    )
+    monkeypatch.setattr("cronledger.ledger.migrate.migrations", lambda _: (added, *known, taken))
     pre = empty("migrate", "--sql", "--pre").stdout
     assert (added.text in pre, taken.text in pre, known[0].text in pre) == (True, False, False)
     psql(empty_database_url, pre)

@@ -3,13 +3,17 @@
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from cronledger.client import waiting
+from cronledger.ledger import ends
 from tests.cli.conftest import JOBS, Cli
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -249,6 +253,23 @@ def test_trigger_waits_for_the_end(filled: Cli, database_url: str, status: str, 
     assert f"#{said.stdout.strip()} {status}{reason}" in said.stderr
 
 
+def test_trigger_is_notified_of_the_end(
+    filled: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ends, "LISTEN_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "FIRST_SECONDS", 2 * PATIENCE)
+    monkeypatch.setattr(waiting, "LONGEST_SECONDS", 2 * PATIENCE)
+    with psycopg.connect(database_url, autocommit=True) as c, ThreadPoolExecutor(1) as threads:
+        c.execute("LISTEN cronledger")
+        said = threads.submit(filled, "trigger", "manual", "--wait", "--timeout", "2m")
+        notes = c.notifies(timeout=PATIENCE)
+        _, execution = next(n.payload for n in notes if n.payload.startswith("wait ")).split()
+        notes.close()  # it holds the connection
+        c.execute("SELECT cronledger.cancel(%s)", [execution])
+    assert said.result().exit_code == 1
+    assert f"#{execution} CANCELLED" in said.result().stderr
+
+
 @pytest.mark.slow
 def test_embedded(bare: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "embedded")
@@ -257,3 +278,27 @@ def test_embedded(bare: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert bare("migrate").exit_code == 0
     assert bare("runners", "--json").stdout == "[]\n"
     assert not list((tmp_path / "embedded").glob("*/postmaster.pid"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["trigger", "hourly"], "end it with `cronledger executions cancel 3`."),
+        (["executions", "retry", "1"], "`cronledger trigger` creates another execution."),
+        (["executions", "cancel", "99"], "To list executions, run `cronledger executions list`."),
+        (["trigger", "tenants", "--scope", "no"], "run `cronledger jobs show tenants`."),
+        (["queues", "resume", "no"], "To list the queues, run `cronledger queues list`."),
+    ],
+)
+def test_a_refusal_names_commands_and_options(filled: Cli, arguments: list[str], hint: str) -> None:
+    refused = filled(*arguments)
+    assert refused.exit_code != 0
+    assert hint in refused.stderr
+
+
+def test_a_refusal_for_a_pause_names_the_option(filled: Cli) -> None:
+    filled("jobs", "pause", "manual")
+    assert "Hint: Resume it, or trigger it with --force: " in filled("trigger", "manual").stderr
+    filled("jobs", "resume", "manual")
+    filled("queues", "pause", "default")
+    assert "Hint: Resume the queue, or use --force: " in filled("trigger", "manual").stderr

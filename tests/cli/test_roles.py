@@ -83,6 +83,7 @@ MATRIX = {
     "jobs pause": command("jobs pause hourly --until 1h", DECIDE, "operator"),
     "jobs resume": command("jobs resume hourly", DECIDE, "operator"),
     "jobs remove": command("jobs remove hourly", DECIDE, "operator"),
+    "jobs redact": command("jobs redact hourly target env SECRET", OPERATE, "operator"),
     "trigger": command("trigger fetch", DECIDE, "operator"),
     "enqueue": command("enqueue hourly --key k", DECIDE, "operator"),
     "backfill": command("backfill hourly --from 3h --to 1h", DECIDE, "operator"),
@@ -91,10 +92,15 @@ MATRIX = {
     "executions output": command("executions output 2", READ),
     "executions retry": command("executions retry 2", DECIDE, "operator"),
     "executions cancel": command("executions cancel 3", DECIDE, "operator"),
+    "executions redact": command("executions redact 2", DECIDE, "operator"),
     "queues list": command("queues list", READ),
     "queues pause": command("queues pause default", OPERATE, "operator"),
     "queues resume": command("queues resume default", OPERATE, "operator"),
     "queues limit": command("queues limit default 3", OPERATE, "operator"),
+    "retention show": command("retention show", READ),
+    "retention set": command("retention set 80d", OPERATE, "operator"),
+    "sources list": command("sources list", READ),
+    "sources rename": command("sources rename jobs moved", OPERATE, "operator"),
     "alerts": command("alerts", READ),
     "channels list": command("channels list", READ),
     "channels test": command("channels test ops --timeout 1ms", DECIDE, "operator", code=1),
@@ -105,6 +111,7 @@ MATRIX = {
     "why": command("why hourly 00:00", READ),
     "doctor": command("doctor", READ, code=1),  # it has no live replica
     "accept-database": command("accept-database --catch-up", OPERATE, "operator"),
+    "refuse-database": command("refuse-database", OPERATE, "operator"),
     "runners": command("runners", READ),
     "metrics": command("metrics", READ),
     "web": command("web --listen 127.0.0.1:0", READ),
@@ -280,7 +287,7 @@ def test_a_viewer_sees_neither_payload_nor_target(call: Callable[..., Result]) -
 
 
 @pytest.mark.parametrize("role", first_fast(GROUPS))
-def test_f58_a_run_of_verify_is_recorded_for_whoever_may_write(
+def test_a_run_of_verify_is_recorded_for_whoever_may_write(
     roles: Roles, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     database = roles.databases.create(roles.ledger)

@@ -93,7 +93,7 @@ def test_a_drain_waits_and_a_second_signal_does_not(
     run.signal(signal.SIGTERM)
     run.until_event("runner_draining")
     assert run.process.poll() is None
-    run.signal(signal.SIGTERM)
+    run.signal(signal.SIGINT)
     assert run.end(30) == 1, run.err
     assert [event["event"] for event in run.events()].count("abort_requested") == 1
     ((status, code),) = ask(
@@ -273,7 +273,7 @@ def beat():
 """
 
 
-def test_f40_a_lifespan_that_raises_exits_1_before_anything_is_applied(
+def test_a_lifespan_that_raises_exits_1_before_anything_is_applied(
     start: Start, surroundings: Path, ask: Any
 ) -> None:
     body = 'raise ConnectionRefusedError("redis://me:hunter2@cache is away")'
@@ -290,10 +290,17 @@ def test_f40_a_lifespan_that_raises_exits_1_before_anything_is_applied(
     assert ask("SELECT name FROM cronledger.jobs") == []
 
 
-def test_f40_a_signal_ends_a_start_whose_lifespan_hangs(start: Start, surroundings: Path) -> None:
+def test_a_signal_ends_a_start_whose_lifespan_hangs(start: Start, surroundings: Path) -> None:
     hangs = LIFESPAN.format(body="await asyncio.sleep(600)")
     (surroundings / "hanging_lifespan.py").write_text(hangs)
     run = start("hanging_lifespan:app")
     run.until(lambda: "entering" in run.out)
     run.signal(signal.SIGTERM)
     assert run.end() == 0, run.err
+
+
+def test_a_second_source_is_refused_with_the_ways_to_run_both(start: Start) -> None:
+    run = start("a.toml", "b.toml")
+    assert run.end() == 2
+    assert "a replica has one source, and 2 are given (a.toml, b.toml)" in run.err
+    assert "cronledger jobs apply FILE" in run.err

@@ -13,7 +13,8 @@ import pytest
 
 from cronledger.cli import COMMANDS, main
 from cronledger.cli.listing import relative
-from cronledger.tables import clean, print_table
+from cronledger.process.tables import print_table
+from cronledger.rules.printable import clean
 from tests.cli.conftest import Cli
 from tests.cli.support.terminal import on_terminal
 
@@ -47,7 +48,7 @@ def hostile(filled: Cli, database_url: str) -> Iterator[Cli]:
         )  # fmt: skip
         c.execute(
             "UPDATE cronledger.jobs SET description = %s, queue = %s WHERE name = 'hourly'",
-            [evil, "a queue with a long name " * 4],
+            [evil, "a queue with a long name" * 4],
         )
         c.execute("SELECT cronledger.pause('manual', %s)", [evil])
         c.execute(

@@ -170,9 +170,7 @@ def runs(url: str) -> list[dict[str, Any]]:
         return c.execute("SELECT * FROM cronledger.verifications ORDER BY id").fetchall()
 
 
-def test_f58_each_run_is_recorded_with_its_range_and_counts(
-    spoiled: Cli, database_url: str
-) -> None:
+def test_each_run_is_recorded_with_its_range_and_counts(spoiled: Cli, database_url: str) -> None:
     assert spoiled("verify").exit_code == 1
     assert spoiled("verify", "a", "--from", "1d", "--to", "0s", "--json").exit_code == 1
     assert spoiled("verify", "a", "--accept", "INC-7").exit_code == 0
@@ -190,7 +188,7 @@ def test_f58_each_run_is_recorded_with_its_range_and_counts(
     assert (accepted["violations"], accepted["accepted"], accepted["kinds"]) == (0, 1, {})
 
 
-def test_f58_a_run_that_fails_is_recorded_as_interrupted_with_what_it_found(
+def test_a_run_that_fails_is_recorded_as_interrupted_with_what_it_found(
     spoiled: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:
@@ -213,7 +211,7 @@ def test_f58_a_run_that_fails_is_recorded_as_interrupted_with_what_it_found(
     assert run["finished_at"] is not None
 
 
-def test_f58_a_killed_run_stays_unfinished(cli: Cli, database_url: str) -> None:
+def test_a_killed_run_stays_unfinished(cli: Cli, database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as c:
         Recording.begin(c, "cronledger", job=None, from_=None, to=None, requested_by="me")
     (run,) = runs(database_url)
@@ -222,7 +220,7 @@ def test_f58_a_killed_run_stays_unfinished(cli: Cli, database_url: str) -> None:
     assert [run["outcome"] for run in runs(database_url)] == ["unfinished", "finished"]
 
 
-def test_f58_a_read_only_database_is_verified_without_a_record(
+def test_a_read_only_database_is_verified_without_a_record(
     cli: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = make_conninfo(database_url, options="-cdefault_transaction_read_only=on")
@@ -233,7 +231,7 @@ def test_f58_a_read_only_database_is_verified_without_a_record(
     assert runs(database_url) == []
 
 
-def test_f58_the_newest_runs_are_kept_of_all_jobs_and_of_one(cli: Cli, database_url: str) -> None:
+def test_the_newest_runs_are_kept_of_all_jobs_and_of_one(cli: Cli, database_url: str) -> None:
     assert cli("verify").exit_code == 0
     with psycopg.connect(database_url, autocommit=True) as c:
         c.execute(

@@ -132,7 +132,7 @@ def test_a_traceback_is_left_to_executions_show(cli: Cli, db: rows.Db) -> None:
         (None, "(exit_code: no message)", False),
     ],
 )
-def test_f44_a_filter_is_named_as_the_reason_why_it_is_not_retried(
+def test_a_filter_is_named_as_the_reason_why_it_is_not_retried(
     cli: Cli, db: rows.Db, message: str | None, told: str, hint: bool
 ) -> None:
     note = "not retried: never_retry_on has 64-78"
@@ -155,6 +155,31 @@ def test_skipped_because_another_one_was_running(cli: Cli, db: rows.Db) -> None:
     assert found["verdict"] == "skipped"
     assert f"execution {row['id']} was RUNNING on r1, from" in found["text"]
     assert "overlap is skip" in found["text"]
+
+
+def test_an_expired_lease_is_explained_by_what_is_missing(cli: Cli, db: rows.Db) -> None:
+    db.execute(
+        "UPDATE cronledger.jobs SET handler = 'python', allow_stale_reentry = true,"
+        " target = jsonb_build_object('python', 'jobs:resumable')"
+    )
+    ended = rows.now(db) - timedelta(minutes=1)
+    row = rows.execution(db, "RUNNING", plan_time=_hour(db, 2), stale_after=ended)
+    _skip(db, _hour(db), "overlap", blocked_by=row["id"])
+    for at in (_hour(db, 2), _hour(db)):
+        text = _why(cli, at)["text"]
+        assert "and has not ended; its lease ended at" in text
+        assert "no live runner has queue default and function jobs:resumable" in text
+
+
+def test_an_execution_of_a_failing_runner_may_have_ended(cli: Cli, db: rows.Db) -> None:
+    from psycopg.types.json import Jsonb
+
+    rows.runner(db, diagnostics=Jsonb({"failing": {"finisher": "DiskFull: no space"}}))
+    row = rows.execution(db, "RUNNING", plan_time=_hour(db, 2))
+    _skip(db, _hour(db), "overlap", blocked_by=row["id"])
+    for at in (_hour(db, 2), _hour(db)):
+        words = "and may have ended, because r1 is failing (finisher: DiskFull: no space)"
+        assert words in _why(cli, at)["text"]
 
 
 def test_skipped_in_a_pause(cli: Cli, db: rows.Db) -> None:
@@ -290,7 +315,7 @@ def test_scopes(cli: Cli, db: rows.Db) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("absent", "03:00"), "has never existed"),
+        (("jop", "03:00"), "did you mean 'job'?"),
         (("job", "soon"), "'soon' is not a time"),
         (("job", "03:00", "--scope", "x"), "has no scope 'x'"),
     ],
@@ -299,3 +324,62 @@ def test_usage(cli: Cli, db: rows.Db, arguments: tuple[str, ...], words: str) ->
     said = cli("why", *arguments)
     assert said.exit_code == 2
     assert words in said.stderr
+
+
+@pytest.mark.parametrize("moment", [(), ("now",)])
+def test_without_a_time_it_explains_the_present(
+    cli: Cli, db: rows.Db, moment: tuple[str, ...]
+) -> None:
+    def present() -> tuple[str, str]:
+        said = cli("why", "job", *moment, "--json")
+        assert said.exit_code == 0, said.output
+        (answer,) = json.loads(said.stdout)
+        return answer["verdict"], answer["text"]
+
+    verdict, text = present()
+    assert verdict == "idle"
+    assert text.startswith(
+        f"The next plan_time is {_hour(db, -1).isoformat().replace('+00:00', 'Z')}"
+    )
+
+    done = rows.execution(db, plan_time=_hour(db, 2))
+    verdict, text = present()
+    assert verdict == "idle"
+    assert f"is execution {done['id']} (the schedule, revision 1): attempt 1 of 3 started" in text
+
+    running = rows.execution(db, "RUNNING", plan_time=_hour(db))
+    verdict, text = present()
+    assert verdict == "running"
+    assert f"is execution {running['id']} " in text
+    assert f"is execution {done['id']} " not in text
+
+    db.execute("DELETE FROM cronledger.executions WHERE status = 'RUNNING'")
+    db.execute("SELECT cronledger.pause('job', 'a fair', requested_by => 'ann')")
+    verdict, text = present()
+    assert verdict == "paused"
+    assert "It does not run now: the job was paused from" in text
+    assert "by ann with the reason 'a fair'." in text
+
+    db.execute("SELECT cronledger.retire('job')")
+    verdict, text = present()
+    assert verdict == "retired"
+
+
+def test_the_present_names_why_a_scope_is_overdue(cli: Cli, db: rows.Db) -> None:
+    waiting = rows.execution(db, "PENDING", plan_time=_hour(db))
+    said = cli("why", "job")
+    assert said.exit_code == 0
+    assert f"is execution {waiting['id']} " in said.stdout
+    assert "It is overdue since" in said.stdout
+    assert "no_runner: " in said.stdout
+
+
+def test_an_id_in_place_of_a_job_is_that_of_an_execution(cli: Cli, db: rows.Db) -> None:
+    row = rows.execution(db, plan_time=_hour(db, 3))
+    rows.execution(db, plan_time=_hour(db, 3) + timedelta(microseconds=1))
+    said = cli("why", str(row["id"]), "--json")
+    assert said.exit_code == 0, said.output
+    (answer,) = json.loads(said.stdout)
+    assert (answer["verdict"], answer["executions"]) == ("ran", [row["id"]])
+    assert cli("why", "987654321").exit_code == 2
+    assert cli("why", "9" * 30).exit_code == 2

@@ -19,6 +19,7 @@ class Receiver:
         self.messages: list[dict[str, Any]] = []
         self.open = threading.Event()
         self.open.set()
+        self.refuses = False
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -26,7 +27,7 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.messages.append(json.loads(body))
                 receiver.open.wait()
-                self.send_response(204)
+                self.send_response(500 if receiver.refuses else 204)
                 self.end_headers()
 
             def log_message(self, *_: object) -> None: ...
@@ -61,8 +62,9 @@ def deliver(cluster: Cluster) -> None:
     }  # fmt: skip
     payload = {"channel": "ops", "ledger": "a-ledger", "alerts": [alert]}
     cluster.rows(
-        "SELECT cronledger.enqueue('alerts.ops', payload => %s::jsonb),"
-        " pg_notify('cronledger', 'alerts')::text",
+        "SELECT cronledger_internal.create_message(j, 'global', 'global', NULL, %s::jsonb, NULL,"
+        " 'test'), pg_notify('cronledger', 'alerts')::text"
+        " FROM cronledger.jobs j WHERE j.name = 'alerts.ops'",
         json.dumps(payload),
     )
 
@@ -81,9 +83,7 @@ def run(cluster: Cluster, *, succeeds: bool) -> None:
     )
 
 
-def test_f65_a_failure_and_a_recovery_reach_the_channel(
-    cluster: Cluster, receiver: Receiver
-) -> None:
+def test_a_failure_and_a_recovery_reach_the_channel(cluster: Cluster, receiver: Receiver) -> None:
     cluster.start("alerting", environ=receiver.environ)
     run(cluster, succeeds=False)
     until("the failure is received", lambda: receiver.events() == ["failed"])
@@ -94,7 +94,7 @@ def test_f65_a_failure_and_a_recovery_reach_the_channel(
         "SELECT delivery_status FROM cronledger.alerts") == ["SUCCESS"])  # fmt: skip
 
 
-def test_f65_replicas_without_a_free_slot_deliver(cluster: Cluster, receiver: Receiver) -> None:
+def test_replicas_without_a_free_slot_deliver(cluster: Cluster, receiver: Receiver) -> None:
     cluster.start("alerting", slots=1, environ=receiver.environ)
     cluster.trigger("occupying")
     until("the slot is taken", lambda: cluster.marks("alive"))
@@ -104,9 +104,7 @@ def test_f65_replicas_without_a_free_slot_deliver(cluster: Cluster, receiver: Re
     assert receiver.events() == ["failed"]
 
 
-def test_f65_a_delivery_of_a_killed_replica_is_repeated(
-    cluster: Cluster, receiver: Receiver
-) -> None:
+def test_a_delivery_of_a_killed_replica_is_repeated(cluster: Cluster, receiver: Receiver) -> None:
     receiver.open.clear()
     first = cluster.start("alerting", runner_id="first", environ=receiver.environ)
     cluster.rows(
@@ -124,9 +122,7 @@ def test_f65_a_delivery_of_a_killed_replica_is_repeated(
     assert receiver.messages[0] == receiver.messages[1]
 
 
-def test_f65_a_drain_returns_a_delivery_that_does_not_end(
-    cluster: Cluster, receiver: Receiver
-) -> None:
+def test_a_drain_returns_a_delivery_that_does_not_end(cluster: Cluster, receiver: Receiver) -> None:
     receiver.open.clear()
     first = cluster.start(
         "alerting", runner_id="first", drain_timeout="0s", environ=receiver.environ
@@ -142,7 +138,7 @@ def test_f65_a_drain_returns_a_delivery_that_does_not_end(
     assert delivery(cluster)["runner_id"] == "second"
 
 
-def test_f65_a_drain_waits_for_a_delivery(cluster: Cluster, receiver: Receiver) -> None:
+def test_a_drain_waits_for_a_delivery(cluster: Cluster, receiver: Receiver) -> None:
     receiver.open.clear()
     replica = cluster.start("alerting", environ=receiver.environ)
     deliver(cluster)
@@ -154,7 +150,7 @@ def test_f65_a_drain_waits_for_a_delivery(cluster: Cluster, receiver: Receiver) 
     assert ended(cluster)
 
 
-def test_f65_a_replica_with_no_alert_slots_leaves_deliveries_to_others(
+def test_a_replica_with_no_alert_slots_leaves_deliveries_to_others(
     cluster: Cluster, receiver: Receiver
 ) -> None:
     cluster.start("alerting", runner_id="none", alert_slots=0, environ=receiver.environ)
@@ -162,3 +158,32 @@ def test_f65_a_replica_with_no_alert_slots_leaves_deliveries_to_others(
     cluster.start("alerting", runner_id="other", environ=receiver.environ)
     until("it is delivered", lambda: ended(cluster))
     assert delivery(cluster)["runner_id"] == "other"
+
+
+@pytest.mark.parametrize("first", ["trigger", "retry", "resume"])
+def test_a_delivery_that_a_person_requests_does_not_wait_for_a_poll(
+    cluster: Cluster, receiver: Receiver, first: str
+) -> None:
+    cluster.start("steady", poll_interval="1h", environ=receiver.environ)
+    # Newer than the check-in of the replica.
+    cluster.rows(
+        "INSERT INTO cronledger.jobs (name, queue, handler, target) VALUES ('alerts.ops', 'alerts',"
+        """ 'external', '{"channel": {"kind": "webhook", "url": {"env": "ALERT_URL"},"""
+        """ "allow_private": true}}') RETURNING 1"""
+    )
+    message = json.dumps({"alerts": [{"event": "test", "id": 0}]})
+    if first == "resume":
+        cluster.rows("SELECT cronledger.pause('alerts.ops')::text")
+    trigger = "SELECT cronledger.trigger('alerts.ops', payload => %s::jsonb, force => true)"
+    if first == "retry":
+        receiver.refuses = True
+    if first == "resume":
+        cluster.rows("SELECT cronledger.enqueue('alerts.ops', payload => %s::jsonb)", message)
+        cluster.rows("SELECT cronledger.resume('alerts.ops')::text")
+    else:
+        cluster.rows(trigger, message)
+    if first == "retry":
+        until("it has failed", lambda: delivery(cluster)["status"] == "FAILED", 30)
+        receiver.refuses = False
+        cluster.rows("SELECT cronledger.retry(%s)", delivery(cluster)["id"])
+    until("it is delivered", lambda: ended(cluster), 30)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
@@ -47,7 +47,7 @@ def retired(ledger: Ledger) -> list[str]:
     ]
 
 
-async def test_f11_unregistering_stops_one_app_and_no_other(ledger: Ledger) -> None:
+async def test_unregistering_stops_one_app_and_no_other(ledger: Ledger) -> None:
     app, release = App("leaving"), asyncio.Event()
     ended: list[str] = []
 
@@ -93,7 +93,7 @@ async def test_f11_unregistering_stops_one_app_and_no_other(ledger: Ledger) -> N
     assert retired(ledger) == ["queued", "running"]
 
 
-async def test_f11_a_job_that_another_live_runner_declares_goes_on(ledger: Ledger) -> None:
+async def test_a_job_that_another_live_runner_declares_goes_on(ledger: Ledger) -> None:
     app = plugin("shared")
     one, two = live(ledger, app, runner_id="one"), live(ledger, app, runner_id="two")
     async with one, two:
@@ -107,7 +107,7 @@ async def test_f11_a_job_that_another_live_runner_declares_goes_on(ledger: Ledge
     assert retired(ledger) == ["shared"]
 
 
-async def test_f11_two_that_give_up_a_job_at_once_retire_it(ledger: Ledger) -> None:
+async def test_two_that_give_up_a_job_at_once_retire_it(ledger: Ledger) -> None:
     app = plugin("shared")
     one, two = live(ledger, app, runner_id="one"), live(ledger, app, runner_id="two")
     async with one, two:
@@ -116,7 +116,7 @@ async def test_f11_two_that_give_up_a_job_at_once_retire_it(ledger: Ledger) -> N
     assert retired(ledger) == ["shared"]
 
 
-async def test_f11_registering_again_resumes_without_the_past(ledger: Ledger) -> None:
+async def test_registering_again_resumes_without_the_past(ledger: Ledger) -> None:
     app = plugin("minutely", schedule="* * * * *", catch_up="all", overlap="wait")
     ledger.travel(to=NOON.replace(second=30))
     async with ledger.replica(app) as replica:
@@ -133,7 +133,7 @@ async def test_f11_registering_again_resumes_without_the_past(ledger: Ledger) ->
     assert [(row["reason"], row["count"]) for row in ledger.skips()] == [("retired", 10)]
 
 
-async def test_f11_a_reloaded_app_runs_its_new_functions(ledger: Ledger) -> None:
+async def test_a_reloaded_app_runs_its_new_functions(ledger: Ledger) -> None:
     def version(answer: str) -> App:
         app = App("reloaded")
 
@@ -156,7 +156,7 @@ async def test_f11_a_reloaded_app_runs_its_new_functions(ledger: Ledger) -> None
         assert [ran.result for ran in await replica.step()] == ["new"]
 
 
-async def test_f11_what_is_refused_changes_nothing(ledger: Ledger) -> None:
+async def test_what_is_refused_changes_nothing(ledger: Ledger) -> None:
     ledger.travel(to=NOON)
     mine = plugin("mine", schedule="* * * * *")
     foreign = App("foreign")
@@ -176,7 +176,7 @@ async def test_f11_what_is_refused_changes_nothing(ledger: Ledger) -> None:
         await replica.register(mine)
 
 
-async def test_f11_an_older_deploy_does_not_retire_a_newer_ones_jobs(ledger: Ledger) -> None:
+async def test_an_older_deploy_does_not_retire_a_newer_ones_jobs(ledger: Ledger) -> None:
     old, new = App("app", deploy=1), App("app", deploy=2)
     for app in (old, new):
         app.job("* * * * *", name="job")(nothing)

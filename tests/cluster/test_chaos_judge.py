@@ -9,6 +9,8 @@ from tests.chaos.watch import Sample, flatness
 from tests.cluster.support.marks import Mark
 from tests.db.support import rows
 
+pytestmark = pytest.mark.tools
+
 
 def _mark(
     at: float, execution: int, attempt: int = 1, *, job: str = "steady", pid: int = 1

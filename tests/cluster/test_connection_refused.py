@@ -10,7 +10,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from structlog.testing import capture_logs
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings

@@ -55,7 +55,7 @@ def spec_error(cluster: Cluster, job: str) -> str:
     return until(f"spec_error of {job}", look)
 
 
-def test_f32_a_live_replica_is_steered_from_sql(cluster: Cluster) -> None:
+def test_a_live_replica_is_steered_from_sql(cluster: Cluster) -> None:
     cluster.start("control", **LISTENING)
     (made,) = cluster.rows("SELECT cronledger.trigger('told', payload => '[1]')")
     assert ended(cluster, made)["result"] == {"trigger": "manual", "payload": [1]}
@@ -81,7 +81,7 @@ def test_f32_a_live_replica_is_steered_from_sql(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_f32_a_pause_ends_by_itself(cluster: Cluster) -> None:
+def test_a_pause_ends_by_itself(cluster: Cluster) -> None:
     cluster.start("control", **POLLING)
     cluster.rows(
         "SELECT cronledger.pause('told', until => cronledger.db_now() + interval '1 second')"
@@ -96,7 +96,7 @@ def test_f32_a_pause_ends_by_itself(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_f10_the_handler_is_told_its_trigger(cluster: Cluster) -> None:
+def test_the_handler_is_told_its_trigger(cluster: Cluster) -> None:
     cluster.start("control", **LISTENING)
     cluster.rows("SELECT cronledger.trigger('told')")
     cluster.rows(
@@ -125,7 +125,7 @@ def noticed_after(cluster: Cluster, name: str) -> float:
 
 
 @BOTH
-def test_f33_jobs_that_sql_writes_are_noticed(cluster: Cluster, how: dict[str, Any]) -> None:
+def test_jobs_that_sql_writes_are_noticed(cluster: Cluster, how: dict[str, Any]) -> None:
     cluster.start("control", **how)
     write_job(cluster, "written", None)
     cluster.rows(
@@ -135,7 +135,7 @@ def test_f33_jobs_that_sql_writes_are_noticed(cluster: Cluster, how: dict[str, A
     assert min(noticed_after(cluster, name) for name in ("a", "b", "c")) < 1
 
 
-def test_f33_a_bad_job_shows_its_error_and_hurts_nobody(cluster: Cluster) -> None:
+def test_a_bad_job_shows_its_error_and_hurts_nobody(cluster: Cluster) -> None:
     cluster.start("control", **LISTENING)
     cluster.rows(
         "INSERT INTO cronledger.jobs (name, schedule, handler, target)"
@@ -156,7 +156,7 @@ def test_f33_a_bad_job_shows_its_error_and_hurts_nobody(cluster: Cluster) -> Non
 
 
 @pytest.mark.slow
-def test_f33_commands_from_sql_run_where_they_are_allowed(cluster: Cluster) -> None:
+def test_commands_from_sql_run_where_they_are_allowed(cluster: Cluster) -> None:
     cluster.start("control", allow_sql_commands=True, **LISTENING)
     cluster.rows(
         "INSERT INTO cronledger.jobs (name, schedule, handler, target)"
@@ -170,9 +170,7 @@ def test_f33_commands_from_sql_run_where_they_are_allowed(cluster: Cluster) -> N
     first_fast([("long", LISTENING), ("renewed", POLLING)]),
     ids=["notify", "heartbeat"],
 )
-def test_f34_cancel_reaches_a_running_handler(
-    cluster: Cluster, job: str, how: dict[str, Any]
-) -> None:
+def test_cancel_reaches_a_running_handler(cluster: Cluster, job: str, how: dict[str, Any]) -> None:
     """`long` is renewed every 20 s, so that only the notification can be in time; the other replica
     hears of none, and renews `renewed` every second."""
     cluster.start("control", **how)
@@ -194,7 +192,7 @@ def test_f34_cancel_reaches_a_running_handler(
 
 
 @pytest.mark.slow
-def test_f35_live_replicas_run_each_backfilled_plan_time_once(cluster: Cluster) -> None:
+def test_live_replicas_run_each_backfilled_plan_time_once(cluster: Cluster) -> None:
     for name in ("one", "two"):
         cluster.start("control", runner_id=name, **LISTENING)
     ask: LiteralString = (

@@ -66,6 +66,23 @@ def test_outcomes_are_kept_while_the_database_cannot_be_reached(cluster: Cluster
         assert replica.wait() == 0
 
 
+def test_an_attempt_that_an_outage_ends_names_the_outage_and_the_setting(
+    cluster: Cluster,
+) -> None:
+    with Proxy(cluster.url) as proxy:
+        replica = cluster.start("crash", url=proxy.dsn)
+        cluster.trigger("async_once")
+        until("it runs", lambda: cluster.marks("alive"))
+        proxy.cut()
+        replica.event("lease_expired")
+        proxy.heal()
+        ended = "SELECT attempts -> 0 ->> 'error_msg' FROM cronledger.executions WHERE attempt > 1"
+        until("the next attempt runs", lambda: cluster.rows(ended))
+    (message,) = cluster.rows(ended)
+    assert message.startswith("stopped because its lease was not renewed for 3s (the ledger was")
+    assert message.endswith("a stale_timeout longer than 3s")
+
+
 @pytest.mark.slow
 def test_a_slow_network_costs_nothing_but_time(cluster: Cluster) -> None:
     with Proxy(cluster.url) as proxy:

@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cronledger.app import App, Context
+from cronledger.declaring.app import App, Context
 from cronledger.engine.maintenance.listener import Listener
 from cronledger.ledger.access import Access
 from cronledger.ledger.migrate import migrate
@@ -71,7 +71,9 @@ async def test_a_blocked_listener_does_not_block_its_server(tcp: str) -> None:
     """While the loop is blocked nobody reads what is notified, until the socket is full."""
     listening, lost = asyncio.Event(), asyncio.Event()
     access = Access(tcp, tcp_user_timeout=timedelta(seconds=0.5))
-    listener = Listener(access, "cronledger", lambda payload: listening.set(), lost.set)
+    listener = Listener(access, "cronledger")
+    listener.notified.then(lambda payload: listening.set())
+    listener.lost.then(lost.set)
 
     async def listen() -> None:
         while not lost.is_set():

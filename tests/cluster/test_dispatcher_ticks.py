@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from cronledger.app import App, Context
+from cronledger.declaring.app import App, Context
 from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.request import ClaimResult
 from cronledger.replica import Replica
@@ -33,7 +33,7 @@ def done(ledger: Ledger, execution: int) -> Callable[[], bool]:
     return lambda: status(ledger, execution) == "SUCCESS"
 
 
-async def test_f08_a_tick_never_waits_for_handlers(ledger: Ledger) -> None:
+async def test_a_tick_never_waits_for_handlers(ledger: Ledger) -> None:
     app, release = App("ticks"), asyncio.Event()
 
     @app.job()
@@ -56,7 +56,7 @@ async def test_f08_a_tick_never_waits_for_handlers(ledger: Ledger) -> None:
         release.set()
 
 
-async def test_f08_a_tick_never_overlaps_itself(
+async def test_a_tick_never_overlaps_itself(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, inside, most, claims = App("ticks"), 0, 0, 0
@@ -90,7 +90,7 @@ async def test_f08_a_tick_never_overlaps_itself(
     assert most == 1
 
 
-async def test_f09_no_overlap_over_replicas_for_manual_runs_too(ledger: Ledger) -> None:
+async def test_no_overlap_over_replicas_for_manual_runs_too(ledger: Ledger) -> None:
     app, running, most, runners = App("overlap"), 0, 0, set[str]()
     release = asyncio.Event()
 
@@ -125,7 +125,7 @@ async def test_f09_no_overlap_over_replicas_for_manual_runs_too(ledger: Ledger) 
     assert len(ledger.executions("alone")) == 1
 
 
-async def test_f12_the_run_timeout_is_the_jobs_own(ledger: Ledger) -> None:
+async def test_the_run_timeout_is_the_jobs_own(ledger: Ledger) -> None:
     app = App("timeouts")
 
     @app.job(run_timeout="100ms")
@@ -146,7 +146,7 @@ async def test_f12_the_run_timeout_is_the_jobs_own(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("edited", first_fast([False, True]), ids=["declared", "edited in SQL"])
-async def test_f12_without_a_run_timeout_the_heartbeats_alone_keep_it(
+async def test_without_a_run_timeout_the_heartbeats_alone_keep_it(
     ledger: Ledger, edited: bool
 ) -> None:
     app, release, beats = App("patience"), asyncio.Event(), set()
@@ -171,7 +171,7 @@ async def test_f12_without_a_run_timeout_the_heartbeats_alone_keep_it(
     assert ledger.rows("SELECT run_timeout FROM jobs") == [{"run_timeout": None}]
 
 
-async def test_f13_a_full_replica_says_so_once_and_what_is_due_has_a_reason(
+async def test_a_full_replica_says_so_once_and_what_is_due_has_a_reason(
     ledger: Ledger,
 ) -> None:
     app, release = App("slots"), asyncio.Event()
@@ -203,7 +203,8 @@ async def test_f13_a_full_replica_says_so_once_and_what_is_due_has_a_reason(
             for _ in range(3):
                 await asyncio.to_thread(ledger.trigger, "holds")
             await eventually("again", lambda: replica.diagnostics().saturated)
-            assert [x["event"] for x in logged].count("slots_saturated") == 2
+            # Within a minute, it is not logged again.
+            assert [x["event"] for x in logged].count("slots_saturated") == 1
 
 
 def _ended(ledger: Ledger) -> int:

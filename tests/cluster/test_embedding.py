@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from cronledger.app import App, Context
+from cronledger.declaring.app import App, Context
 from cronledger.engine.claiming.request import ClaimResult
 from cronledger.replica import DrainReport, Replica
 from cronledger.rules.problems import ConfigurationError
@@ -19,9 +19,7 @@ from cronledger.testing import Ledger
 from tests.waiting import eventually
 
 
-async def test_f24_one_block_is_all_it_takes(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_block_is_all_it_takes(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     app, told = App("embedded"), asyncio.Event()
 
     @app.job("* * * * * *")
@@ -42,7 +40,7 @@ async def test_f24_one_block_is_all_it_takes(
         Replica(app)
 
 
-async def test_f24_drain_and_abort_are_idempotent(ledger: Ledger) -> None:
+async def test_drain_and_abort_are_idempotent(ledger: Ledger) -> None:
     app, release = App("embedded"), asyncio.Event()
 
     @app.job()
@@ -63,7 +61,7 @@ async def test_f24_drain_and_abort_are_idempotent(ledger: Ledger) -> None:
         assert aborted.failed == 1
 
 
-async def test_f24_a_start_that_fails_leaves_nothing(ledger: Ledger) -> None:
+async def test_a_start_that_fails_leaves_nothing(ledger: Ledger) -> None:
     names = {thread.name for thread in threading.enumerate()}
     other = App("other")
     other.job(name="job")(job_of_another)
@@ -77,7 +75,15 @@ async def test_f24_a_start_that_fails_leaves_nothing(ledger: Ledger) -> None:
     assert "heartbeats" not in {t.name for t in threading.enumerate()} - names
 
 
-async def test_f24_apps_are_all_checked_before_one_is_applied(ledger: Ledger) -> None:
+async def test_the_ledger_shows_the_deploy_of_a_replica(ledger: Ledger) -> None:
+    older, newer = App("older", deploy=7), App("newer", deploy=8)
+    async with ledger.replica(older, newer):
+        assert ledger.rows("SELECT deploy FROM runner_status") == [{"deploy": 8}]
+        found = ledger.rows("SELECT source, deploy FROM source_status ORDER BY source")
+    assert found == [{"source": "newer", "deploy": 8}, {"source": "older", "deploy": 7}]
+
+
+async def test_apps_are_all_checked_before_one_is_applied(ledger: Ledger) -> None:
     other = App("other")
     other.job(name="theirs")(job_of_another)
     async with ledger.replica(other):
@@ -98,7 +104,7 @@ def job_of_another() -> None:
     return
 
 
-async def test_f26_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> None:
+async def test_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> None:
     app, release, drains = App("drained"), threading.Event(), asyncio.Event()
 
     @app.job()
@@ -143,7 +149,7 @@ async def test_f26_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) 
     assert rows == {"quick": "SUCCESS", "again": "PENDING", "once": "FAILED", "deaf": "FAILED"}
 
 
-async def test_f26_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
+async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
     ledger: Ledger,
 ) -> None:
     """Its lease runs out and it runs again: the drain must not write an end for it."""
@@ -174,7 +180,7 @@ async def test_f26_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
     assert (row["result"], row["attempt"], row["runner_id"]) == ("second", 2, "two")
 
 
-async def test_f26_a_drain_releases_what_a_claim_has_won_and_nobody_started(
+async def test_a_drain_releases_what_a_claim_has_won_and_nobody_started(
     ledger: Ledger,
 ) -> None:
     """The reply to the COMMIT of the claim was lost, and the drain begins before the next claim."""
@@ -205,13 +211,13 @@ async def test_f26_a_drain_releases_what_a_claim_has_won_and_nobody_started(
     ]
 
 
-async def test_f26_an_idle_drain_has_nothing_to_report(ledger: Ledger) -> None:
+async def test_an_idle_drain_has_nothing_to_report(ledger: Ledger) -> None:
     replica = ledger.replica()
     await replica.start()
     assert await replica.drain() == DrainReport()
 
 
-async def test_f27_a_runner_is_named_after_its_host_and_process(ledger: Ledger) -> None:
+async def test_a_runner_is_named_after_its_host_and_process(ledger: Ledger) -> None:
     expected = f"{socket.gethostname()}-{os.getpid()}"
     first, second = ledger.replica(), ledger.replica()
     with pytest.raises(RuntimeError, match="before it has started"):
@@ -229,7 +235,7 @@ async def test_f27_a_runner_is_named_after_its_host_and_process(ledger: Ledger) 
     assert len(ledger.rows("SELECT id FROM runners")) == 3
 
 
-async def test_f27_lifecycle_events_say_who_and_where(ledger: Ledger) -> None:
+async def test_lifecycle_events_say_who_and_where(ledger: Ledger) -> None:
     with capture_logs() as logged:
         async with ledger.replica(App("lively"), queues=("heavy",), slots=3) as replica:
             pass

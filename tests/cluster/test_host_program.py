@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.ledger.migrate import MigrationError, migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings

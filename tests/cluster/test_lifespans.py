@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.claiming.request import ClaimResult
 from cronledger.engine.running.executor import Executor
 from cronledger.engine.runtime import lifespans
+from cronledger.engine.runtime.assembly import Components
 from cronledger.replica import LifespanError, Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
@@ -90,7 +91,7 @@ def require_same(ctx: Context, pool: Pool) -> None:
     assert ctx.resources is pool
 
 
-async def test_f40_handlers_of_both_kinds_receive_one_object(ledger: Ledger, shop: Shop) -> None:
+async def test_handlers_of_both_kinds_receive_one_object(ledger: Ledger, shop: Shop) -> None:
     def sync(ctx: Context, pool: Pool) -> str:
         require_same(ctx, pool)
         return pool.serve("sync")
@@ -115,7 +116,7 @@ async def test_f40_handlers_of_both_kinds_receive_one_object(ledger: Ledger, sho
     assert shop.steps == ["enter", "close"]
 
 
-async def test_f40_each_replica_enters_it_once(ledger: Ledger, shop: Shop) -> None:
+async def test_each_replica_enters_it_once(ledger: Ledger, shop: Shop) -> None:
     handler(shop.app, "job", lambda: None)
     async with live(ledger, shop.app, runner_id="a"), live(ledger, shop.app, runner_id="b"):
         assert shop.steps == ["enter", "enter"]
@@ -123,30 +124,56 @@ async def test_f40_each_replica_enters_it_once(ledger: Ledger, shop: Shop) -> No
     assert shop.steps == ["enter", "enter", "close", "close"]
 
 
-async def test_f40_a_drain_ends_although_a_component_cannot_be_closed(
-    ledger: Ledger, shop: Shop, monkeypatch: pytest.MonkeyPatch
+CLOSED: dict[str, Callable[[Components], tuple[object, str]]] = {
+    "loops": lambda parts: (parts.loops, "halt"),
+    "deliveries": lambda parts: (parts.deliveries, "close"),
+    "unknown commits": lambda parts: (parts.claimer.unknown_commits, "resolve"),
+    "pings": lambda parts: (parts.pings, "close"),
+    "listener": lambda parts: (parts.listener, "close"),
+    "supervisor": lambda parts: (parts.supervisor, "close"),
+    "heartbeats": lambda parts: (parts.heartbeats, "close"),
+    "threads": lambda parts: (parts.threads, "close"),
+}
+"""The steps of a drain that may raise."""
+
+
+@pytest.mark.parametrize("step", CLOSED)
+async def test_a_drain_ends_although_a_component_cannot_be_closed(
+    ledger: Ledger, shop: Shop, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever waits for the drain as well does not hang, and everything else is closed."""
     handler(shop.app, "works", require_same)
+    before = asyncio.all_tasks()
     replica = live(ledger, shop.app)
     await replica.start()
     runtime = replica._runtime
+    component, name = CLOSED[step](runtime.components)
+    real = getattr(component, name)
 
-    async def close() -> None:
-        raise OSError("the supervisor cannot be closed")
+    def close(*given: Any, **more: Any) -> Any:
+        closing = real(*given, **more)
+        if not asyncio.iscoroutine(closing):
+            raise OSError("it cannot be closed")
+        return _raise_after(closing)
 
-    real = runtime.components.supervisor.close
-    monkeypatch.setattr(runtime.components.supervisor, "close", close)
+    monkeypatch.setattr(component, name, close)
     first, second = (asyncio.ensure_future(replica.drain()) for _ in range(2))
-    with pytest.raises(OSError, match="the supervisor cannot be closed"):
+    with pytest.raises(OSError, match="it cannot be closed"):
         await first
     assert (await asyncio.wait_for(second, PATIENCE)).finished == 0
     assert (replica.state, runtime.pool.closed, shop.steps) == ("stopped", True, ["enter", "close"])
-    await real()
+    assert asyncio.all_tasks() <= before
+    if step != "unknown commits":
+        assert ledger.rows("SELECT state FROM runners") == [{"state": "stopped"}]
+
+
+async def _raise_after(closing: Coroutine[Any, Any, object]) -> None:
+    await closing
+    raise OSError("it cannot be closed")
 
 
 @pytest.mark.parametrize("ends", ["in time", "late"])
-async def test_f40_a_drain_closes_it_after_the_last_handler(
+async def test_a_drain_closes_it_after_the_last_handler(
     ledger: Ledger, shop: Shop, ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Executor, "GRACE", 60.0)
@@ -178,7 +205,7 @@ async def fails(app: App) -> AsyncIterator[None]:
     yield
 
 
-async def test_f40_a_lifespan_that_raises_ends_the_start(ledger: Ledger, shop: Shop) -> None:
+async def test_a_lifespan_that_raises_ends_the_start(ledger: Ledger, shop: Shop) -> None:
     broken = App("broken", lifespan=asynccontextmanager(fails))
     handler(shop.app, "job", lambda: None)
     handler(broken, "never", lambda: None)
@@ -192,7 +219,7 @@ async def test_f40_a_lifespan_that_raises_ends_the_start(ledger: Ledger, shop: S
     assert ledger.rows("SELECT id FROM runners") == []
 
 
-async def test_f40_a_start_that_fails_later_closes_it(ledger: Ledger, shop: Shop) -> None:
+async def test_a_start_that_fails_later_closes_it(ledger: Ledger, shop: Shop) -> None:
     other = App("other")
     handler(other, "job", lambda: None)
     async with ledger.replica(other):
@@ -203,7 +230,7 @@ async def test_f40_a_start_that_fails_later_closes_it(ledger: Ledger, shop: Shop
     assert shop.steps == ["enter", "close"]
 
 
-async def test_f40_a_start_that_is_cancelled_closes_it(ledger: Ledger) -> None:
+async def test_a_start_that_is_cancelled_closes_it(ledger: Ledger) -> None:
     steps: list[str] = []
 
     @asynccontextmanager
@@ -223,7 +250,7 @@ async def test_f40_a_start_that_is_cancelled_closes_it(ledger: Ledger) -> None:
     assert steps == ["enter", "close"]
 
 
-async def test_f40_a_parameter_that_fits_nothing_ends_the_start(ledger: Ledger, shop: Shop) -> None:
+async def test_a_parameter_that_fits_nothing_ends_the_start(ledger: Ledger, shop: Shop) -> None:
     def wants(count: float) -> None: ...
 
     handler(shop.app, "wants", wants)
@@ -234,7 +261,7 @@ async def test_f40_a_parameter_that_fits_nothing_ends_the_start(ledger: Ledger, 
     assert ledger.rows("SELECT name FROM jobs") == []
 
 
-async def test_f40_apps_at_runtime_have_lifespans(ledger: Ledger, shop: Shop) -> None:
+async def test_apps_at_runtime_have_lifespans(ledger: Ledger, shop: Shop) -> None:
     release = asyncio.Event()
 
     async def works(ctx: Context, pool: Pool) -> str:
@@ -264,7 +291,7 @@ async def test_f40_apps_at_runtime_have_lifespans(ledger: Ledger, shop: Shop) ->
     assert shop.steps == ["enter", "close", "enter", "close"]
 
 
-async def test_f40_a_lifespan_has_the_context_of_the_program_and_not_of_a_handler(
+async def test_a_lifespan_has_the_context_of_the_program_and_not_of_a_handler(
     ledger: Ledger, shop: Shop
 ) -> None:
     """A handler may register an App, whose lifespan outlives the execution."""
@@ -291,7 +318,7 @@ async def test_f40_a_lifespan_has_the_context_of_the_program_and_not_of_a_handle
     assert [(x["program"], x.get("execution_id")) for x in seen] == [("host", None)]
 
 
-async def test_f40_an_app_that_is_unregistered_during_a_claim_keeps_its_lifespan(
+async def test_an_app_that_is_unregistered_during_a_claim_keeps_its_lifespan(
     ledger: Ledger, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed, go_on = asyncio.Event(), asyncio.Event()
@@ -324,7 +351,7 @@ async def test_f40_an_app_that_is_unregistered_during_a_claim_keeps_its_lifespan
     assert shop.pools[0].served == ["last"]
 
 
-async def test_f40_an_app_whose_lifespan_raises_is_not_registered(ledger: Ledger) -> None:
+async def test_an_app_whose_lifespan_raises_is_not_registered(ledger: Ledger) -> None:
     broken = App("broken", lifespan=asynccontextmanager(fails))
     handler(broken, "never", lambda: None)
     async with live(ledger, App("host")) as replica:
@@ -336,7 +363,7 @@ async def test_f40_an_app_whose_lifespan_raises_is_not_registered(ledger: Ledger
     assert ledger.rows("SELECT name FROM jobs") == []
 
 
-async def test_f40_a_lifespan_that_does_not_end_is_cancelled(
+async def test_a_lifespan_that_does_not_end_is_cancelled(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifespans, "CANCELLED_SECONDS", 0.05)
@@ -381,7 +408,7 @@ def breaking(breaks: asyncio.Event) -> Callable[[App], AbstractAsyncContextManag
     return with_a_task
 
 
-async def test_f40_an_app_whose_lifespan_ended_early_can_be_unregistered(ledger: Ledger) -> None:
+async def test_an_app_whose_lifespan_ended_early_can_be_unregistered(ledger: Ledger) -> None:
     breaks = asyncio.Event()
     app = App("breaks", lifespan=breaking(breaks))
     handler(app, "job", lambda: None)
@@ -392,7 +419,7 @@ async def test_f40_an_app_whose_lifespan_ended_early_can_be_unregistered(ledger:
         assert replica.health().ready
 
 
-async def test_f40_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
+async def test_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
     ledger: Ledger, shop: Shop
 ) -> None:
     breaks = asyncio.Event()
@@ -418,7 +445,7 @@ async def test_f40_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
     assert [x["app"] for x in logs if x["event"] == "lifespan_failed"] == ["breaks"]
 
 
-async def test_f40_a_lifespan_that_ends_early_without_an_error_is_seen(
+async def test_a_lifespan_that_ends_early_without_an_error_is_seen(
     ledger: Ledger, shop: Shop
 ) -> None:
     """One that suppresses what its task raised, and closes its resources."""
@@ -442,7 +469,7 @@ async def test_f40_a_lifespan_that_ends_early_without_an_error_is_seen(
     assert line["app"] == "breaks"
 
 
-async def test_f40_a_lifespan_that_ends_by_itself_ends_the_start(ledger: Ledger) -> None:
+async def test_a_lifespan_that_ends_by_itself_ends_the_start(ledger: Ledger) -> None:
     @asynccontextmanager
     async def ends(app: App) -> AsyncIterator[None]:
         with suppress(asyncio.CancelledError):
@@ -456,7 +483,7 @@ async def test_f40_a_lifespan_that_ends_by_itself_ends_the_start(ledger: Ledger)
         await live(ledger, app).start()
 
 
-async def test_f40_an_abort_does_not_wait_for_lifespans_that_hang(
+async def test_an_abort_does_not_wait_for_lifespans_that_hang(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
@@ -481,7 +508,7 @@ async def test_f40_an_abort_does_not_wait_for_lifespans_that_hang(
     await drain
 
 
-async def test_f40_no_lifespan_begins_after_a_drain(ledger: Ledger, shop: Shop) -> None:
+async def test_no_lifespan_begins_after_a_drain(ledger: Ledger, shop: Shop) -> None:
     began: list[str] = []
 
     @asynccontextmanager

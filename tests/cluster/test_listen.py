@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.replica import Replica
 from cronledger.settings import LISTENING_POLL, POLL, Settings
 from cronledger.testing import Ledger

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronledger.app import App, Context
+from cronledger.declaring.app import App, Context
 from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
@@ -14,7 +14,7 @@ from cronledger.testing import Ledger
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
-async def test_f15_a_step_runs_what_is_due_and_nothing_else_does(ledger: Ledger) -> None:
+async def test_a_step_runs_what_is_due_and_nothing_else_does(ledger: Ledger) -> None:
     app, ran = App("steps"), []
 
     @app.job("*/5 * * * *", catch_up="all", overlap="wait", catch_up_window="1h")
@@ -37,7 +37,7 @@ async def test_f15_a_step_runs_what_is_due_and_nothing_else_does(ledger: Ledger)
         assert [row["status"] for row in ledger.executions("job")] == ["SUCCESS"] * 4
 
 
-async def test_f15_work_can_be_enqueued_at_the_time_to_which_a_test_travelled(
+async def test_work_can_be_enqueued_at_the_time_to_which_a_test_travelled(
     ledger: Ledger,
 ) -> None:
     app = App("steps")
@@ -54,7 +54,7 @@ async def test_f15_work_can_be_enqueued_at_the_time_to_which_a_test_travelled(
         ledger.travel(by=60)  # type: ignore[arg-type]
 
 
-async def test_f15_what_a_handler_makes_due_runs_in_the_same_step(ledger: Ledger) -> None:
+async def test_what_a_handler_makes_due_runs_in_the_same_step(ledger: Ledger) -> None:
     app = App("steps")
 
     @app.job()
@@ -79,7 +79,7 @@ async def test_f15_what_a_handler_makes_due_runs_in_the_same_step(ledger: Ledger
     assert ended[-1].result == "manual"
 
 
-async def test_f15_a_pause_with_an_end_ends_in_a_step(ledger: Ledger) -> None:
+async def test_a_pause_with_an_end_ends_in_a_step(ledger: Ledger) -> None:
     app = App("steps")
 
     @app.job("* * * * *")
@@ -96,7 +96,7 @@ async def test_f15_a_pause_with_an_end_ends_in_a_step(ledger: Ledger) -> None:
         assert ran.plan_time == NOON + timedelta(minutes=6)
 
 
-async def test_f15_what_is_wrong_is_said(ledger: Ledger) -> None:
+async def test_what_is_wrong_is_said(ledger: Ledger) -> None:
     app = App("steps")
     async with Replica(app, url=ledger.url, settings=Settings()) as replica:
         with pytest.raises(RuntimeError, match="manual=True"):

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.engine import peers
 from cronledger.engine.maintenance.check_in import fingerprint
 from cronledger.engine.peers import LONGEST_WAIT, NewerPeers, version
@@ -199,13 +199,13 @@ async def test_an_older_runner_executes_and_does_not_plan(
             await old.start()
         assert await new.step() == ()
         ledger.travel(by="1m")
-        await new._runtime.check_in()  # seen in good time, and to have claimed
+        await new._runtime.components.check_ins.step()  # seen in good time, and to have claimed
         assert [ran.job for ran in await old.step()] == ["utc"]
         ledger.trigger("berlin")
         assert [(ran.job, ran.trigger) for ran in await old.step()] == [("berlin", "manual")]
         assert [(ran.job, ran.trigger) for ran in await new.step()] == [("berlin", "schedule")]
         ledger.travel(by="1m")
-        await new._runtime.check_in()
+        await new._runtime.components.check_ins.step()
         assert [ran.job for ran in await old.step()] == ["utc"]
     # The newer one has left: nobody else is there to plan it.
     assert [ran.job for ran in await old.step()] == ["berlin"]
@@ -236,13 +236,13 @@ async def test_a_full_newer_runner_stops_no_schedule(
         await old.start()
         assert await new.step() == ()
         ledger.travel(by="1m")
-        await new._runtime.check_in()
+        await new._runtime.components.check_ins.step()
         assert await old.step() == ()  # left to the newer one, which does not plan
 
         monkeypatch.setattr(peers, "monotonic", lambda: monotonic() + LONGEST_WAIT)
         assert [ran.job for ran in await old.step()] == ["berlin"]
         ledger.travel(by="1m")
-        await new._runtime.check_in()
+        await new._runtime.components.check_ins.step()
         assert await old.step() == ()
         assert [ran.job for ran in await new.step()] == ["berlin"]
 
@@ -250,7 +250,7 @@ async def test_a_full_newer_runner_stops_no_schedule(
         busy = asyncio.create_task(new.step())
         await began.wait()
         ledger.travel(by="1m")
-        await new._runtime.check_in()
+        await new._runtime.components.check_ins.step()
         assert [ran.job for ran in await old.step()] == ["berlin"]
         held.set()
         assert [ran.job for ran in await busy] == ["long"]

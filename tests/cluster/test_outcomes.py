@@ -16,7 +16,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from cronledger.app import App, Context, Discard, Result, Retry
+from cronledger.declaring.app import App, Context, Discard, Result, Retry
 from cronledger.engine.running.executor import Executor
 from cronledger.ledger.migrate import MigrationError
 from cronledger.replica import Replica
@@ -344,6 +344,31 @@ async def test_commands_know_their_execution_and_no_secret(
         "CRONLEDGER_LEASE_TOKEN": str(row["lease_token"]),
         "CRONLEDGER_RUNNER_ID": "me",
     }
+
+
+async def test_a_command_gets_a_variable_of_its_replica_that_the_ledger_does_not_store(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "postgresql://shop:s3cr3t-value@db/shop"
+    monkeypatch.setenv("SHOP_DB", url)
+    env = {"DB_URL": {"env": "SHOP_DB"}, "AUTH": {"env": "SHOP_DB", "prefix": "Bearer "}}
+    proof = "echo ${#DB_URL}; echo $AUTH"
+    world.command("uses", shell=proof, env=env)
+    # The beginning of the stored tail lies within the secret.
+    world.command("tail", shell='printf "%s%060d" "$DB_URL" 0', env=env)
+    world.command("unset", shell="true", env={"A": {"env": "SHOP_UNSET"}, "B": "1"})
+    async with world.replica(output_tail_bytes=64):
+        uses, tail = await world.run("uses"), await world.run("tail")
+        unset = await world.run("unset")
+    assert uses["output"] == f"{len(url)}\nBearer ***\n"
+    assert tail["output"].strip("0*") == ""
+    assert (unset["error_code"], "SHOP_UNSET" in unset["error_msg"]) == ("not_started", True)
+    stored = world.rows(
+        "SELECT to_jsonb(e)::text AS text FROM cronledger.executions e"
+        " UNION ALL SELECT to_jsonb(r)::text FROM cronledger.job_revisions r"
+    )
+    assert "SHOP_DB" in str(stored)
+    assert "s3cr3t" not in str(stored)
 
 
 async def test_how_commands_end(world: World) -> None:

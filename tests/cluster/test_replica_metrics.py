@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.engine.running.executor import Executor
 from cronledger.metrics.measurements import OUTCOMES
 from cronledger.replica import Replica
@@ -122,7 +122,7 @@ def _run_waiting(ledger: Ledger) -> int:
     return found
 
 
-def test_f68_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -> None:
+def test_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -> None:
     run = start()
     run.until_event("runner_started")
     metrics = Scraped(run).again()
@@ -162,7 +162,7 @@ def test_f68_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -
 
 
 @needs_promtool
-def test_f68_promtool_accepts_the_metrics_of_a_live_replica(start: Start, ledger: Ledger) -> None:
+def test_promtool_accepts_the_metrics_of_a_live_replica(start: Start, ledger: Ledger) -> None:
     metrics = Scraped(run := start())
     run.until_event("runner_started")
     ledger.trigger("fails")
@@ -170,7 +170,7 @@ def test_f68_promtool_accepts_the_metrics_of_a_live_replica(start: Start, ledger
     assert complaints(metrics.text) == ""
 
 
-def test_f68_metrics_are_served_while_the_database_is_away(
+def test_metrics_are_served_while_the_database_is_away(
     start: Start, ledger: Ledger, database_url: str
 ) -> None:
     with Proxy(database_url) as proxy:
@@ -210,7 +210,7 @@ def test_f68_metrics_are_served_while_the_database_is_away(
         assert abs(metrics.value("clock_skew_seconds")) < 60
 
 
-def test_f68_metrics_are_served_while_the_start_waits_for_the_database(
+def test_metrics_are_served_while_the_start_waits_for_the_database(
     start: Start, database_url: str
 ) -> None:
     run = start("--wait", "60s", CRONLEDGER_DATABASE_URL=f"{database_url}&port=1")
@@ -223,7 +223,7 @@ def test_f68_metrics_are_served_while_the_start_waits_for_the_database(
     assert run.end() == 0, run.err
 
 
-def test_f68_without_the_extra_run_refuses_to_start(start: Start) -> None:
+def test_without_the_extra_run_refuses_to_start(start: Start) -> None:
     run = start(program=(sys.executable, "-c", WITHOUT))
     assert run.end() == 2, run.err
     assert "CRONLEDGER_METRICS" in run.err
@@ -231,13 +231,13 @@ def test_f68_without_the_extra_run_refuses_to_start(start: Start) -> None:
     assert not run.events()
 
 
-def test_f68_without_a_port_run_refuses_to_start(start: Start) -> None:
+def test_without_a_port_run_refuses_to_start(start: Start) -> None:
     run = start(CRONLEDGER_HEALTH_PORT="")
     assert run.end() == 2, run.err
     assert "CRONLEDGER_HEALTH_PORT" in run.err
 
 
-def test_f68_without_the_setting_the_path_does_not_exist(start: Start) -> None:
+def test_without_the_setting_the_path_does_not_exist(start: Start) -> None:
     run = start(program=(sys.executable, "-c", WITHOUT), CRONLEDGER_METRICS="false")
     run.until_event("runner_started")
     with pytest.raises(urllib.error.HTTPError, match="404") as refused:
@@ -253,7 +253,7 @@ def _counted(collector: Any, outcome: str) -> int:
     return number
 
 
-async def test_f68_lateness_is_that_of_the_ledger(ledger: Ledger) -> None:
+async def test_lateness_is_that_of_the_ledger(ledger: Ledger) -> None:
     app = App("late")
 
     @app.job("* * * * *", catch_up="all", overlap="wait", grace="1h")
@@ -278,7 +278,7 @@ async def test_f68_lateness_is_that_of_the_ledger(ledger: Ledger) -> None:
     assert _counted(collector, "success") == len(ran)
 
 
-async def test_f68_the_skew_is_that_between_host_and_database(ledger: Ledger) -> None:
+async def test_the_skew_is_that_between_host_and_database(ledger: Ledger) -> None:
     replica = ledger.replica(App("skewed"))
     collector = replica.collector()
     assert collector.read().clock_skew is None
@@ -293,7 +293,7 @@ async def test_f68_the_skew_is_that_between_host_and_database(ledger: Ledger) ->
     assert round((after - before) / 60) == -60
 
 
-async def test_f68_a_release_at_the_drain_is_counted(ledger: Ledger) -> None:
+async def test_a_release_at_the_drain_is_counted(ledger: Ledger) -> None:
     app, began = App("drained"), asyncio.Event()
 
     @app.job(allow_stale_reentry=True)
@@ -312,7 +312,7 @@ async def test_f68_a_release_at_the_drain_is_counted(ledger: Ledger) -> None:
     assert collector.read().measurements.attempts["default", "python"].durations.sum > 0
 
 
-async def test_f68_an_outcome_that_the_ledger_refuses_is_lost(ledger: Ledger) -> None:
+async def test_an_outcome_that_the_ledger_refuses_is_lost(ledger: Ledger) -> None:
     app, began, release = App("refused"), asyncio.Event(), asyncio.Event()
 
     @app.job()
@@ -334,7 +334,7 @@ async def test_f68_an_outcome_that_the_ledger_refuses_is_lost(ledger: Ledger) ->
         assert collector.read().leases_lost == 1
 
 
-async def test_f68_a_handler_that_does_not_end_is_lost_once(
+async def test_a_handler_that_does_not_end_is_lost_once(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Executor, "GRACE", 0.1)
@@ -359,7 +359,7 @@ async def test_f68_a_handler_that_does_not_end_is_lost_once(
     assert sum(counts.outcomes.values()) == sum(counts.durations.counts) == 1
 
 
-async def test_f68_a_replica_without_a_collector_counts_nothing(ledger: Ledger) -> None:
+async def test_a_replica_without_a_collector_counts_nothing(ledger: Ledger) -> None:
     app = App("uncounted")
 
     @app.job()

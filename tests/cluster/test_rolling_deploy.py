@@ -167,7 +167,7 @@ def grace_of_units() -> float:
         pytest.param(units, id="f72_systemd"),
     ],
 )
-def test_f72_f73_a_rolling_deploy_misses_and_doubles_no_plan_time(
+def test_a_rolling_deploy_misses_and_doubles_no_plan_time(
     replace: Callable[[Deployment, Replica], None], deployment: Deployment, cluster: Cluster
 ) -> None:
     old = [deployment.start(1) for _ in range(2)]

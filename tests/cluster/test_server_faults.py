@@ -230,8 +230,16 @@ def test_a_server_that_became_read_only_is_waited_for(cluster: Cluster, role: Ro
 
 @pytest.mark.slow
 def test_a_full_disk_costs_no_outcome(cluster: Cluster) -> None:
-    """What ended while nothing could be written is written afterwards, and not run again."""
+    """What ended while nothing could be written is written afterwards, and not run again.
+
+    The fault is raised on a channel as soon as an alert can be written.
+    """
     replica = cluster.start("away")
+    cluster.rows(
+        "INSERT INTO cronledger.jobs (name, queue, handler, target) VALUES ('alerts.ops', 'alerts',"
+        ' \'external\', \'{"channel": {"kind": "command", "command": ["true"],'
+        ' "on_ledger": ["runner_failing"]}}\') RETURNING name'
+    )
     cluster.trigger("outlives")
     until("it runs", lambda: [m for m in cluster.marks("alive") if m.job == "outlives"])
     with psycopg.connect(cluster.url, autocommit=True) as c:
@@ -242,6 +250,9 @@ def test_a_full_disk_costs_no_outcome(cluster: Cluster) -> None:
         free_disk(c)
     until("it is written", lambda: cluster.execution("outlives")["status"] == "SUCCESS")
     assert cluster.execution("outlives")["attempt"] == 1
+    alerts = "SELECT summary FROM cronledger.alerts WHERE event = 'runner_failing'"
+    until("the failure is raised", lambda: cluster.rows(alerts))
+    assert "No space left on device" in cluster.rows(alerts)[0]
     _goes_on(cluster)
     assert replica.events("lease_lost") == []
     assert len(replica.events("step_failed")) <= HANDFUL

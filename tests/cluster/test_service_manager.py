@@ -67,7 +67,7 @@ def start(tmp_path: Path, ledger: Ledger, systemd: Notifications) -> Iterator[St
         run.process.wait()
 
 
-def test_f72_a_replica_is_ready_after_its_first_check_in(
+def test_a_replica_is_ready_after_its_first_check_in(
     start: Start, systemd: Notifications, ledger: Ledger
 ) -> None:
     with Proxy(ledger.url) as proxy:
@@ -88,7 +88,7 @@ def test_f72_a_replica_is_ready_after_its_first_check_in(
     assert sum("READY" in message for message in systemd.received) == 1
 
 
-def test_f72_no_watchdog_arrives_while_the_event_loop_is_blocked(
+def test_no_watchdog_arrives_while_the_event_loop_is_blocked(
     start: Start, systemd: Notifications, ledger: Ledger, tmp_path: Path
 ) -> None:
     run = start("run", "jobs:app")
@@ -108,7 +108,7 @@ def test_f72_no_watchdog_arrives_while_the_event_loop_is_blocked(
     until("it reports again", lambda: any("WATCHDOG" in message for message in systemd.new()))
 
 
-def test_f72_the_watchdog_of_systemd_leaves_stacks(
+def test_the_watchdog_of_systemd_leaves_stacks(
     start: Start, systemd: Notifications, ledger: Ledger, tmp_path: Path
 ) -> None:
     run = start("run", "jobs:app", PYTHONFAULTHANDLER="1")  # as in the unit
@@ -120,7 +120,7 @@ def test_f72_the_watchdog_of_systemd_leaves_stacks(
     assert "in hogs_the_loop" in run.err
 
 
-def test_f72_a_drain_is_announced_before_it_ends(
+def test_a_drain_is_announced_before_it_ends(
     start: Start, systemd: Notifications, ledger: Ledger, tmp_path: Path
 ) -> None:
     run = start("run", "jobs:app", CRONLEDGER_DRAIN_TIMEOUT="10m")
@@ -141,7 +141,7 @@ def test_f72_a_drain_is_announced_before_it_ends(
     assert run.end() == 0
 
 
-def test_f72_commands_do_not_inherit_the_socket(
+def test_commands_do_not_inherit_the_socket(
     start: Start, systemd: Notifications, ledger: Ledger, tmp_path: Path
 ) -> None:
     start("run", "cronledger.toml")
@@ -153,7 +153,7 @@ def test_f72_commands_do_not_inherit_the_socket(
     assert not names & {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
 
 
-def test_f72_the_page_is_ready_once_it_serves(start: Start, systemd: Notifications) -> None:
+def test_the_page_is_ready_once_it_serves(start: Start, systemd: Notifications) -> None:
     run = start("web", "--listen", "127.0.0.1:0")
     systemd.until("READY")
     assert not systemd.has("STOPPING")

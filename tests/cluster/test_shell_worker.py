@@ -96,7 +96,7 @@ def _begun(worker: Worker) -> int:
     return until("the work runs", worker.pids)[-1]
 
 
-def test_f17_firings_reach_a_worker_in_bash(cluster: Cluster, workers: Any) -> None:
+def test_firings_reach_a_worker_in_bash(cluster: Cluster, workers: Any) -> None:
     _declare(cluster, schedule="@every 1s", grace="1 h", payload='{"n": 7}')
     cluster.start("steady")
     worker = workers("bash", "sh", "-c", 'cat; echo " for $JOB"')
@@ -115,7 +115,7 @@ def test_f17_firings_reach_a_worker_in_bash(cluster: Cluster, workers: Any) -> N
 
 
 @pytest.mark.slow
-def test_f17_a_command_that_fails_says_so_and_is_retried(cluster: Cluster, workers: Any) -> None:
+def test_a_command_that_fails_says_so_and_is_retried(cluster: Cluster, workers: Any) -> None:
     _declare(cluster, max_attempts=2, retry_backoff=["0 s"])
     cluster.trigger("foreign")
     workers("bash", "sh", "-c", 'echo "it\'s" broken >&2; exit 3')
@@ -129,7 +129,7 @@ def test_f17_a_command_that_fails_says_so_and_is_retried(cluster: Cluster, worke
 
 
 @pytest.mark.slow
-def test_f17_a_killed_worker_is_stolen_from_or_swept(cluster: Cluster, workers: Any) -> None:
+def test_a_killed_worker_is_stolen_from_or_swept(cluster: Cluster, workers: Any) -> None:
     """SIGKILL: reentrant work runs again elsewhere, other work is never started again; and the
     work itself does not outlive its lease."""
     _declare(cluster, "again", allow_stale_reentry=True)
@@ -155,7 +155,7 @@ def test_f17_a_killed_worker_is_stolen_from_or_swept(cluster: Cluster, workers: 
     assert {runner for _, runner in crashes} == {"old1", "old2"}
 
 
-def test_f06_a_worker_whose_lease_was_stolen_writes_nothing(cluster: Cluster, workers: Any) -> None:
+def test_a_worker_whose_lease_was_stolen_writes_nothing(cluster: Cluster, workers: Any) -> None:
     """It is stopped for longer than its lease; when it goes on, its end does not count."""
     _declare(cluster, allow_stale_reentry=True)
     cluster.trigger("foreign")
@@ -176,7 +176,7 @@ def test_f06_a_worker_whose_lease_was_stolen_writes_nothing(cluster: Cluster, wo
 
 
 @pytest.mark.slow
-def test_f17_a_cancel_ends_the_work_of_a_worker(cluster: Cluster, workers: Any) -> None:
+def test_a_cancel_ends_the_work_of_a_worker(cluster: Cluster, workers: Any) -> None:
     _declare(cluster)
     cluster.trigger("foreign")
     work = _begun(workers("bash", *LONG))

@@ -80,7 +80,7 @@ def environment(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", [Starlette, FastAPI])
-def test_f50_a_replica_runs_between_startup_and_shutdown(
+def test_a_replica_runs_between_startup_and_shutdown(
     ledger: Ledger, own: Own, app: App, monkeypatch: pytest.MonkeyPatch, kind: type[Starlette]
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_SLOTS", "3")
@@ -96,7 +96,7 @@ def test_f50_a_replica_runs_between_startup_and_shutdown(
         assert {row["state"] for row in ledger.rows("SELECT state FROM runners")} == {"stopped"}
 
 
-def test_f50_arguments_replace_the_environment(
+def test_arguments_replace_the_environment(
     ledger: Ledger, own: Own, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CRONLEDGER_DATABASE_URL")
@@ -112,7 +112,7 @@ def test_f50_arguments_replace_the_environment(
         pass
 
 
-async def test_f50_a_server_that_cancels_the_lifespan_does_not_wait_for_a_drain(
+async def test_a_server_that_cancels_the_lifespan_does_not_wait_for_a_drain(
     ledger: Ledger, own: Own, app: App
 ) -> None:
     given = cronledger_lifespan(
@@ -138,7 +138,7 @@ async def test_f50_a_server_that_cancels_the_lifespan_does_not_wait_for_a_drain(
     assert [row["status"] for row in ledger.executions("endless")] == ["PENDING"]
 
 
-def test_f50_several_apps_run_in_one_replica(ledger: Ledger, app: App) -> None:
+def test_several_apps_run_in_one_replica(ledger: Ledger, app: App) -> None:
     other = App("other")
     other.job()(of_another)
     with TestClient(Starlette(lifespan=cronledger_lifespan(app, other))):
@@ -146,7 +146,7 @@ def test_f50_several_apps_run_in_one_replica(ledger: Ledger, app: App) -> None:
         assert {row["source"] for row in ledger.rows("SELECT source FROM jobs")} == {"web", "other"}
 
 
-def test_f50_a_start_that_fails_leaves_the_own_lifespan(
+def test_a_start_that_fails_leaves_the_own_lifespan(
     own: Own, app: App, empty_database_url: str
 ) -> None:
     lifespan = cronledger_lifespan(app, lifespan=own.lifespan, url=empty_database_url)
@@ -158,7 +158,7 @@ def test_f50_a_start_that_fails_leaves_the_own_lifespan(
     assert own.steps == ["enter FastAPI", "leave"]
 
 
-def test_f50_the_name_of_the_replica_is_reserved(app: App) -> None:
+def test_the_name_of_the_replica_is_reserved(app: App) -> None:
     @asynccontextmanager
     async def lifespan(server_app: Any) -> AsyncIterator[dict[str, Any]]:
         yield {"cronledger": "mine"}
@@ -170,7 +170,7 @@ def test_f50_the_name_of_the_replica_is_reserved(app: App) -> None:
         pass
 
 
-def test_f50_arguments_that_cannot_work_are_refused_at_once(app: App) -> None:
+def test_arguments_that_cannot_work_are_refused_at_once(app: App) -> None:
     with pytest.raises(TypeError, match=r"received a starlette.applications.Starlette"):
         cronledger_lifespan(Starlette())  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="the App has no name"):

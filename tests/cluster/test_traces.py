@@ -14,7 +14,7 @@ def outcomes(process: Process) -> list[tuple[int, str]]:
     return [(x["cronledger.attempt"], x["cronledger.outcome"]) for x in found]
 
 
-def test_f70_a_stolen_execution_has_a_span_for_each_attempt(cluster: Cluster) -> None:
+def test_a_stolen_execution_has_a_span_for_each_attempt(cluster: Cluster) -> None:
     first = cluster.start("traced", runner_id="first", tracing=True)
     cluster.rows("SELECT cronledger.enqueue('traced_async', traceparent => %s)", PARENT)
     until("it runs", lambda: cluster.marks("alive"))

@@ -49,9 +49,7 @@ def assert_each_second_ran_once(cluster: Cluster) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_f50_four_workers_run_every_plan_time_once(
-    cluster: Cluster, tmp_path: Path, loop: str
-) -> None:
+def test_four_workers_run_every_plan_time_once(cluster: Cluster, tmp_path: Path, loop: str) -> None:
     gate = tmp_path / "gate"
     server = started(cluster, WORKERS, UVICORN_LOOP=loop, **{GATE: str(gate)})
     answer = requested(address(server))
@@ -75,7 +73,7 @@ def test_f50_four_workers_run_every_plan_time_once(
 
 
 @pytest.mark.parametrize("workers", first_fast([1, WORKERS]))
-def test_f50_what_does_not_end_in_time_is_released_or_fails(cluster: Cluster, workers: int) -> None:
+def test_what_does_not_end_in_time_is_released_or_fails(cluster: Cluster, workers: int) -> None:
     server = started(cluster, workers, CRONLEDGER_DRAIN_TIMEOUT="0s")
     cluster.trigger("long_again", "long_once")
     until("both run", lambda: len({m.job for m in cluster.marks("alive")}) == 2)
@@ -92,7 +90,7 @@ def test_f50_what_does_not_end_in_time_is_released_or_fails(cluster: Cluster, wo
 
 
 @pytest.mark.parametrize("workers", first_fast([1, WORKERS]))
-def test_f50_a_start_that_fails_ends_the_server(
+def test_a_start_that_fails_ends_the_server(
     empty_database_url: str, tmp_path: Path, workers: int
 ) -> None:
     cluster = Cluster(empty_database_url, tmp_path)

@@ -11,8 +11,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from structlog.testing import capture_logs
 
-from cronledger.app import App, Context
 from cronledger.cli.failures import explain
+from cronledger.declaring.app import App, Context
 from cronledger.engine.maintenance.sweeper import REPAIRS
 from cronledger.ledger import identity
 from cronledger.ledger.access import connect
@@ -75,7 +75,7 @@ async def test_nothing_that_a_replica_does_touches_another_ledger(ledger: Ledger
         left = everything(ledger)
         parts.sweeper._maintain_at = 0.0
         steps: list[Callable[[], Awaitable[object]]] = [
-            replica._runtime.check_in, parts.dispatcher.step, parts.sweeper.step,
+            parts.check_ins.step, parts.dispatcher.step, parts.sweeper.step,
             lambda: parts.sweeper._repair(REPAIRS), parts.sweeper._maintain, parts.scopes.step,
             lambda: replica.register(later), lambda: replica.unregister(app),
             lambda: parts.lifecycle.apply(later),
@@ -217,6 +217,7 @@ def test_a_start_in_the_middle_of_the_move_ends_with_5(database_url: str) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.own_database  # which is renamed
 def test_a_replica_as_a_process_waits_for_its_own_ledger(
     cluster: Cluster, databases: Databases
 ) -> None:

@@ -4,15 +4,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from cronledger.ledger import senders
 from tests.db.support.engine import Ledger
 from tests.db.support.rows import Db, connected
-from tests.db.support.spans import Spans
 from tests.db.support.whole_replica import Whole
 
 
@@ -46,23 +40,3 @@ def whole(database_url: str) -> Iterator[Whole]:
     made = Whole(database_url)
     yield made
     made.close()
-
-
-@pytest.fixture(scope="session")
-def exporter() -> InMemorySpanExporter:
-    """Return what keeps the spans of this process, which can have one provider only."""
-    made = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(made))
-    trace.set_tracer_provider(provider)
-    return made
-
-
-@pytest.fixture
-def spans(exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
-    """Return the spans of a test, for which tracing is on."""
-    exporter.clear()
-    monkeypatch.setenv("CRONLEDGER_TRACING", "true")
-    senders.default_tracing.cache_clear()
-    yield Spans(exporter)
-    senders.default_tracing.cache_clear()

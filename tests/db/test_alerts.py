@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
+from psycopg import errors
 from psycopg.types.json import Jsonb
 
 from cronledger import App, Notify
@@ -17,9 +18,10 @@ from cronledger.explain.findings import DoctorContext
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
-from tests.db.support.engine import Ledger
+from tests.db.support.engine import Ledger, runners
 
 STEP = timedelta(seconds=30)
+STEPPED = "SELECT cronledger_internal.raise_alerts(1000)"
 
 
 def channel(ledger: Ledger, name: str = "ops", **target: Any) -> None:
@@ -84,7 +86,7 @@ def open_states(ledger: Ledger) -> list[str]:
 OPENED, RECOVERED = ("failed", "opened"), ("recovered", "closed")
 
 
-def test_f64_a_failure_opens_and_a_success_closes(ledger: Ledger) -> None:
+def test_a_failure_opens_and_a_success_closes(ledger: Ledger) -> None:
     watched(ledger)
     end(ledger, True, False, False)
     step(ledger)
@@ -95,7 +97,7 @@ def test_f64_a_failure_opens_and_a_success_closes(ledger: Ledger) -> None:
     assert (raised(ledger), open_states(ledger)) == ([OPENED, RECOVERED], [])
 
 
-def test_f64_each_edge_between_two_steps_is_raised_in_its_order(ledger: Ledger) -> None:
+def test_each_edge_between_two_steps_is_raised_in_its_order(ledger: Ledger) -> None:
     watched(ledger)
     ids = end(ledger, False, True, False, False, True, False)
     step(ledger)
@@ -104,7 +106,25 @@ def test_f64_each_edge_between_two_steps_is_raised_in_its_order(ledger: Ledger) 
     assert found == [ids[0], ids[1], ids[2], ids[4], ids[5]]
 
 
-def test_f64_failed_opens_after_as_many_failures_in_a_row(ledger: Ledger) -> None:
+def test_an_end_is_observed_when_it_becomes_visible(ledger: Ledger) -> None:
+    """An independent record that is sorted by finished_at may therefore have other edges."""
+    watched(ledger)
+    ledger.edit("job", overlap="allow")
+    failing, succeeding = claimed(ledger), claimed(ledger)
+    with psycopg.connect(ledger.url) as c:
+        c.execute("SELECT cronledger.fail(%s, %s::uuid, 'failed', 'no disk')", failing)
+        ledger.values("SELECT finish(%s, %s::uuid)", *succeeding)
+        step(ledger)
+        assert raised(ledger) == []
+    step(ledger)
+    ends = ledger.values(
+        "SELECT status FROM execution_status WHERE job_name = 'job' ORDER BY finished_at"
+    )
+    assert ends == ["FAILED", "SUCCESS"]
+    assert (raised(ledger), open_states(ledger)) == ([OPENED], ["failed"])
+
+
+def test_failed_opens_after_as_many_failures_in_a_row(ledger: Ledger) -> None:
     watched(ledger, after=3)
     end(ledger, False, False, True, False, False)
     step(ledger)
@@ -115,7 +135,7 @@ def test_f64_failed_opens_after_as_many_failures_in_a_row(ledger: Ledger) -> Non
     assert ledger.one("SELECT count FROM alert_states") == 3
 
 
-def test_f64_a_cancellation_neither_counts_nor_resets(ledger: Ledger) -> None:
+def test_a_cancellation_neither_counts_nor_resets(ledger: Ledger) -> None:
     watched(ledger, after=2)
     end(ledger, False)
     waiting = ledger.trigger("job")
@@ -127,7 +147,7 @@ def test_f64_a_cancellation_neither_counts_nor_resets(ledger: Ledger) -> None:
     assert raised(ledger) == [OPENED]
 
 
-def test_f64_a_failure_that_is_retried_raises_nothing(ledger: Ledger) -> None:
+def test_a_failure_that_is_retried_raises_nothing(ledger: Ledger) -> None:
     watched(ledger)
     ledger.edit(max_attempts=2)
     end(ledger, False)
@@ -136,7 +156,7 @@ def test_f64_a_failure_that_is_retried_raises_nothing(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(("on", "kinds"), [("failed", [OPENED]), ("recovered", [RECOVERED])])
-def test_f64_a_rule_raises_only_its_events(
+def test_a_rule_raises_only_its_events(
     ledger: Ledger, on: str, kinds: list[tuple[str, str]]
 ) -> None:
     watched(ledger, on)
@@ -145,7 +165,21 @@ def test_f64_a_rule_raises_only_its_events(
     assert raised(ledger) == kinds
 
 
-def test_f64_what_failed_before_the_rule_raises_nothing(ledger: Ledger) -> None:
+def test_of_several_rules_for_an_event_and_a_channel_the_first_one_holds(
+    ledger: Ledger,
+) -> None:
+    channel(ledger)
+    first = {"channel": "ops", "on": ["failed"], "after": 2}
+    ledger.job("job", handler="external", notify=Jsonb([first, {"channel": "ops"}]))
+    end(ledger, False)
+    step(ledger)
+    assert raised(ledger) == []
+    end(ledger, False, True)
+    step(ledger)
+    assert raised(ledger) == [OPENED]
+
+
+def test_what_failed_before_the_rule_raises_nothing(ledger: Ledger) -> None:
     ledger.job(handler="external")
     end(ledger, False)
     channel(ledger)
@@ -154,7 +188,7 @@ def test_f64_what_failed_before_the_rule_raises_nothing(ledger: Ledger) -> None:
     assert raised(ledger) == []
 
 
-def test_f64_a_paused_job_raises_nothing_until_its_resume(ledger: Ledger) -> None:
+def test_a_paused_job_raises_nothing_until_its_resume(ledger: Ledger) -> None:
     watched(ledger, remind="1 minute")
     ledger.job("other", handler="external", notify=rule())
     first, second = claimed(ledger), claimed(ledger, "other")
@@ -173,7 +207,7 @@ def test_f64_a_paused_job_raises_nothing_until_its_resume(ledger: Ledger) -> Non
     assert raised(ledger) == [OPENED]
 
 
-def test_f64_a_reminder_is_raised_each_time_remind_has_passed(ledger: Ledger) -> None:
+def test_a_reminder_is_raised_each_time_remind_has_passed(ledger: Ledger) -> None:
     watched(ledger, remind="4 hours")
     end(ledger, False)
     step(ledger)
@@ -192,7 +226,7 @@ def test_f64_a_reminder_is_raised_each_time_remind_has_passed(ledger: Ledger) ->
     ["SELECT retire('job')", "DELETE FROM jobs WHERE name = 'job'",
      "UPDATE jobs SET notify = NULL WHERE name = 'job'"],
 )  # fmt: skip
-def test_f64_the_end_of_a_rule_closes_its_states_silently(ledger: Ledger, ending: str) -> None:
+def test_the_end_of_a_rule_closes_its_states_silently(ledger: Ledger, ending: str) -> None:
     watched(ledger)
     end(ledger, False)
     step(ledger)
@@ -201,7 +235,7 @@ def test_f64_the_end_of_a_rule_closes_its_states_silently(ledger: Ledger, ending
     assert (raised(ledger), open_states(ledger)) == ([OPENED], [])
 
 
-def test_f64_an_overdue_execution_opens_and_its_start_closes(ledger: Ledger) -> None:
+def test_an_overdue_execution_opens_and_its_start_closes(ledger: Ledger) -> None:
     watched(ledger, "overdue")
     ledger.trigger("job")
     step(ledger)
@@ -212,6 +246,24 @@ def test_f64_an_overdue_execution_opens_and_its_start_closes(ledger: Ledger) -> 
     assert raised(ledger) == [("overdue", "opened")]
     assert "no worker has claimed it yet" in ledger.one("SELECT summary FROM alerts")
     ledger.values("SELECT id FROM claim_next('default', 'w')")
+    step(ledger)
+    assert raised(ledger) == [("overdue", "opened"), ("overdue", "closed")]
+
+
+def test_an_expired_lease_opens_overdue_and_the_end_closes(ledger: Ledger) -> None:
+    watched(ledger, "overdue")
+    ledger.edit("job", allow_stale_reentry=True)
+    lease = claimed(ledger)
+    step(ledger)
+    ledger.travel(by=STEP)
+    step(ledger)
+    assert raised(ledger) == []  # the lease ended within grace
+    ledger.travel(by=timedelta(minutes=1))
+    step(ledger)
+    (summary,) = ledger.values("SELECT summary FROM alerts")
+    assert summary.startswith("job has not ended: its lease ended at ")
+    assert summary.endswith("; no worker has claimed it again yet")
+    ledger.values("SELECT finish(%s, %s::uuid)", *lease)
     step(ledger)
     assert raised(ledger) == [("overdue", "opened"), ("overdue", "closed")]
 
@@ -229,15 +281,15 @@ def started(ledger: Ledger, seconds: int, ago: str = "3 min") -> None:
     )  # fmt: skip
 
 
-def test_f64_a_late_start_opens_and_a_start_in_time_closes(ledger: Ledger) -> None:
+def test_a_late_start_opens_and_a_start_in_time_closes(ledger: Ledger) -> None:
     watched(ledger, "late")
-    for seconds in (1, 61, 90, 59):
+    for seconds in (60, 61, 90, 60):  # the last instant of grace is in time
         started(ledger, seconds)
         step(ledger)
     assert raised(ledger) == [("late", "opened"), ("late", "closed")]
 
 
-def test_f64_an_earlier_start_in_time_that_ends_later_closes_nothing(ledger: Ledger) -> None:
+def test_an_earlier_start_in_time_that_ends_later_closes_nothing(ledger: Ledger) -> None:
     watched(ledger, "late")
     started(ledger, 90)
     step(ledger)
@@ -259,12 +311,18 @@ def skip(ledger: Ledger, reason: str, scope: str = "global") -> None:
     )  # fmt: skip
 
 
+GROWS = (
+    "UPDATE skips SET through_plan_time = db_now(), count = count + 1,"
+    " changed_xact = pg_current_xact_id()"
+)
+
+
 @pytest.mark.parametrize("reason", ["overlap", "missed"])
-def test_f64_a_skip_opens_and_the_next_run_closes(ledger: Ledger, reason: str) -> None:
+def test_a_skip_opens_and_the_next_run_closes(ledger: Ledger, reason: str) -> None:
     watched(ledger, "skipped")
     skip(ledger, reason)
     step(ledger)
-    ledger.values("UPDATE skips SET through_plan_time = db_now(), count = 2")  # the range grows
+    ledger.values(GROWS)
     step(ledger)
     assert raised(ledger) == [("skipped", "opened")]
     assert ledger.one("SELECT count FROM alert_states") == 2
@@ -277,8 +335,78 @@ def test_f64_a_skip_opens_and_the_next_run_closes(ledger: Ledger, reason: str) -
     assert raised(ledger)[2:] == [("skipped", "opened")]
 
 
+def test_by_default_a_job_that_does_not_run_raises_an_alert(ledger: Ledger) -> None:
+    channel(ledger)
+    ledger.job("job", handler="external", notify=Jsonb([{"channel": "ops"}]))
+    skip(ledger, "overlap")
+    step(ledger)
+    ledger.values(GROWS)
+    step(ledger)
+    assert raised(ledger) == []  # a single overlap or two are normal
+    ledger.values(GROWS)
+    step(ledger)
+    assert raised(ledger) == [("skipped", "opened")]
+    assert ledger.one("SELECT count FROM alert_states") == 3
+    started(ledger, 0)
+    step(ledger)
+    skip(ledger, "missed")
+    step(ledger)
+    skipped = [("skipped", "opened"), ("skipped", "closed"), ("skipped", "opened")]
+    assert raised(ledger) == skipped
+    ledger.trigger("job")
+    ledger.travel(by=timedelta(minutes=2))
+    step(ledger)
+    assert raised(ledger)[3:] == [("overdue", "opened")]
+
+
+async def test_a_range_of_skips_that_a_replica_extends_is_observed_again(
+    ledger: Ledger, database_url: str
+) -> None:
+    channel(ledger)
+    ledger.job(
+        "job", schedule="* * * * *", overlap="skip", stale_timeout="1 h",
+        notify=Jsonb([{"channel": "ops"}]),
+    )  # fmt: skip
+    counts = [0]
+    async with runners(database_url, {}) as (one,):
+        while counts[-1] < 3:
+            assert raised(ledger) == []
+            ledger.travel(by=timedelta(minutes=1))
+            await one.settle()
+            step(ledger)
+            counts.append(ledger.one("SELECT coalesce(sum(count), 0) FROM skips"))
+    assert counts[-2] > 0
+    assert ledger.one("SELECT count(*) FROM skips") == 1
+    assert raised(ledger) == [("skipped", "opened")]
+    assert ledger.one("SELECT count FROM alert_states") == counts[-1]
+
+
+def test_a_step_reads_no_scope_without_a_new_skip(ledger: Ledger) -> None:
+    """Each job with notify has the event, and a job may have 100,000 scopes."""
+    channel(ledger)
+    scopes = [f"s{number}" for number in range(200)]
+    ledger.job(
+        "job", handler="external", scope_kind="shard", scopes=scopes,
+        notify=Jsonb([{"channel": "ops"}]),
+    )  # fmt: skip
+    skip(ledger, "missed", "s1")
+    step(ledger)
+    assert raised(ledger) == [("skipped", "opened")]
+    ledger.travel(by=STEP)
+    with psycopg.connect(ledger.url) as c:
+        c.execute("SELECT cronledger_internal.raise_alerts(1000)")
+        (read,) = (
+            c.execute(
+                "SELECT sum(seq_tup_read + idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
+                " WHERE relname IN ('schedules', 'skips', 'tracked_states')"
+            ).fetchone()
+            or ()
+        )
+    assert read < len(scopes) / 2
+
+
 @pytest.mark.parametrize("reason", ["paused", "retired", "superseded"])
-def test_f64_skips_that_were_intended_raise_nothing(ledger: Ledger, reason: str) -> None:
+def test_skips_that_were_intended_raise_nothing(ledger: Ledger, reason: str) -> None:
     watched(ledger, "skipped")
     skip(ledger, reason)
     step(ledger)
@@ -290,7 +418,7 @@ def scopes(ledger: Ledger, *ids: str) -> None:
     ledger.values("SELECT FROM cronledger_internal.set_scopes('job', 'shard', %s)", list(ids))
 
 
-def test_f64_a_skip_of_a_scope_that_retires_is_raised_once(ledger: Ledger) -> None:
+def test_a_skip_of_a_scope_that_retires_is_raised_once(ledger: Ledger) -> None:
     channel(ledger)
     ledger.job("job", handler="external", scope_kind="shard", notify=rule("skipped"))
     scopes(ledger, "a", "b")
@@ -308,7 +436,7 @@ def test_f64_a_skip_of_a_scope_that_retires_is_raised_once(ledger: Ledger) -> No
     assert raised(ledger) == [("skipped", "opened")] * 2
 
 
-def test_f64_an_execution_of_a_retired_scope_that_waits_raises_nothing_twice(
+def test_an_execution_of_a_retired_scope_that_waits_raises_nothing_twice(
     ledger: Ledger,
 ) -> None:
     channel(ledger)
@@ -323,8 +451,12 @@ def test_f64_an_execution_of_a_retired_scope_that_waits_raises_nothing_twice(
     assert raised(ledger) == [("overdue", "opened")]
 
 
-@pytest.mark.parametrize("event", ["overdue", "skipped"])
-def test_f64_many_scopes_are_observed_by_several_transactions(ledger: Ledger, event: str) -> None:
+@pytest.mark.parametrize(
+    ("event", "after_each"), [("overdue", [20, 40]), ("skipped", list(range(1, 45)))]
+)
+def test_many_scopes_are_observed_by_several_transactions(
+    ledger: Ledger, event: str, after_each: list[int]
+) -> None:
     channel(ledger)
     ledger.job("job", handler="external", scope_kind="shard", notify=rule(event))
     ids = [f"s{n}" for n in range(45)]
@@ -338,11 +470,58 @@ def test_f64_many_scopes_are_observed_by_several_transactions(ledger: Ledger, ev
     found = []
     while ledger.one("SELECT cronledger_internal.raise_alerts(1)"):
         found.append(ledger.one("SELECT count(*) FROM alerts"))
-    assert found == [20, 40]
+    assert found == after_each
     assert ledger.values("SELECT scope_id FROM alerts ORDER BY scope_id") == sorted(ids)
 
 
-def test_f64_an_edit_loses_no_skip_that_was_not_observed(ledger: Ledger) -> None:
+def many_open(ledger: Ledger, *on: str, **more: Any) -> list[str]:
+    """Open a state of the job `job` in each of 45 scopes."""
+    channel(ledger)
+    ledger.job("job", handler="external", scope_kind="shard", notify=rule(*on, **more))
+    ids = [f"s{n:02}" for n in range(45)]
+    scopes(ledger, *ids)
+    for scope in ids:
+        ledger.trigger("job", scope=scope)
+        lease = ledger.one("SELECT id, lease_token::text FROM claim_next('default', 'w')")
+        ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'no disk')", *lease)
+    return ids
+
+
+def growth(ledger: Ledger, counted: str) -> list[int]:
+    """How much each transaction adds, which observes little more than one change."""
+    before, grown = ledger.one(counted), []
+    while ledger.one("SELECT cronledger_internal.raise_alerts(1)"):
+        now = ledger.one(counted)
+        grown.append(now - before)
+        before = now
+    return [*grown, ledger.one(counted) - before]
+
+
+def test_many_reminders_are_written_by_several_transactions(ledger: Ledger) -> None:
+    ids = many_open(ledger, remind="4 hours")
+    step(ledger)
+    assert open_states(ledger) == ["failed"] * 45
+    ledger.travel(by=timedelta(hours=4, minutes=1))
+    reminders = "SELECT count(*) FROM alerts WHERE kind = 'reminder'"
+    assert growth(ledger, reminders) == [20, 20, 5]
+    found = ledger.values("SELECT scope_id FROM alerts WHERE kind = 'reminder' ORDER BY 1")
+    assert found == ids
+
+
+def test_many_states_are_settled_after_a_resume_by_several_transactions(
+    ledger: Ledger,
+) -> None:
+    ids = many_open(ledger)
+    ledger.values("SELECT pause('job')")
+    step(ledger)
+    assert open_states(ledger) == []
+    ledger.values("SELECT resume('job')")
+    ledger.travel(by=STEP)
+    assert growth(ledger, "SELECT count(*) FROM alerts") == [20, 20, 5]
+    assert ledger.values("SELECT scope_id FROM alerts ORDER BY 1") == ids
+
+
+def test_an_edit_loses_no_skip_that_was_not_observed(ledger: Ledger) -> None:
     watched(ledger, "skipped")
     skip(ledger, "overlap")
     ledger.travel(by=timedelta(seconds=1))
@@ -353,7 +532,7 @@ def test_f64_an_edit_loses_no_skip_that_was_not_observed(ledger: Ledger) -> None
     assert raised(ledger) == [("skipped", "opened")]
 
 
-def test_f64_a_skip_from_before_its_rule_raises_nothing(ledger: Ledger) -> None:
+def test_a_skip_from_before_its_rule_raises_nothing(ledger: Ledger) -> None:
     watched(ledger, "failed")
     skip(ledger, "overlap")
     ledger.travel(by=timedelta(seconds=1))
@@ -362,33 +541,129 @@ def test_f64_a_skip_from_before_its_rule_raises_nothing(ledger: Ledger) -> None:
     assert raised(ledger) == []
 
 
-def test_f64_a_worker_that_claims_nothing_more_is_not_lost(ledger: Ledger) -> None:
+def test_a_worker_that_claims_nothing_more_is_not_lost(ledger: Ledger) -> None:
     channel(ledger, on_ledger=["runner_lost"])
     ledger.job("job", handler="external")
     end(ledger, True)
-    ledger.travel(by=timedelta(hours=1))
-    step(ledger)
+    for _ in range(8):  # without a gap, after which each runner gets its whole time again
+        ledger.travel(by=timedelta(seconds=15))
+        assert not ledger.one(STEPPED)
+    assert ledger.values("SELECT state FROM runner_status") == ["dead"]
     assert raised(ledger) == []
 
 
-def test_f64_a_runner_that_is_lost_opens_and_its_return_closes(ledger: Ledger) -> None:
+def test_a_runner_that_is_lost_opens_and_its_return_closes(ledger: Ledger) -> None:
     channel(ledger, on_ledger=["runner_lost"])
     ledger.values(
         "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after)"
         " VALUES ('r1', 'h', 1, '1', 'running', '{default}', 1, db_now() + interval '1 min'),"
         " ('r2', 'h', 1, '1', 'stopped', '{default}', 1, db_now() + interval '1 min')"
     )
-    step(ledger)
+    for _ in range(3):
+        ledger.travel(by=timedelta(seconds=15))
+        assert not ledger.one(STEPPED)
     assert raised(ledger) == []
-    ledger.travel(by=timedelta(minutes=2))
-    step(ledger)
-    step(ledger)
+    for _ in range(2):
+        ledger.travel(by=timedelta(seconds=15))
+        assert not ledger.one(STEPPED)
     assert ledger.values("SELECT event, kind, runner_id FROM alerts") == [
         ("runner_lost", "opened", "r1")
     ]
     ledger.values("UPDATE runners SET stale_after = db_now() + interval '1 h' WHERE id = 'r1'")
     step(ledger)
     assert raised(ledger)[1:] == [("runner_lost", "closed")]
+
+
+@pytest.mark.parametrize("outage", ["an hour", "a restart"])
+def test_time_in_which_no_runner_could_check_in_loses_no_runner(
+    ledger: Ledger, outage: str
+) -> None:
+    channel(ledger, on_ledger=["runner_lost"])
+    ledger.values(
+        "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after)"
+        " SELECT id, 'h', 1, '1', 'running', '{default}', 1, db_now() + interval '45 s'"
+        " FROM unnest(ARRAY['lost before', 'lost', 'returns']) id"
+    )
+    seen = "UPDATE runners SET heartbeat_at = db_now(), stale_after = db_now() + interval '45 s'"
+
+    def watch(seconds: int) -> list[str]:
+        """The runners that were lost, or have returned, meanwhile."""
+        before = ledger.one("SELECT count(*) FROM alerts")
+        for _ in range(seconds // 15):
+            ledger.travel(by=timedelta(seconds=15))
+            assert not ledger.one(STEPPED)
+        return ledger.values("SELECT runner_id FROM alerts ORDER BY id OFFSET %s", before)
+
+    for _ in range(4):
+        ledger.values(seen + " WHERE id <> 'lost before'")
+        watch(15)
+    assert ledger.values("SELECT runner_id FROM alerts") == ["lost before"]
+    if outage == "a restart":
+        ledger.travel(by=timedelta(seconds=15))
+        ledger.values("UPDATE alert_progress SET server_start = '2001-01-01Z'")
+        ledger.values("UPDATE runners SET stale_after = db_now() - interval '1 s'")
+    else:
+        ledger.travel(by=timedelta(hours=1))
+    assert watch(30) == []
+    ledger.values(seen + " WHERE id = 'returns'")
+    assert watch(30) == ["lost"]
+
+
+def test_a_leap_of_the_clock_that_is_taken_back_delays_no_delivery_and_no_reminder(
+    ledger: Ledger,
+) -> None:
+    watched(ledger, remind="1 hour")
+    deliveries = "SELECT count(*) FROM executions WHERE queue = 'alerts'"
+    ledger.travel(by=timedelta(days=2))
+    end(ledger, False)
+    step(ledger)
+    assert ledger.one(deliveries) == 1
+    ledger.travel(by=timedelta(days=-2))
+    end(ledger, True)
+    step(ledger)
+    assert (len(raised(ledger)), ledger.one(deliveries)) == (2, 2)
+    ledger.travel(by=timedelta(days=2))
+    end(ledger, False)
+    step(ledger)
+    ledger.travel(by=timedelta(days=-2))
+    step(ledger)
+    assert raised(ledger)[-1] == ("failed", "reminder")
+
+
+@pytest.mark.parametrize("event", ["failed", "skipped"])
+def test_notify_that_was_declared_in_a_leap_of_the_clock_misses_nothing_after_it(
+    ledger: Ledger, event: str
+) -> None:
+    ledger.travel(by=timedelta(days=2))
+    watched(ledger, event)
+    ledger.travel(by=timedelta(days=-2))
+    if event == "failed":
+        end(ledger, False)
+    else:
+        skip(ledger, "missed")
+    step(ledger)
+    assert raised(ledger) == [(event, "opened")]
+
+
+def test_a_runner_that_fails_opens_and_its_recovery_closes(ledger: Ledger) -> None:
+    channel(ledger, on_ledger=["runner_failing"])
+    ledger.values(
+        "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after,"
+        " diagnostics) VALUES ('r1', 'h', 1, '1', 'running', '{default}', 1,"
+        ' db_now() + interval \'1 h\', \'{"failing": {"check_in": "x"}, "failed": {}}\')'
+    )
+    step(ledger)
+    assert raised(ledger) == []  # one error is none that lasts
+    update = "UPDATE runners SET diagnostics = jsonb_build_object('failed', %s::jsonb)"
+    ledger.values(update, '{"finisher": "DiskFull: no space"}')
+    step(ledger)
+    step(ledger)
+    assert raised(ledger) == [("runner_failing", "opened")]
+    summary = ledger.one("SELECT summary FROM alerts")
+    assert summary == "runner r1 on h is failing: finisher: DiskFull: no space"
+    ledger.values(update, "{}")
+    step(ledger)
+    assert raised(ledger)[1:] == [("runner_failing", "closed")]
 
 
 def verified(ledger: Ledger, violations: int, job: str | None = None) -> None:
@@ -399,7 +674,7 @@ def verified(ledger: Ledger, violations: int, job: str | None = None) -> None:
     )  # fmt: skip
 
 
-def test_f64_violations_open_until_a_later_run_has_none_there(ledger: Ledger) -> None:
+def test_violations_open_until_a_later_run_has_none_there(ledger: Ledger) -> None:
     channel(ledger, on_ledger=["violation"])
     ledger.job("job", handler="external")
     verified(ledger, 0)
@@ -414,7 +689,7 @@ def test_f64_violations_open_until_a_later_run_has_none_there(ledger: Ledger) ->
     assert raised(ledger) == [("violation", "opened"), ("violation", "closed")]
 
 
-def test_f64_violations_of_several_runs_hold_until_one_run_has_checked_all(ledger: Ledger) -> None:
+def test_violations_of_several_runs_hold_until_one_run_has_checked_all(ledger: Ledger) -> None:
     channel(ledger, on_ledger=["violation"])
     ledger.job("a", handler="external")
     ledger.job("b", handler="external")
@@ -438,9 +713,7 @@ def write_end(c: psycopg.Connection[Any], execution: int, status: str) -> None:
     )  # fmt: skip
 
 
-def test_f64_a_long_transaction_elsewhere_delays_no_alert(
-    ledger: Ledger, database_url: str
-) -> None:
+def test_a_long_transaction_elsewhere_delays_no_alert(ledger: Ledger, database_url: str) -> None:
     watched(ledger)
     ledger.edit(overlap="allow")
     with psycopg.connect(database_url) as other, psycopg.connect(database_url) as ending:
@@ -462,7 +735,7 @@ def test_f64_a_long_transaction_elsewhere_delays_no_alert(
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7])
-def test_f64_steps_of_any_size_observe_each_change_once(
+def test_steps_of_any_size_observe_each_change_once(
     ledger: Ledger, database_url: str, most: int
 ) -> None:
     watched(ledger, after=9999)
@@ -484,7 +757,7 @@ def test_f64_steps_of_any_size_observe_each_change_once(
     assert ledger.one("SELECT count FROM tracked_states") == 15
 
 
-def test_f64_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(
+def test_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(
     ledger: Ledger, database_url: str
 ) -> None:
     watched(ledger, "failed", "deadline")
@@ -512,7 +785,7 @@ def test_f64_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(
     assert read < 100
 
 
-def test_f64_one_process_at_a_time_raises_alerts_and_another_takes_over(
+def test_one_process_at_a_time_raises_alerts_and_another_takes_over(
     ledger: Ledger, database_url: str
 ) -> None:
     watched(ledger)
@@ -533,7 +806,7 @@ def call(url: str) -> None:
         c.execute("SELECT cronledger_internal.raise_alerts(1000)")
 
 
-def test_f64_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
+def test_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
     watched(ledger)
     ledger.edit(owner="data", labels=Jsonb({"team": "bi"}))
     (failed,) = end(ledger, False)
@@ -563,7 +836,7 @@ def test_f64_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
     assert ledger.one("SELECT count(*) FROM alerts WHERE delivery_id IS NULL") == 0
 
 
-def test_f64_more_than_500_alerts_make_several_deliveries(ledger: Ledger) -> None:
+def test_more_than_500_alerts_make_several_deliveries(ledger: Ledger) -> None:
     watched(ledger)
     end(ledger, False)
     step(ledger)
@@ -581,7 +854,7 @@ def test_f64_more_than_500_alerts_make_several_deliveries(ledger: Ledger) -> Non
     assert found == [1, 500, 500, 1]
 
 
-def test_f64_deliveries_raise_no_alerts(ledger: Ledger) -> None:
+def test_deliveries_raise_no_alerts(ledger: Ledger) -> None:
     watched(ledger)
     end(ledger, False)
     step(ledger)
@@ -594,7 +867,7 @@ def test_f64_deliveries_raise_no_alerts(ledger: Ledger) -> None:
         ledger.edit("alerts.ops", notify=rule())
 
 
-def test_f64_alerts_are_pruned_with_executions(ledger: Ledger) -> None:
+def test_alerts_are_pruned_with_executions(ledger: Ledger) -> None:
     watched(ledger)
     end(ledger, False)
     step(ledger)
@@ -620,12 +893,12 @@ def test_f64_alerts_are_pruned_with_executions(ledger: Ledger) -> None:
         ([{"channel": "ops"}] * 21, "notify has 21 rules; the limit is 20"),
     ],
 )
-def test_f64_a_bad_rule_is_refused_by_name(ledger: Ledger, notify: Any, message: str) -> None:
+def test_a_bad_rule_is_refused_by_name(ledger: Ledger, notify: Any, message: str) -> None:
     with pytest.raises(psycopg.Error, match=message):
         ledger.job(notify=Jsonb(notify))
 
 
-def test_f64_an_app_declares_rules(ledger: Ledger, database_url: str) -> None:
+def test_an_app_declares_rules(ledger: Ledger, database_url: str) -> None:
     channel(ledger)
     app = App("shop")
 
@@ -640,14 +913,14 @@ def test_f64_an_app_declares_rules(ledger: Ledger, database_url: str) -> None:
     assert ledger.values(
         "SELECT revision, notify FROM jobs WHERE source = 'shop' ORDER BY name"
     ) == [
-        (1, [{"channel": "ops", "on": ["failed", "recovered"], "after": 3, "remind": "4h"}]),
-        (1, [{"channel": "ops", "on": ["failed", "recovered"], "after": 1, "remind": None}]),
+        (1, [{"channel": "ops", "on": None, "after": 3, "remind": "4h"}]),
+        (1, [{"channel": "ops", "on": None, "after": 1, "remind": None}]),
     ]
     with pytest.raises(ConfigurationError, match=r"jobs\.bad\.notify"):
         app.job("* * * * *", name="bad", notify=[{"channel": "ops", "on": ["broken"]}])(print)  # type: ignore[list-item]
 
 
-def test_f64_a_rule_names_a_channel_that_exists(ledger: Ledger, database_url: str) -> None:
+def test_a_rule_names_a_channel_that_exists(ledger: Ledger, database_url: str) -> None:
     app = App("shop")
 
     @app.job("* * * * *", notify="pager")
@@ -661,7 +934,7 @@ def test_f64_a_rule_names_a_channel_that_exists(ledger: Ledger, database_url: st
     assert ledger.values("SELECT channel, job_name FROM missing_channels") == [("pager", "job")]
 
 
-async def test_f64_a_replica_raises_alerts(ledger: Ledger) -> None:
+async def test_a_replica_raises_alerts(ledger: Ledger) -> None:
     channel(ledger)
     app = App("shop")
 
@@ -678,7 +951,7 @@ async def test_f64_a_replica_raises_alerts(ledger: Ledger) -> None:
     ]
 
 
-def test_f64_the_command_lists_alerts_and_open_states(ledger: Ledger, database_url: str) -> None:
+def test_the_command_lists_alerts_and_open_states(ledger: Ledger, database_url: str) -> None:
     watched(ledger)
     ledger.edit(owner="data")
     end(ledger, False)
@@ -703,11 +976,67 @@ def test_f64_the_command_lists_alerts_and_open_states(ledger: Ledger, database_u
     assert [row["event"] for row in listed()] == ["recovered", "failed"]
 
 
-def test_f64_doctor_names_what_is_not_delivered(ledger: Ledger, database_url: str) -> None:
+def findings(url: str) -> list[str]:
+    """What `doctor` finds wrong with alerts."""
+    with psycopg.connect(url, autocommit=True) as c:
+        context = DoctorContext(c, Settings(), url)
+        return [one.found for one in check_alerts(context) if one.severity != "ok"]
+
+
+def test_doctor_names_deliveries_that_no_replica_claims(ledger: Ledger, database_url: str) -> None:
+    waiting = ["deliveries that have waited for more than 5 minutes: 1"]
+    watched(ledger)
+    end(ledger, False)
+    step(ledger)
+    assert findings(database_url) == []
+    ledger.travel(by=timedelta(minutes=6))
+    assert findings(database_url) == waiting
+    for pause, resume in (
+        ("pause('alerts.ops')", "resume('alerts.ops')"),
+        ("pause_queue('alerts')", "resume_queue('alerts')"),
+    ):
+        ledger.values(f"SELECT {pause}")
+        assert findings(database_url) == []
+        ledger.values(f"SELECT {resume}")
+        assert findings(database_url) == waiting
+    lease = ledger.one("SELECT id, lease_token::text FROM claim_next('alerts', 'w')")
+    assert findings(database_url) == []
+    ledger.values("SELECT finish(%s, %s::uuid)", *lease)
+    assert findings(database_url) == []
+
+
+def test_doctor_counts_the_deliveries_of_dropped_channels(
+    ledger: Ledger, database_url: str
+) -> None:
+    watched(ledger)
+    channel(ledger, "other")
+    end(ledger, False)
+    step(ledger)
+    id = ledger.one("SELECT delivery_id FROM alerts")
+    ledger.values("SELECT cancel(%s)", id)  # a person wants that
+    assert findings(database_url) == []
+    ledger.values("SELECT retry(%s)", id)
+    for drop in ("SELECT retire('alerts.ops')", "DELETE FROM jobs WHERE name = 'alerts.ops'"):
+        ledger.values("UPDATE jobs SET notify = '[]' WHERE name = 'job'")
+        ledger.values(drop)
+        assert ledger.one("SELECT status FROM executions WHERE id = %s", id) == "CANCELLED"
+        cancelled = ["deliveries of dropped channels, cancelled in the last day: 1"]
+        assert findings(database_url) == cancelled
+        if "DELETE" in drop:
+            channel(ledger)
+        else:
+            ledger.edit("alerts.ops", retired_at=None)
+        assert findings(database_url) == cancelled  # nobody has sent it yet
+        ledger.values("SELECT retry(%s)", id)
+        assert findings(database_url) == []
+    ledger.values("SELECT retire('alerts.ops')")
+    ledger.travel(by=timedelta(days=1, minutes=1))
+    assert findings(database_url) == []
+
+
+def test_doctor_names_what_is_not_delivered(ledger: Ledger, database_url: str) -> None:
     def found() -> list[str]:
-        with psycopg.connect(database_url, autocommit=True) as c:
-            context = DoctorContext(c, Settings(), database_url)
-            return [one.found for one in check_alerts(context) if one.severity != "ok"]
+        return findings(database_url)
 
     watched(ledger)
     end(ledger, False)
@@ -723,3 +1052,24 @@ def test_f64_doctor_names_what_is_not_delivered(ledger: Ledger, database_url: st
     assert "ops (job job)" in missing
     assert waiting == "alerts without a delivery for more than 5 minutes: 1"
     assert failed == "failed deliveries of the last day: 1"
+
+
+def test_only_the_step_delivers_alerts_that_are_no_test(ledger: Ledger) -> None:
+    channel(ledger)
+    calls = (
+        "enqueue('alerts.ops', payload => %s)",
+        "enqueue('alerts.ops', payload => %s, key => 'k')",
+        "enqueue_many('alerts.ops', ARRAY['{}', %s]::jsonb[])",
+        "trigger('alerts.ops', payload => %s)",
+    )
+    forged: tuple[Any, ...] = (
+        {"event": "test"}, {"event": "failed"}, {"event": ["failed", "test"]}, {}, [{"event": "x"}]
+    )  # fmt: skip
+    for call in calls:
+        for last in forged:
+            message = Jsonb({"alerts": [{"event": "test"}, last]})
+            if last == {"event": "test"}:
+                ledger.values(f"SELECT {call}", message)
+                continue
+            with pytest.raises(errors.InvalidParameterValue, match="whose event is not test"):
+                ledger.values(f"SELECT {call}", message)

@@ -48,6 +48,7 @@ def test_what_is_applied_is_what_is_stored(ledger: Ledger, database_url: str) ->
         "retry_backoff": ["1s", "2d"], "starts_at": "2030-01-01T00:00:00+02:00", "max_running": 3,
         "scope_kind": "shard", "scopes": ["a", "b"], "overlap": "wait", "catch_up": "all",
         "retry_on": ["OSError", "shop.Busy"], "never_retry_on": ["timeout"],
+        "keep_output": "7d",
     }  # fmt: skip
     whole = job("whole", **more)
     apply(database_url, [whole], source="file")

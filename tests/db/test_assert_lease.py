@@ -38,7 +38,7 @@ async def heartbeat(runner: Runner, start: Lease) -> bool:
         return len(await answer.fetchall()) == 1
 
 
-async def test_f31_heartbeats_pass(ledger: Ledger, fence: psycopg.Connection) -> None:
+async def test_heartbeats_pass(ledger: Ledger, fence: psycopg.Connection) -> None:
     async with runners(ledger.url, {}) as (holder,):
         start = await claim(ledger, holder, reentrant=False)
         assert_lease(fence, start)
@@ -47,7 +47,7 @@ async def test_f31_heartbeats_pass(ledger: Ledger, fence: psycopg.Connection) ->
         assert ledger.one("SELECT heartbeat_at FROM executions") > before
 
 
-async def test_f31_thieves_step_over_until_the_transaction_ends(
+async def test_thieves_step_over_until_the_transaction_ends(
     ledger: Ledger, fence: psycopg.Connection
 ) -> None:
     async with runners(ledger.url, {}, {}) as (holder, thief):
@@ -64,7 +64,7 @@ async def test_f31_thieves_step_over_until_the_transaction_ends(
     assert caught.value.sqlstate == "CL001"
 
 
-async def test_f31_the_sweeper_steps_over_until_the_transaction_ends(
+async def test_the_sweeper_steps_over_until_the_transaction_ends(
     ledger: Ledger, fence: psycopg.Connection
 ) -> None:
     async with runners(ledger.url, {}, {}) as (holder, other):
@@ -79,9 +79,7 @@ async def test_f31_the_sweeper_steps_over_until_the_transaction_ends(
         assert ledger.one("SELECT error_code FROM executions") == "stale_timeout"
 
 
-async def test_f31_cancel_ends_nothing_under_a_fence(
-    ledger: Ledger, fence: psycopg.Connection
-) -> None:
+async def test_cancel_ends_nothing_under_a_fence(ledger: Ledger, fence: psycopg.Connection) -> None:
     """The request reaches the holder; the end of the execution stays the holder's to write."""
     async with runners(ledger.url, {}, {}) as (holder, other):
         start = await claim(ledger, holder, reentrant=False)
@@ -95,7 +93,7 @@ async def test_f31_cancel_ends_nothing_under_a_fence(
         assert ledger.statuses() == ["CANCELLED"]
 
 
-async def test_f31_the_holders_own_finish_passes(ledger: Ledger, fence: psycopg.Connection) -> None:
+async def test_the_holders_own_finish_passes(ledger: Ledger, fence: psycopg.Connection) -> None:
     async with runners(ledger.url, {}) as (holder,):
         start = await claim(ledger, holder, reentrant=False)
         assert_lease(fence, start)

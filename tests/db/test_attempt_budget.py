@@ -12,7 +12,7 @@ PUSHES: list[dict[str, Any]] = [{"watermark": 2}, {"key": "k"}, {"key": "k", "pa
 
 
 @pytest.mark.parametrize("push", PUSHES)
-def test_f05_exhausted_input_is_worked_at_again(ledger: Ledger, push: Any) -> None:
+def test_exhausted_input_is_worked_at_again(ledger: Ledger, push: Any) -> None:
     ledger.job(**EXTERNAL, max_attempts=1)
     first = enqueue(ledger, **{**push, **({"watermark": 1} if "watermark" in push else {})})
     fail(ledger, claimed(ledger))
@@ -23,7 +23,7 @@ def test_f05_exhausted_input_is_worked_at_again(ledger: Ledger, push: Any) -> No
 
 
 @pytest.mark.parametrize("push", PUSHES)
-def test_f05_input_during_a_backoff_has_all_attempts_at_once(ledger: Ledger, push: Any) -> None:
+def test_input_during_a_backoff_has_all_attempts_at_once(ledger: Ledger, push: Any) -> None:
     ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
     first = enqueue(ledger, **{**push, **({"watermark": 1} if "watermark" in push else {})})
     fail(ledger, claimed(ledger))
@@ -36,7 +36,7 @@ def test_f05_input_during_a_backoff_has_all_attempts_at_once(ledger: Ledger, pus
     assert ledger.one("SELECT pending_id FROM input_status") is None
 
 
-def test_f05_input_that_is_not_new_keeps_the_budget(ledger: Ledger) -> None:
+def test_input_that_is_not_new_keeps_the_budget(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
     first = enqueue(ledger, watermark=5)
     fail(ledger, claimed(ledger))

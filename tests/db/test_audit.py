@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 from psycopg import errors, sql
+from psycopg.types.json import Jsonb
 
 from cronledger import AsyncClient, Client
 from cronledger.cli import main
@@ -24,9 +25,10 @@ from tests.db.support.rows import Db, connected, execution, job, now, one, runne
 
 NO_ACTIONS = {
     "enqueue": "input of programs", "enqueue_many": "input of programs",
-    "claim": "of workers", "take_results": "of consumers", "record_refusal": "the record itself",
-    "begin_verification": "recorded by itself", "end_verification": "recorded by itself",
+    "take_results": "of consumers", "record_refusal": "the record itself",
+    "begin_verification": "recorded by its end", "end_verification": "recorded as verify",
     "maintain_partitions": "of replicas",
+    "begin_page_session": "a sign-in on the page", "end_page_session": "a sign-out",
 }  # fmt: skip
 """Functions for operators that are no actions, and why."""
 
@@ -80,13 +82,25 @@ CALLS: dict[str, tuple[Prepare | None, str]] = {
     "pause_all": (None, "pause_all('why', requested_by => 'ann')"),
     "resume_all": (None, "resume_all(requested_by => 'ann')"),
     "limit_queue": (None, "limit_queue('default', 3, requested_by => 'ann')"),
+    "set_retention": (None, "set_retention('80 days', requested_by => 'ann')"),
     "cancel": (pending, "cancel({0}, requested_by => 'ann')"),
     "retry": (failed, "retry({0}, requested_by => 'ann')"),
+    "redact_revisions": (
+        None,
+        "redact_revisions('job', ARRAY['target', 'command'], requested_by => 'ann')",
+    ),
+    "redact": (failed, "redact({0}, requested_by => 'ann')"),
     "accept_violation": (
         None,
         "accept_violation('missing', 'job', cronledger.db_now(), 'why', requested_by => 'ann')",
     ),
     "withdraw_acceptance": (accepted, "withdraw_acceptance({0}, requested_by => 'ann')"),
+    "refuse_database": (None, "refuse_database('ann')"),
+    "rename_source": (
+        lambda db: db.execute("INSERT INTO cronledger.sources (name) VALUES ('s')"),
+        "rename_source((SELECT source FROM cronledger.source_status), 's' || random(),"
+        " requested_by => 'ann')",
+    ),
     "accept_database": (other_database, "accept_database(true, requested_by => 'ann')"),
 }
 """A call of each operator function, and what makes it possible."""
@@ -103,7 +117,7 @@ def filled(db: Db) -> Db:
     return db
 
 
-def test_f63_every_operator_function_is_known(db: Db) -> None:
+def test_every_operator_function_is_known(db: Db) -> None:
     rows = db.execute(
         "SELECT DISTINCT p.proname FROM cronledger.decided_grants() g"
         " JOIN pg_proc p ON p.proname = g.object"
@@ -118,7 +132,7 @@ def test_f63_every_operator_function_is_known(db: Db) -> None:
 
 
 @pytest.mark.parametrize("function", CALLS)
-def test_f63_each_function_leaves_one_row(filled: Db, function: str) -> None:
+def test_each_function_leaves_one_row(filled: Db, function: str) -> None:
     prepare, call = CALLS[function]
     given = prepare(filled) if prepare is not None else None
     before = len(actions(filled))
@@ -133,7 +147,7 @@ def test_f63_each_function_leaves_one_row(filled: Db, function: str) -> None:
     assert value(filled, "SELECT count(*) FROM cronledger.actions_in_progress") == 0
 
 
-def test_f63_what_rows_tell(filled: Db) -> None:
+def test_what_rows_tell(filled: Db) -> None:
     filled.execute("SELECT cronledger.pause('job', 'stock count', requested_by => 'ann')")
     row = last(filled)
     assert (row["object_kind"], row["object"], row["job_name"]) == ("job", "job", "job")
@@ -156,7 +170,7 @@ def test_f63_what_rows_tell(filled: Db) -> None:
     assert (row["outcome"], row["arguments"]) == ("retried", {"force": True})
 
 
-def test_f63_a_retry_keeps_who_requested_the_execution(filled: Db) -> None:
+def test_a_retry_keeps_who_requested_the_execution(filled: Db) -> None:
     number = execution(filled, "FAILED", trigger="manual", requested_by="ann")["id"]
     filled.execute(f"SELECT cronledger.retry({number}, requested_by => 'bob')".encode())
     row = one(filled.execute("SELECT requested_by FROM cronledger.executions"))
@@ -164,7 +178,7 @@ def test_f63_a_retry_keeps_who_requested_the_execution(filled: Db) -> None:
     assert last(filled)["requested_by"] == "bob"
 
 
-def test_f63_a_backfill_names_what_it_retried(filled: Db) -> None:
+def test_a_backfill_names_what_it_retried(filled: Db) -> None:
     hour = value(filled, "SELECT date_trunc('hour', cronledger.db_now()) - interval '2 h'")
     number = execution(filled, "FAILED", plan_time=hour)["id"]
     before = len(actions(filled))
@@ -193,9 +207,10 @@ def test_f63_a_backfill_names_what_it_retried(filled: Db) -> None:
         ("DELETE FROM {jobs} WHERE name = 'job'", "delete", None),
     ],
 )  # fmt: skip
-def test_f63_edits_by_sql_are_recorded(
+def test_edits_by_sql_are_recorded(
     filled: Db, edit: str, verb: str, fields: list[str] | None
 ) -> None:
+    filled.execute("UPDATE cronledger.jobs SET schedule = '@weekly', edited_by = 'ann'")
     before = len(actions(filled))
     filled.execute(edit.format(jobs="cronledger.jobs").encode())
     (row,) = actions(filled)[before:]
@@ -207,7 +222,7 @@ def test_f63_edits_by_sql_are_recorded(
     assert row["revision"] == (None if fields in (["description"], ["source"]) else made)
 
 
-def test_f63_each_edited_job_has_a_row_and_an_unchanged_one_has_none(filled: Db) -> None:
+def test_each_edited_job_has_a_row_and_an_unchanged_one_has_none(filled: Db) -> None:
     before = len(actions(filled))
     filled.execute("UPDATE cronledger.jobs SET timezone = 'Asia/Tokyo'")
     assert sorted(row["object"] for row in actions(filled)[before:]) == ["job", "other"]
@@ -229,7 +244,7 @@ def test_f63_each_edited_job_has_a_row_and_an_unchanged_one_has_none(filled: Db)
         ("DELETE FROM cronledger.queues", "delete_queue"),
     ],
 )
-def test_f63_edits_of_queues_are_recorded(filled: Db, edit: str, verb: str) -> None:
+def test_edits_of_queues_are_recorded(filled: Db, edit: str, verb: str) -> None:
     filled.execute("SELECT cronledger.pause_queue('default', 'why', requested_by => 'ann')")
     before = len(actions(filled))
     filled.execute(edit.encode())
@@ -237,7 +252,7 @@ def test_f63_edits_of_queues_are_recorded(filled: Db, edit: str, verb: str) -> N
     assert (row["verb"], row["object_kind"]) == (verb, "queue")
 
 
-def test_f63_an_edit_beside_a_function_is_not_hidden(filled: Db) -> None:
+def test_an_edit_beside_a_function_is_not_hidden(filled: Db) -> None:
     before = len(actions(filled))
     with filled.transaction():
         filled.execute("SELECT cronledger.pause('job')")
@@ -249,7 +264,7 @@ def test_f63_an_edit_beside_a_function_is_not_hidden(filled: Db) -> None:
     assert verbs == ["pause", "edit", "resume"]
 
 
-def test_f63_a_failed_function_hides_nothing_after_it(filled: Db) -> None:
+def test_a_failed_function_hides_nothing_after_it(filled: Db) -> None:
     before = len(actions(filled))
     with filled.transaction():
         with pytest.raises(errors.InvalidParameterValue), filled.transaction():
@@ -258,7 +273,7 @@ def test_f63_a_failed_function_hides_nothing_after_it(filled: Db) -> None:
     assert [row["verb"] for row in actions(filled)[before:]] == ["edit"]
 
 
-def test_f63_what_is_rolled_back_leaves_no_row(filled: Db) -> None:
+def test_what_is_rolled_back_leaves_no_row(filled: Db) -> None:
     before = len(actions(filled))
     with filled.transaction(force_rollback=True):
         filled.execute("SELECT cronledger.pause('job')")
@@ -274,13 +289,13 @@ def test_f63_what_is_rolled_back_leaves_no_row(filled: Db) -> None:
         "DELETE FROM {} WHERE false",
     ],
 )
-def test_f63_rows_are_never_changed(filled: Db, change: str) -> None:
+def test_rows_are_never_changed(filled: Db, change: str) -> None:
     filled.execute("SELECT cronledger.pause('job')")
     with pytest.raises(errors.RestrictViolation, match="rows are only added to the audit trail"):
         filled.execute(change.format("cronledger.operator_actions").encode())
 
 
-async def test_f63_replicas_write_none(ledger: Ledger, db: Db, database_url: str) -> None:
+async def test_replicas_write_none(ledger: Ledger, db: Db, database_url: str) -> None:
     ledger.job("minutely", schedule="* * * * *", max_attempts=2)
     ledger.job("napping", schedule="* * * * *")
     ledger.values("SELECT pause('napping', until => db_now() + interval '30 s')")
@@ -297,7 +312,7 @@ async def test_f63_replicas_write_none(ledger: Ledger, db: Db, database_url: str
     assert len(actions(db)) == before
 
 
-def test_f63_apply_is_recorded_job_by_job(ledger: Ledger, db: Db, database_url: str) -> None:
+def test_apply_is_recorded_job_by_job(ledger: Ledger, db: Db, database_url: str) -> None:
     def made(name: str, **policies: Any) -> Job:
         values = {"name": name, "handler": "command", "target": {"command": ["true"]}}
         return Job.model_validate(values | policies)
@@ -323,7 +338,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("arguments", REFUSED)
-def test_f63_the_command_line_records_refusals(
+def test_the_command_line_records_refusals(
     filled: Db, database_url: str, arguments: tuple[str, ...]
 ) -> None:
     verb, name, job_name = REFUSED[arguments]
@@ -340,7 +355,7 @@ def test_f63_the_command_line_records_refusals(
     assert "secret" not in str(row)
 
 
-async def test_f63_clients_record_actions_and_refusals(filled: Db, database_url: str) -> None:
+async def test_clients_record_actions_and_refusals(filled: Db, database_url: str) -> None:
     before = len(actions(filled))
     with Client(database_url) as client:
         client.pause("job", "stock count")
@@ -361,7 +376,15 @@ async def test_f63_clients_record_actions_and_refusals(filled: Db, database_url:
     assert "secret" not in str(rows)
 
 
-def test_f63_a_refusal_on_a_connection_of_the_caller(filled: Db, database_url: str) -> None:
+def test_a_refusal_has_no_payload_also_if_it_is_a_text(filled: Db) -> None:
+    filled.execute(
+        "SELECT cronledger.record_refusal('trigger', %s, 'it is paused')",
+        [Jsonb({"job": "job", "scope_id": "global", "payload": "secret"})],
+    )
+    assert last(filled)["arguments"] == {"scope_id": "global"}
+
+
+def test_a_refusal_on_a_connection_of_the_caller(filled: Db, database_url: str) -> None:
     before = len(actions(filled))
     with connected(database_url) as own:
         with pytest.raises(LedgerError):
@@ -382,12 +405,12 @@ def test_f63_a_refusal_on_a_connection_of_the_caller(filled: Db, database_url: s
         ("record_refusal('pause', '{}', NULL)", "error <NULL>"),
     ],
 )
-def test_f63_a_refusal_is_checked(db: Db, call: str, message: str) -> None:
+def test_a_refusal_is_checked(db: Db, call: str, message: str) -> None:
     with pytest.raises(errors.InvalidParameterValue, match=message):
         db.execute(f"SELECT cronledger.{call}".encode())
 
 
-def test_f63_the_command_lists_and_filters(filled: Db, database_url: str) -> None:
+def test_the_command_lists_and_filters(filled: Db, database_url: str) -> None:
     filled.execute("""UPDATE cronledger.jobs SET labels = '{"team": "data"}' WHERE name = 'job'""")
     filled.execute("SELECT cronledger.pause('job', 'night', requested_by => 'ann')")
     filled.execute("SELECT cronledger.pause('other', requested_by => 'bob')")
@@ -412,7 +435,7 @@ def test_f63_the_command_lists_and_filters(filled: Db, database_url: str) -> Non
     assert (unknown.exit_code, "job 'gone' does not exist" in unknown.stderr) == (2, True)
 
 
-async def test_f63_records_of_runners_are_kept_for_the_retention(
+async def test_records_of_runners_are_kept_for_the_retention(
     ledger: Ledger, db: Db, database_url: str
 ) -> None:
     for name, days in (("old", 100), ("former", 40), ("recent", 0.5)):
@@ -454,7 +477,7 @@ async def test_f63_records_of_runners_are_kept_for_the_retention(
         assert Reports.over(connection, "cronledger").signs_of_life(at)["alive"] == ["former"]
 
 
-def test_f63_a_migration_waits_for_no_action_on_queues(filled: Db, database_url: str) -> None:
+def test_a_migration_waits_for_no_action_on_queues(filled: Db, database_url: str) -> None:
     """A new trigger would wait for it, and the action for the migration: a deadlock."""
     filled.execute("DELETE FROM cronledger.schema_migrations WHERE phase = 'repeated'")
     with psycopg.connect(database_url, options="-c lock_timeout=1s") as other:
@@ -464,7 +487,7 @@ def test_f63_a_migration_waits_for_no_action_on_queues(filled: Db, database_url:
         other.execute("SELECT cronledger.limit_queue('default', 3)")
 
 
-def test_f63_operators_write_the_trail_only_through_functions(db: Db) -> None:
+def test_operators_write_the_trail_only_through_functions(db: Db) -> None:
     for role in ("viewer", "operator", "runner"):
         for right in ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"):
             for table in ("operator_actions", "actions_in_progress"):
@@ -490,36 +513,44 @@ COMMANDS: dict[str, tuple[Prepare | None, str]] = {
     "pause": (None, "jobs pause job --reason night"),
     "resume": (None, "jobs resume job"),
     "retire": (None, "jobs remove job"),
+    "redact_revisions": (None, "jobs redact job payload token"),
     "pause_queue": (None, "queues pause default"),
     "resume_queue": (None, "queues resume default"),
     "pause_all": (None, "queues pause --all"),
     "resume_all": (None, "queues resume --all"),
     "limit_queue": (None, "queues limit default 3"),
+    "set_retention": (None, "retention set 80d"),
     "cancel": (pending, "executions cancel {0}"),
     "retry": (failed, "executions retry {0}"),
+    "redact": (failed, "executions redact {0}"),
     "accept_violation": (lost, "verify job --accept known"),
+    "refuse_database": (None, "refuse-database"),
+    "rename_source": (
+        lambda db: db.execute("INSERT INTO cronledger.sources (name) VALUES ('s')"),
+        "sources rename s t",
+    ),
     "accept_database": (other_database, "accept-database --catch-up"),
 }
 """The command that calls each operator function."""
 
 
-def test_f63_each_function_has_a_command_or_is_for_sql_only() -> None:
+def test_each_function_has_a_command_or_is_for_sql_only() -> None:
     assert CALLS.keys() - COMMANDS.keys() == {"withdraw_acceptance"}
 
 
 @pytest.mark.parametrize("function", COMMANDS)
-def test_f63_each_command_leaves_one_row(filled: Db, database_url: str, function: str) -> None:
+def test_each_command_leaves_one_row(filled: Db, database_url: str, function: str) -> None:
     prepare, line = COMMANDS[function]
     given = prepare(filled) if prepare is not None else None
     before = len(actions(filled))
     said = command(database_url, *line.format(given).split())
     assert said.exit_code == 0, said.output
-    (row,) = actions(filled)[before:]
+    (row,) = [row for row in actions(filled)[before:] if row["verb"] != "verify"]  # the run itself
     assert (row["verb"], row["requested_by"].count("@")) == (function, 1)
 
 
 @pytest.mark.parametrize("function", ["trigger", "pause", "resume", "cancel", "retry"])
-async def test_f63_each_method_of_a_client_leaves_one_row(
+async def test_each_method_of_a_client_leaves_one_row(
     filled: Db, database_url: str, function: str
 ) -> None:
     prepare, _ = CALLS[function]
@@ -530,3 +561,31 @@ async def test_f63_each_method_of_a_client_leaves_one_row(
     async with AsyncClient(database_url) as asynchronous:
         await getattr(asynchronous, function)(given)
     assert [row["verb"] for row in actions(filled)[before:]] == [function, function]
+
+
+def test_an_operator_cannot_act_without_a_row(filled: Db) -> None:
+    claim = "SELECT cronledger.claim('job', 'ghost')"
+    with filled.transaction(force_rollback=True):
+        filled.execute("SET LOCAL ROLE cronledger_operator")
+        with pytest.raises(errors.InsufficientPrivilege):
+            filled.execute(claim)
+    with filled.transaction(force_rollback=True):
+        filled.execute("SET LOCAL ROLE cronledger_runner")
+        filled.execute(claim)
+    with filled.transaction():
+        filled.execute("SET LOCAL ROLE cronledger_operator")
+        begin = "SELECT cronledger_internal.begin_verification('job', NULL, NULL, '1', 'ann')"
+        run = value(filled, begin)
+        end = (
+            "SELECT cronledger_internal.end_verification(%s, 'finished', NULL, NULL, NULL, 1, 2, 3,"
+            " 4, 0, 0, 1, '{}')"
+        )
+        assert value(filled, end, run)
+        assert not value(filled, end, run)
+    row = last(filled)
+    assert (row["verb"], row["object_kind"], row["object"]) == ("verify", "job", "job")
+    assert (row["requested_by"], row["outcome"]) == ("ann", "done")
+    assert row["arguments"] == {
+        "verification": run, "outcome": "finished", "violations": 0, "accepted": 1,
+    }  # fmt: skip
+    assert len(actions(filled, "verb = 'verify'")) == 1

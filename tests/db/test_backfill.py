@@ -54,7 +54,7 @@ def table(ledger: Ledger) -> list[Any]:
     return ledger.values("SELECT plan_time, status, trigger FROM executions ORDER BY plan_time")
 
 
-async def test_f35_past_plan_times_become_ordinary_rows_that_run_in_their_order(
+async def test_past_plan_times_become_ordinary_rows_that_run_in_their_order(
     db: Db, ledger: Ledger, noon: datetime
 ) -> None:
     wanted = hours(noon, 1, 3, 2)
@@ -80,9 +80,7 @@ async def test_f35_past_plan_times_become_ordinary_rows_that_run_in_their_order(
 
 
 @pytest.mark.parametrize("reprocess", ["none", "failed", "all"])
-def test_f35_live_work_is_never_doubled(
-    db: Db, ledger: Ledger, noon: datetime, reprocess: str
-) -> None:
+def test_live_work_is_never_doubled(db: Db, ledger: Ledger, noon: datetime, reprocess: str) -> None:
     wanted = hours(noon, 1, 2, 3)
     execution(db, "RUNNING", plan_time=wanted[0])
     execution(db, "PENDING", plan_time=wanted[1])
@@ -96,7 +94,7 @@ def test_f35_live_work_is_never_doubled(
     ("reprocess", "answer"),
     [("none", (0, 0, 4, 0)), ("failed", (0, 2, 2, 0)), ("all", (1, 2, 1, 0))],
 )
-def test_f35_what_has_ended_runs_again_only_when_asked(
+def test_what_has_ended_runs_again_only_when_asked(
     db: Db, ledger: Ledger, noon: datetime, reprocess: str, answer: tuple[int, ...]
 ) -> None:
     success, failed, cancelled, unknown = hours(noon, 1, 2, 3, 4)
@@ -117,7 +115,7 @@ def test_f35_what_has_ended_runs_again_only_when_asked(
     assert backfill(db, hours(noon, 1, 2, 3, 4), reprocess=reprocess) == (0, 0, 4, 0)
 
 
-def test_f35_a_stopped_backfill_goes_on_where_it_stopped(
+def test_a_stopped_backfill_goes_on_where_it_stopped(
     db: Db, ledger: Ledger, noon: datetime
 ) -> None:
     wanted = hours(noon, 1, 2, 3)
@@ -138,7 +136,7 @@ def test_f35_a_stopped_backfill_goes_on_where_it_stopped(
     assert backfill(db, wanted, reprocess="all", ended_before=ledger.now())[0] == 2
 
 
-def test_f35_the_cap_counts_what_is_made_and_says_what_remains(
+def test_the_cap_counts_what_is_made_and_says_what_remains(
     db: Db, ledger: Ledger, noon: datetime
 ) -> None:
     wanted = hours(noon, 1, 2, 3, 4, 5)
@@ -148,14 +146,14 @@ def test_f35_the_cap_counts_what_is_made_and_says_what_remains(
     assert backfill(db, [*wanted, wanted[4]]) == (2, 0, 3, 0)
 
 
-def test_f35_partitions_of_the_past_are_made(db: Db, ledger: Ledger, noon: datetime) -> None:
+def test_partitions_of_the_past_are_made(db: Db, ledger: Ledger, noon: datetime) -> None:
     wanted = [noon - timedelta(days=days) for days in (80, 79, 40)]
     assert ledger.one("SELECT min(from_plan_time) FROM partitions()") > wanted[2]
     assert backfill(db, wanted) == (3, 0, 0, 0)
     assert [row[0] for row in table(ledger)] == wanted
 
 
-async def test_f35_what_was_skipped_runs_and_the_skip_stays(
+async def test_what_was_skipped_runs_and_the_skip_stays(
     db: Db, ledger: Ledger, noon: datetime
 ) -> None:
     ledger.values("UPDATE schedules SET planned_through = %s", noon - 6 * HOUR)
@@ -189,7 +187,7 @@ BAD: list[tuple[dict[str, Any], str, type[psycopg.Error]]] = [
 
 
 @pytest.mark.parametrize(("wrong", "message", "error"), first_fast(BAD), ids=[m for _, m, _ in BAD])
-def test_f35_what_cannot_be_backfilled_is_refused(
+def test_what_cannot_be_backfilled_is_refused(
     db: Db, ledger: Ledger, wrong: dict[str, Any], message: str, error: Any
 ) -> None:
     noon, wrong = ledger.now().replace(minute=0, second=0, microsecond=0), dict(wrong)
@@ -199,7 +197,7 @@ def test_f35_what_cannot_be_backfilled_is_refused(
     assert table(ledger) == []
 
 
-def test_f35_a_plan_time_that_is_not_planned_yet_is_the_schedules(
+def test_a_plan_time_that_is_not_planned_yet_is_the_schedules(
     db: Db, ledger: Ledger, noon: datetime
 ) -> None:
     ledger.values("UPDATE schedules SET planned_through = %s", noon - 2 * HOUR)
@@ -213,7 +211,7 @@ def test_f35_a_plan_time_that_is_not_planned_yet_is_the_schedules(
         backfill(db, hours(noon, 3))
 
 
-async def test_f35_a_paused_job_keeps_them_until_it_is_resumed(
+async def test_a_paused_job_keeps_them_until_it_is_resumed(
     db: Db, ledger: Ledger, noon: datetime
 ) -> None:
     ledger.values("SELECT pause('job')")
@@ -224,7 +222,7 @@ async def test_f35_a_paused_job_keeps_them_until_it_is_resumed(
         assert [s.claimed.trigger for s in await r.settle()] == ["backfill"]
 
 
-def test_f35_two_backfills_take_turns(
+def test_two_backfills_take_turns(
     db: Db, ledger: Ledger, database_url: str, noon: datetime
 ) -> None:
     with connected(database_url) as other:
@@ -243,7 +241,7 @@ def found(url: str, first: datetime, last: datetime) -> list[datetime]:
         return list(past(Reports.over(connection, "cronledger"), KEY, first, last).plan_times)
 
 
-def test_f35_plan_times_are_those_of_the_history(
+def test_plan_times_are_those_of_the_history(
     db: Db, ledger: Ledger, database_url: str, noon: datetime
 ) -> None:
     ledger.edit(schedule="30 * * * *")
@@ -265,7 +263,7 @@ def test_f35_plan_times_are_those_of_the_history(
     ]  # fmt: skip
 
 
-def test_f35_plan_times_end_at_the_cursor_and_include_both_ends(
+def test_plan_times_end_at_the_cursor_and_include_both_ends(
     db: Db, ledger: Ledger, database_url: str, noon: datetime
 ) -> None:
     ledger.values("UPDATE schedules SET planned_through = %s", noon - HOUR)

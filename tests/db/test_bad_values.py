@@ -186,7 +186,7 @@ def test_a_workers_result_that_is_too_deep_is_not_stored(ledger: Ledger) -> None
         ("http", {"url": "http://x:y/"}, "target.url: must begin with http:// or https://"),
         ("python", {"python": "no colon"}, 'target.python = "no colon": has an invalid format'),
         ("command", {"command": ["a"], "cwd": "b"}, 'target.cwd = "b": is not an absolute path'),
-        ("command", {"command": "a", "env": {"A": 5}}, "target.env.A: should be a valid string"),
+        ("command", {"command": "a", "env": {"A": 5}}, "target.env.A: is neither a text nor"),
     ]),
     ids=lambda x: str(x)[:30],
 )  # fmt: skip

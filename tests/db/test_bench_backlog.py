@@ -10,6 +10,8 @@ from tests.bench.backlog import Backlog, create_backlog
 from tests.bench.ledger import Ledger
 from tests.bench.product import OURS, NotCleanError
 
+pytestmark = pytest.mark.tools
+
 BACKLOG = Backlog(scopes=3, each=20)
 
 

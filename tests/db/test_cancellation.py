@@ -8,7 +8,7 @@ from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
 
 
-async def test_f25_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:
+async def test_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:
     said: list[str] = []
     inside = threading.Semaphore(0)
 
@@ -51,7 +51,7 @@ async def test_f25_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:
     assert sorted(said) == ["one", "thread", "thread", "two"]
 
 
-async def test_f25_cancelling_ones_own_helpers_is_not_the_end(whole: Whole) -> None:
+async def test_cancelling_ones_own_helpers_is_not_the_end(whole: Whole) -> None:
     async def handler(ctx: Context) -> list[bool]:
         helpers = ctx.cancel_token.child()
         helpers.cancel()

@@ -69,7 +69,7 @@ def signed() -> tuple[str, bytes]:
     return headers["Cronledger-Signature"], body
 
 
-def test_f65_the_file_of_the_documentation_has_each_kind_and_is_applied(
+def test_the_file_of_the_documentation_has_each_kind_and_is_applied(
     ledger: Ledger, database_url: str, tmp_path: Path
 ) -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
@@ -81,7 +81,7 @@ def test_f65_the_file_of_the_documentation_has_each_kind_and_is_applied(
     assert ledger.values("SELECT channel FROM missing_channels") == []
 
 
-def test_f65_the_app_of_the_documentation_has_the_channels_of_its_file(
+def test_the_app_of_the_documentation_has_the_channels_of_its_file(
     ledger: Ledger, database_url: str, tmp_path: Path
 ) -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
@@ -93,7 +93,7 @@ def test_f65_the_app_of_the_documentation_has_the_channels_of_its_file(
     assert all(app.jobs[name] == of_file[name] for name in ("alerts.chat", "alerts.ops"))
 
 
-def test_f65_the_receiver_of_the_documentation_knows_what_is_genuine(
+def test_the_receiver_of_the_documentation_knows_what_is_genuine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     is_genuine = run_snippets("channels.md", "hmac")["is_genuine"]
@@ -114,7 +114,7 @@ def test_f65_the_receiver_of_the_documentation_knows_what_is_genuine(
     assert not is_genuine(signature, body, KEY)
 
 
-def test_f65_the_function_of_the_documentation_takes_a_message(
+def test_the_function_of_the_documentation_takes_a_message(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     deliver = run_snippets("channels.md", "open_ticket")["open_ticket"]
@@ -123,7 +123,7 @@ def test_f65_the_function_of_the_documentation_takes_a_message(
     assert capsys.readouterr().out == "17 failed no disk\n"
 
 
-def test_f65_an_imported_crontab_is_applied_with_its_channel(
+def test_an_imported_crontab_is_applied_with_its_channel(
     ledger: Ledger, database_url: str, tmp_path: Path
 ) -> None:
     text = 'MAILTO="root, ops@example.org"\n0 6 * * * report\nMAILTO=""\n@daily tidy\n'

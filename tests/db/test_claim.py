@@ -68,6 +68,8 @@ async def test_i2_cursor_and_rows_commit_together_or_not_at_all(
         await one.finish(first, FAILURE)
         ledger.travel(by=10 * MINUTE)
         ledger.job("woken", schedule="0 0 1 1 *")
+        ledger.job("gone", schedule=None, scope_kind="shard", scopes=["a", "b"])
+        ledger.edit("gone", scopes=[])
         before = _everything(ledger)
         for name in names:
             _die_before(one, name)

@@ -15,7 +15,7 @@ from tests.waiting import eventually
 EXTERNAL: dict[str, Any] = {"schedule": None, "handler": "external", "target": {}}
 
 
-def test_f03_a_key_that_was_never_enqueued_is_won(ledger: Ledger) -> None:
+def test_a_key_that_was_never_enqueued_is_won(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL, scope_kind="tenant", payload={"of": "job"}, max_attempts=3)
     row = ledger.one("SELECT * FROM claim('job', 'worker', 'acme')")
     assert row[0] == "won" and row[4:7] == (1, 3, {"of": "job"})
@@ -29,7 +29,7 @@ def test_f03_a_key_that_was_never_enqueued_is_won(ledger: Ledger) -> None:
     assert ledger.one("SELECT heartbeat(%s, %s)", row[1], row[2]) == "ok"
 
 
-def test_f03_what_waits_is_taken_first(ledger: Ledger) -> None:
+def test_what_waits_is_taken_first(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL, overlap="wait")
     made = [enqueue(ledger), enqueue(ledger, key="k"), ledger.trigger()]
     won = []
@@ -39,7 +39,7 @@ def test_f03_what_waits_is_taken_first(ledger: Ledger) -> None:
     assert [claim.id for claim in won] == made
 
 
-def test_f03_already_running(ledger: Ledger) -> None:
+def test_already_running(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     first = claimed(ledger)
     enqueue(ledger)
@@ -49,7 +49,7 @@ def test_f03_already_running(ledger: Ledger) -> None:
     assert ledger.statuses() == ["PENDING", "RUNNING"]
 
 
-def test_f03_up_to_date(ledger: Ledger) -> None:
+def test_up_to_date(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     enqueue(ledger, watermark=4)
     finish(ledger, claimed(ledger))
@@ -58,7 +58,7 @@ def test_f03_up_to_date(ledger: Ledger) -> None:
     assert answer(ledger) == "won"
 
 
-def test_f03_retry_pending_and_then_retried(ledger: Ledger) -> None:
+def test_retry_pending_and_then_retried(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["10 m"])
     enqueue(ledger, watermark=4)
     failed = claimed(ledger)
@@ -70,7 +70,7 @@ def test_f03_retry_pending_and_then_retried(ledger: Ledger) -> None:
     assert answer(ledger) == "retried"
 
 
-def test_f03_retry_exhausted(ledger: Ledger) -> None:
+def test_retry_exhausted(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     enqueue(ledger, watermark=4)
     failed = claimed(ledger)
@@ -82,7 +82,7 @@ def test_f03_retry_exhausted(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("of", ["job", "queue"])
-def test_f03_concurrency_limit(ledger: Ledger, of: str) -> None:
+def test_concurrency_limit(ledger: Ledger, of: str) -> None:
     limited: dict[str, Any] = {"max_running": 1} if of == "job" else {}
     ledger.job(**EXTERNAL, scope_kind="tenant", **limited)
     if of == "queue":
@@ -94,7 +94,7 @@ def test_f03_concurrency_limit(ledger: Ledger, of: str) -> None:
 
 
 @pytest.mark.parametrize("pause", ["pause('job')", "pause_queue('default')"])
-def test_f03_paused(ledger: Ledger, pause: str) -> None:
+def test_paused(ledger: Ledger, pause: str) -> None:
     ledger.job(**EXTERNAL)
     enqueue(ledger)
     ledger.values(f"SELECT {pause}")
@@ -102,7 +102,7 @@ def test_f03_paused(ledger: Ledger, pause: str) -> None:
     assert ledger.statuses() == ["PENDING"]
 
 
-def test_f03_a_stale_lease_of_a_reentrant_job_is_stolen(ledger: Ledger) -> None:
+def test_a_stale_lease_of_a_reentrant_job_is_stolen(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL, allow_stale_reentry=True, max_running=1, max_attempts=2)
     first = claimed(ledger)
     ledger.expire()
@@ -114,7 +114,7 @@ def test_f03_a_stale_lease_of_a_reentrant_job_is_stolen(ledger: Ledger) -> None:
     assert ledger.one("SELECT finish(%s, %s)", *first) == "lost"
 
 
-def test_f03_a_stale_lease_that_is_not_reentrant_is_left_alone(ledger: Ledger) -> None:
+def test_a_stale_lease_that_is_not_reentrant_is_left_alone(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     claimed(ledger)
     ledger.expire()
@@ -131,7 +131,7 @@ def test_f03_a_stale_lease_that_is_not_reentrant_is_left_alone(ledger: Ledger) -
         ("claim('job', '')", errors.InvalidParameterValue, "runner"),
     ],
 )
-def test_f03_bad_input_is_refused(
+def test_bad_input_is_refused(
     ledger: Ledger, call: str, error: type[psycopg.Error], names: str
 ) -> None:
     ledger.job(**EXTERNAL)
@@ -140,7 +140,7 @@ def test_f03_bad_input_is_refused(
     assert raised.value.diag.message_hint
 
 
-async def test_f03_of_two_at_once_one_wins(ledger: Ledger, database_url: str) -> None:
+async def test_of_two_at_once_one_wins(ledger: Ledger, database_url: str) -> None:
     ledger.job(**EXTERNAL, scope_kind="tenant")
     ask = "SELECT answer FROM cronledger.claim('job', %s, 'acme')"
     one = await psycopg.AsyncConnection.connect(database_url)
@@ -154,7 +154,7 @@ async def test_f03_of_two_at_once_one_wins(ledger: Ledger, database_url: str) ->
     assert ledger.statuses() == ["RUNNING"]
 
 
-async def test_f03_no_replica_runs_beside_it(ledger: Ledger, database_url: str) -> None:
+async def test_no_replica_runs_beside_it(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="@every 60s", overlap="wait")
     async with runners(database_url, {}) as (one,):
         await one.settle()

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -28,9 +29,9 @@ from cronledger.client import (
     SkipReason,
     Status,
     Trigger,
-    explanations,
 )
 from cronledger.ledger import calls, senders
+from cronledger.ledger.reports import Reports
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from tests.db.support import rows
@@ -76,7 +77,7 @@ def count(db: Db) -> int:
     return found
 
 
-async def test_f37_enqueue_takes_what_pydantic_can_write(ask: Ask, work: Db) -> None:
+async def test_enqueue_takes_what_pydantic_can_write(ask: Ask, work: Db) -> None:
     order = Order(number=7, due=date(2030, 1, 31))
     made = await ask("enqueue", "work", [order, Item("a"), {"at": MONDAY}], group_id=GROUP)
     found = await ask("execution", made)
@@ -93,7 +94,7 @@ async def test_f37_enqueue_takes_what_pydantic_can_write(ask: Ask, work: Db) -> 
     assert (await ask("execution", await ask("enqueue", "work", watermark=9))).watermark == 9
 
 
-async def test_f37_work_waits_until_it_is_due(ask: Ask, work: Db) -> None:
+async def test_work_waits_until_it_is_due(ask: Ask, work: Db) -> None:
     made = await ask("enqueue", "work", 1, due_at=datetime(2030, 2, 1, tzinfo=UTC))
     found = value(work, "SELECT due_at FROM cronledger.executions WHERE id = %s", made)
     assert found == datetime(2030, 2, 1, tzinfo=UTC)
@@ -101,7 +102,7 @@ async def test_f37_work_waits_until_it_is_due(ask: Ask, work: Db) -> None:
         await ask("enqueue", "work", 1, key="k", due_at=datetime(2030, 2, 1, tzinfo=UTC))
 
 
-async def test_f37_enqueue_many_returns_the_ids_in_order(
+async def test_enqueue_many_returns_the_ids_in_order(
     ask: Ask, work: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "MOST_ITEMS", 3)
@@ -116,7 +117,7 @@ async def test_f37_enqueue_many_returns_the_ids_in_order(
         await ask("enqueue_many", "work", [1, 2], keys=["a"])
 
 
-async def test_f37_of_many_items_all_are_enqueued_or_none(
+async def test_of_many_items_all_are_enqueued_or_none(
     ask: Ask, work: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "MOST_ITEMS", 2)
@@ -139,7 +140,7 @@ async def test_f37_of_many_items_all_are_enqueued_or_none(
     ],
     ids=["object", "nan", "long", "great"],
 )
-def test_f37_a_payload_that_cannot_be_stored_is_refused_before_it_is_sent(
+def test_a_payload_that_cannot_be_stored_is_refused_before_it_is_sent(
     work: Db, database_url: str, wrong: object, said: str
 ) -> None:
     with Client(database_url) as client:
@@ -153,14 +154,14 @@ def test_f37_a_payload_that_cannot_be_stored_is_refused_before_it_is_sent(
     assert count(work) == 0
 
 
-async def test_f37_operator_functions_return_what_they_did(ask: Ask, work: Db) -> None:
+async def test_operator_functions_return_what_they_did(ask: Ask, work: Db) -> None:
     assert await ask("pause", "work", "month end", until=rows.now(work) + timedelta(days=1))
     assert not await ask("pause", "work")
     with pytest.raises(LedgerError) as refused:
         await ask("trigger", "work")
     assert refused.value.message.startswith("job work: it is paused since ")
     assert refused.value.detail == "No reason was given."
-    assert str(refused.value.remedy).startswith("Resume it, or trigger it with force => true")
+    assert str(refused.value.remedy).startswith("Resume it, or trigger it with force=True")
     assert str(refused.value).splitlines()[2].startswith("Hint: Resume it")
     assert refused.value.sqlstate == "55000"
     forced = await ask("trigger", "work", {"a": 1}, force=True)
@@ -176,6 +177,54 @@ async def test_f37_operator_functions_return_what_they_did(ask: Ask, work: Db) -
 
 
 @pytest.mark.parametrize(
+    ("until", "length"),
+    [("2h", timedelta(hours=2)), (timedelta(days=1), timedelta(days=1))],
+)
+async def test_a_pause_ends_after_a_length_of_the_ledgers_time(
+    ask: Ask, work: Db, until: str | timedelta, length: timedelta
+) -> None:
+    rows.travel(work, timedelta(days=400))
+    before = rows.now(work)
+    assert await ask("pause", "work", until=until)
+    ends = value(work, "SELECT paused_until FROM cronledger.jobs WHERE name = 'work'")
+    assert before + length <= ends <= rows.now(work) + length
+    with pytest.raises(ValueError, match="soon"):
+        await ask("pause", "work", until="soon")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_audit_trail_has_the_actor_of_a_client(
+    work: Db, database_url: str, kind: str
+) -> None:
+    async with asked(kind, database_url, actor="ann@example.com") as ask:
+        made = await ask("trigger", "work")
+        await ask("cancel", made)
+        await ask("retry", made)
+        await ask("pause", "work")
+        with pytest.raises(LedgerError):
+            await ask("trigger", "work")
+        await ask("resume", "work")
+    audit = work.execute("SELECT verb, requested_by, error FROM cronledger.audit ORDER BY id")
+    found = [(row["verb"], row["requested_by"], row["error"] is None) for row in audit]
+    assert found[-6:] == [
+        ("trigger", "ann@example.com", True),
+        ("cancel", "ann@example.com", True),
+        ("retry", "ann@example.com", True),
+        ("pause", "ann@example.com", True),
+        ("trigger", "ann@example.com", False),
+        ("resume", "ann@example.com", True),
+    ]
+
+
+def test_a_refusal_shows_no_internal_function(work: Db, database_url: str) -> None:
+    with Client(database_url) as client, pytest.raises(NotFoundError) as refused:
+        client.pause("wrok")
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "cronledger_internal" not in shown
+    assert "job 'wrok' does not exist" in shown
+
+
+@pytest.mark.parametrize(
     ("method", "arguments", "options", "said"),
     [
         ("trigger", ("wrok",), {}, "job 'wrok' does not exist"),
@@ -185,13 +234,13 @@ async def test_f37_operator_functions_return_what_they_did(ask: Ask, work: Db) -
         ("cancel", (99,), {}, "execution 99 does not exist"),
         ("retry", (99,), {}, "execution 99 does not exist"),
         ("execution", (99,), {}, "execution 99 does not exist"),
-        ("why", ("wrok", MONDAY), {}, "job 'wrok' has never existed"),
+        ("why", ("wrok", MONDAY), {}, "job 'wrok' does not exist\nHint: did you mean 'work'"),
         ("why", ("work", MONDAY), {"scope": "x"}, "job 'work' has no scope 'x'"),
         ("next", ("wrok",), {}, "job 'wrok' does not exist"),
     ],
 )
 @pytest.mark.usefixtures("work")
-async def test_f37_a_name_that_does_not_exist_is_refused_with_a_remedy(
+async def test_a_name_that_does_not_exist_is_refused_with_a_remedy(
     database_url: str, method: str, arguments: tuple[Any, ...], options: dict[str, str], said: str
 ) -> None:
     for kind in ("client", "async client"):
@@ -202,7 +251,7 @@ async def test_f37_a_name_that_does_not_exist_is_refused_with_a_remedy(
         assert isinstance(refused.value, LookupError)
 
 
-async def test_f37_executions_are_typed_values_without_secrets(ask: Ask, work: Db) -> None:
+async def test_executions_are_typed_values_without_secrets(ask: Ask, work: Db) -> None:
     at = rows.now(work)
     rows.execution(work, "SUCCESS", "work", plan_time=at, result='{"a": 1}', revision=1)
     rows.execution(work, "FAILED", "daily", plan_time=at + timedelta(minutes=1))
@@ -225,7 +274,7 @@ async def test_f37_executions_are_typed_values_without_secrets(ask: Ask, work: D
     assert not any(str(row["lease_token"]) in repr(newest) for row in tokens)
 
 
-def test_f37_a_value_has_columns_of_the_views_and_neither_token_nor_payload(db: Db) -> None:
+def test_a_value_has_columns_of_the_views_and_neither_token_nor_payload(db: Db) -> None:
     for kind, view in ((Execution, "execution_status"), (SkippedRange, "verify_skips")):
         columns = {
             row["attname"]
@@ -239,7 +288,7 @@ def test_f37_a_value_has_columns_of_the_views_and_neither_token_nor_payload(db: 
         assert not named & {"lease_token", "payload", "attempts"}
 
 
-async def test_f37_skips_are_typed_values(ask: Ask, work: Db) -> None:
+async def test_skips_are_typed_values(ask: Ask, work: Db) -> None:
     def skip(days: int, reason: str, job: str = "daily") -> None:
         at = MONDAY + timedelta(days=days)
         rows.insert(
@@ -261,7 +310,7 @@ async def test_f37_skips_are_typed_values(ask: Ask, work: Db) -> None:
     assert retired.job == "work"
 
 
-async def test_f37_why_and_next_are_those_of_the_commands(ask: Ask, work: Db) -> None:
+async def test_why_and_next_are_those_of_the_commands(ask: Ask, work: Db) -> None:
     first, second = await ask("next", "daily", 2, after=datetime(2030, 3, 30, 12, tzinfo=UTC))
     assert first.plan_time == datetime(2030, 3, 31, 7, 30, tzinfo=UTC)  # the clocks went forward
     assert second.plan_time - first.plan_time == timedelta(days=1)
@@ -275,20 +324,20 @@ async def test_f37_why_and_next_are_those_of_the_commands(ask: Ask, work: Db) ->
         await ask("why", "daily", MONDAY, until=MONDAY)
 
 
-async def test_f37_a_cancelled_why_reads_nothing_more(
+async def test_a_cancelled_why_reads_nothing_more(
     work: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, goes_on, ended = asyncio.Event(), asyncio.Event(), threading.Event()
     reads: list[Any] = []
-    explain = explanations.why
+    history = Reports.history
 
-    def why(*arguments: Any, **options: Any) -> Any:
+    def ending(reports: Reports, job: str) -> Any:
         try:
-            return explain(*arguments, **options)
+            return history(reports, job)
         finally:
             ended.set()
 
-    monkeypatch.setattr(explanations, "why", why)
+    monkeypatch.setattr(Reports, "history", ending)
     async with await psycopg.AsyncConnection.connect(database_url) as connection:
         client = AsyncClient(connection=connection)
         send_all = client.sender.send_all
@@ -322,14 +371,14 @@ async def test_f37_a_cancelled_why_reads_nothing_more(
         ("enqueue", ("work",), {"due_at": datetime(2030, 1, 1)}),  # noqa: DTZ001
     ],
 )
-def test_f37_an_instant_without_a_zone_is_refused(
+def test_an_instant_without_a_zone_is_refused(
     work: Db, database_url: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
     with Client(database_url) as client, pytest.raises(ValueError, match="add tzinfo=UTC"):
         getattr(client, method)(*arguments, **options)
 
 
-def test_f37_the_operator_role_is_enough(work: Db, database_url: str) -> None:
+def test_the_operator_role_is_enough(work: Db, database_url: str) -> None:
     with Client(make_conninfo(database_url, options="-crole=cronledger_operator")) as client:
         made = client.enqueue("work", 1)
         assert made is not None
@@ -346,13 +395,13 @@ def test_f37_the_operator_role_is_enough(work: Db, database_url: str) -> None:
             viewer.trigger("work")
 
 
-def test_f37_a_missing_ledger_is_named(empty_database_url: str) -> None:
+def test_a_missing_ledger_is_named(empty_database_url: str) -> None:
     said = "Hint: run `cronledger migrate`"
     with Client(empty_database_url) as client, pytest.raises(LedgerError, match=said):
         client.enqueue("work")
 
 
-def test_f37_threads_share_a_client(work: Db, database_url: str) -> None:
+def test_threads_share_a_client(work: Db, database_url: str) -> None:
     together = threading.Barrier(20)
 
     def enqueue(n: int) -> int | None:
@@ -368,19 +417,19 @@ def test_f37_threads_share_a_client(work: Db, database_url: str) -> None:
         assert 1 <= value(work, sessions + " = current_database()", name) <= 10
 
 
-async def test_f37_a_client_changes_no_setting_of_its_sessions(work: Db, database_url: str) -> None:
+async def test_a_client_changes_no_setting_of_its_sessions(work: Db, database_url: str) -> None:
     """Behind PgBouncer in transaction mode, other programs get the same sessions."""
     url = make_conninfo(database_url, options="-c search_path=public -c datestyle=German")
     shown = "SELECT current_setting('search_path'), current_setting('datestyle')"
     with Client(url) as client:
         client.enqueue("work", 1)
         assert isinstance(client.sender, senders.OwnSender)
-        with client.sender._connection() as connection:
+        with client.sender.lend() as connection:
             assert connection.execute(shown).fetchone() == ("public", "German, DMY")
     async with AsyncClient(url) as async_client:
         await async_client.enqueue("work", 1)
         assert isinstance(async_client.sender, senders.AsyncOwnSender)
-        async with async_client.sender._connections.lend() as async_connection:
+        async with async_client.sender.lend() as async_connection:
             found = await async_connection.execute(shown)
             assert await found.fetchone() == ("public", "German, DMY")
 
@@ -408,7 +457,7 @@ with Client(sys.argv[1]) as client:
 """
 
 
-def test_f37_a_forked_process_opens_connections_of_its_own(work: Db, database_url: str) -> None:
+def test_a_forked_process_opens_connections_of_its_own(work: Db, database_url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORK, database_url], capture_output=True, text=True, check=False
     )
@@ -416,7 +465,7 @@ def test_f37_a_forked_process_opens_connections_of_its_own(work: Db, database_ur
     assert count(work) == 6
 
 
-def test_f37_event_loops_may_use_a_client_one_after_the_other(work: Db, database_url: str) -> None:
+def test_event_loops_may_use_a_client_one_after_the_other(work: Db, database_url: str) -> None:
     async def enqueue_many_times() -> None:
         await asyncio.gather(*(client.enqueue("work", n) for n in range(20)))
 
@@ -434,9 +483,7 @@ def test_f37_event_loops_may_use_a_client_one_after_the_other(work: Db, database
 
 
 @pytest.mark.parametrize("kind", ["client", "async client"])
-async def test_f37_a_connection_that_ended_is_replaced(
-    work: Db, database_url: str, kind: str
-) -> None:
+async def test_a_connection_that_ended_is_replaced(work: Db, database_url: str, kind: str) -> None:
     end = (
         "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
         " WHERE application_name = %s AND datname = current_database()"
@@ -449,7 +496,7 @@ async def test_f37_a_connection_that_ended_is_replaced(
 
 
 @pytest.mark.parametrize("kind", ["client", "async client"])
-async def test_f37_a_closed_client_is_not_used(database_url: str, kind: str) -> None:
+async def test_a_closed_client_is_not_used(database_url: str, kind: str) -> None:
     async with asked(kind, database_url) as ask:
         await ask("executions")
         await ask("close")
@@ -458,7 +505,7 @@ async def test_f37_a_closed_client_is_not_used(database_url: str, kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["client", "async client"])
-async def test_f37_a_connection_that_fails_raises_the_error_of_psycopg(
+async def test_a_connection_that_fails_raises_the_error_of_psycopg(
     database_url: str, kind: str
 ) -> None:
     async with asked(kind, make_conninfo(database_url, dbname="no_such_database")) as ask:
@@ -466,7 +513,7 @@ async def test_f37_a_connection_that_fails_raises_the_error_of_psycopg(
             await ask("executions")
 
 
-def test_f37_the_url_is_given_or_that_of_the_settings(
+def test_the_url_is_given_or_that_of_the_settings(
     work: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
@@ -487,7 +534,7 @@ def test_f37_the_url_is_given_or_that_of_the_settings(
 
 
 @pytest.mark.parametrize("kind", first_fast(["client", "async client"]))
-async def test_f37_settings_of_the_role_do_not_change_what_is_read(
+async def test_settings_of_the_role_do_not_change_what_is_read(
     work: Db, database_url: str, kind: str
 ) -> None:
     options = "-c datestyle=German -c timezone=Asia/Tokyo -c intervalstyle=iso_8601"
@@ -500,13 +547,13 @@ async def test_f37_settings_of_the_role_do_not_change_what_is_read(
 
 
 @pytest.mark.parametrize("kind", first_fast(["connection", "async connection"]))
-async def test_f37_settings_of_the_caller_do_not_change_what_is_read(
+async def test_settings_of_the_caller_do_not_change_what_is_read(
     work: Db, database_url: str, kind: str
 ) -> None:
-    await test_f37_settings_of_the_role_do_not_change_what_is_read(work, database_url, kind)
+    await test_settings_of_the_role_do_not_change_what_is_read(work, database_url, kind)
 
 
-def test_f37_the_settings_of_the_caller_stay_as_they_are(work: Db, database_url: str) -> None:
+def test_the_settings_of_the_caller_stay_as_they_are(work: Db, database_url: str) -> None:
     names = ("lock_timeout", "search_path", "statement_timeout", "jit", "timezone")
     with psycopg.connect(database_url) as connection:
         connection.execute("SET LOCAL lock_timeout = '77s'; SET LOCAL search_path = public")

@@ -52,7 +52,7 @@ def numbers(db: Db) -> tuple[list[int], list[int]]:
     )
 
 
-async def test_f38_an_order_and_its_execution_are_saved_together(
+async def test_an_order_and_its_execution_are_saved_together(
     page: Any, db: Db, database_url: str
 ) -> None:
     page.place(database_url, 1)
@@ -66,7 +66,7 @@ async def test_f38_an_order_and_its_execution_are_saved_together(
     assert numbers(db) == ([1, 2, 3], [1, 2, 3])
 
 
-def test_f38_the_same_with_django(page: Any, db: Db, database_url: str) -> None:
+def test_the_same_with_django(page: Any, db: Db, database_url: str) -> None:
     with django_connection(database_url):
         page.place_in_django(4)
         with pytest.raises(Exception, match="duplicate key"):
@@ -74,7 +74,7 @@ def test_f38_the_same_with_django(page: Any, db: Db, database_url: str) -> None:
     assert numbers(db) == ([4], [4])
 
 
-def test_f38_work_may_be_due_later(page: Any, db: Db, database_url: str) -> None:
+def test_work_may_be_due_later(page: Any, db: Db, database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
         made = page.ship_tomorrow(5, connection)
     (row,) = db.execute("SELECT due_at > plan_time AS later FROM cronledger.executions").fetchall()
@@ -83,7 +83,7 @@ def test_f38_work_may_be_due_later(page: Any, db: Db, database_url: str) -> None
         assert client.cancel(made) == "cancelled"
 
 
-def test_f37_the_client_of_the_page_operates(page: Any, db: Db, database_url: str) -> None:
+def test_the_client_of_the_page_operates(page: Any, db: Db, database_url: str) -> None:
     assert page.operate(database_url) == ["cancelled", "retried"]
     rows.execution(db, "FAILED", "ship", plan_time=rows.now(db))
     (failed, upcoming) = page.yesterday(database_url)
@@ -93,7 +93,7 @@ def test_f37_the_client_of_the_page_operates(page: Any, db: Db, database_url: st
     assert page.try_to_pause(database_url, "shop").startswith("job 'shop' does not exist; To list")
 
 
-async def test_f39_the_client_of_the_page_waits(page: Any, database_url: str) -> None:
+async def test_the_client_of_the_page_waits(page: Any, database_url: str) -> None:
     async with Replica(page.app, url=database_url, settings=Settings()):
         assert await page.operate_async(database_url) == "SUCCESS: order 8"
 
@@ -107,7 +107,7 @@ def project(page: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("project")
-async def test_f37_the_fixture_client_works_as_its_page_says(database_url: str) -> None:
+async def test_the_fixture_client_works_as_its_page_says(database_url: str) -> None:
     (snippet,) = (text for text in snippets("howto/testing.md", "python") if "client" in text)
     names: dict[str, Any] = {}
     exec(compile(snippet, "docs/howto/testing.md", "exec"), names)

@@ -2,6 +2,7 @@
 and a process that stood still past its lease begins nothing. Found by the simulation.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from cronledger.engine.lease import Lease
@@ -55,16 +56,15 @@ async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(databas
             late, schedule=None, stale_timeout=timedelta(seconds=3), allow_stale_reentry=True
         )
         async with whole.replica() as replica:
-            executor = replica._runtime.components.executor
-            start = executor.start
+            parts = replica._runtime.components
+            start = parts.executor.start
 
-            def delayed(leases: list) -> None:  # type: ignore[type-arg]
+            def delayed(leases: Sequence[Lease]) -> None:
                 # SIGSTOP between the COMMIT of the claim and here, for longer than the lease.
-                executor.start = start  # type: ignore[method-assign]
-                replica._runtime.components.dispatcher._start = start
+                parts.dispatcher.leased.then(start)
                 start([Lease(x.claimed, x.job, x.sent - 3) for x in leases])
 
-            replica._runtime.components.dispatcher._start = delayed  # type: ignore[assignment]
+            parts.dispatcher.leased.then(delayed)
             execution = await whole.trigger(job)
             ended = await whole.end(execution)
         assert (ended["status"], ended["attempt"]) == ("SUCCESS", 2)

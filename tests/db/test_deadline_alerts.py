@@ -56,7 +56,7 @@ def summaries(ledger: Ledger) -> list[str]:
     return ledger.values("SELECT summary FROM alerts ORDER BY id")
 
 
-async def test_f64_a_missed_deadline_opens_and_one_that_is_met_late_closes(
+async def test_a_missed_deadline_opens_and_one_that_is_met_late_closes(
     ledger: Ledger, one: Runner
 ) -> None:
     first = job(ledger, start_by="10s")
@@ -75,7 +75,7 @@ async def test_f64_a_missed_deadline_opens_and_one_that_is_met_late_closes(
     assert closed == "job met its deadline late"
 
 
-async def test_f64_a_deadline_that_is_never_met_closes_when_a_later_plan_time_meets_its_own(
+async def test_a_deadline_that_is_never_met_closes_when_a_later_plan_time_meets_its_own(
     ledger: Ledger, one: Runner
 ) -> None:
     first = job(ledger, finish_by="30s")
@@ -91,7 +91,7 @@ async def test_f64_a_deadline_that_is_never_met_closes_when_a_later_plan_time_me
     assert summaries(ledger)[1] == "job met its deadlines again"
 
 
-async def test_f64_deadlines_between_two_steps_raise_each_edge_in_its_order(
+async def test_deadlines_between_two_steps_raise_each_edge_in_its_order(
     ledger: Ledger, one: Runner
 ) -> None:
     first = job(ledger, start_by="10s")
@@ -108,9 +108,7 @@ async def test_f64_deadlines_between_two_steps_raise_each_edge_in_its_order(
     assert found == [first, first, first + MINUTE, first + MINUTE] + [first + 2 * MINUTE] * 2
 
 
-async def test_f64_each_missed_deadline_of_a_plan_time_is_counted(
-    ledger: Ledger, one: Runner
-) -> None:
+async def test_each_missed_deadline_of_a_plan_time_is_counted(ledger: Ledger, one: Runner) -> None:
     first = job(ledger, start_by="10s", finish_by="20s")
     await judge(ledger, one, first + seconds(12))
     await judge(ledger, one, first + seconds(25))
@@ -118,7 +116,7 @@ async def test_f64_each_missed_deadline_of_a_plan_time_is_counted(
     assert ledger.values("SELECT event, count FROM alert_states") == [("deadline", 2)]
 
 
-async def test_f64_the_end_of_all_deadlines_closes_with_the_next_success(
+async def test_the_end_of_all_deadlines_closes_with_the_next_success(
     ledger: Ledger, one: Runner
 ) -> None:
     first = job(ledger, start_by="10s")
@@ -133,7 +131,7 @@ async def test_f64_the_end_of_all_deadlines_closes_with_the_next_success(
     assert raised(ledger) == [OPENED, CLOSED]
 
 
-async def test_f64_a_start_in_time_closes_although_the_execution_fails(
+async def test_a_start_in_time_closes_although_the_execution_fails(
     ledger: Ledger, one: Runner
 ) -> None:
     first = job(ledger, start_by="10s")
@@ -151,7 +149,7 @@ async def test_f64_a_start_in_time_closes_although_the_execution_fails(
     assert summaries(ledger)[1] == "job met its deadlines again"
 
 
-async def test_f64_a_message_without_deadlines_closes_nothing(ledger: Ledger, one: Runner) -> None:
+async def test_a_message_without_deadlines_closes_nothing(ledger: Ledger, one: Runner) -> None:
     first = job(ledger, finish_by="30s")
     ledger.travel(to=first + seconds(2))
     (start,) = await one.settle()
@@ -165,7 +163,7 @@ async def test_f64_a_message_without_deadlines_closes_nothing(ledger: Ledger, on
     assert raised(ledger) == [OPENED]
 
 
-async def test_f64_a_breach_of_an_earlier_plan_time_does_not_hide_that_of_a_later_one(
+async def test_a_breach_of_an_earlier_plan_time_does_not_hide_that_of_a_later_one(
     ledger: Ledger, one: Runner
 ) -> None:
     first = job(ledger, start_by="10s", finish_by="150s")
@@ -182,3 +180,26 @@ async def test_f64_a_breach_of_an_earlier_plan_time_does_not_hide_that_of_a_late
     await judge(ledger, one, first + seconds(170))
     await judge(ledger, one, first + 2 * MINUTE + seconds(100))
     assert raised(ledger) == [OPENED]
+
+
+async def test_many_open_states_are_examined_by_several_transactions(
+    ledger: Ledger, one: Runner
+) -> None:
+    """Those that do not close hide none of the others."""
+    names = [f"s{n:02}" for n in range(45)]
+    first = job(ledger, finish_by="10s", scope_kind="shard", scopes=names)
+    await judge(ledger, one, first + seconds(12))
+    assert raised(ledger) == [OPENED] * 45
+    met = names[15:25] + names[42:]
+    ledger.travel(to=first + seconds(20))
+    for start in await one.settle():
+        if start.claimed.key.scope_id in met:
+            await one.finish(start)
+    ledger.travel(to=first + seconds(40))
+    await one.repair()
+    examined = []
+    while ledger.one("SELECT cronledger_internal.raise_alerts(1)"):
+        examined.append(ledger.one("SELECT examined[3] FROM alert_progress"))
+    assert [x for x in examined if x is not None][:2] == ["s19", "s39"]
+    closed = "SELECT scope_id FROM alerts WHERE kind = 'closed' ORDER BY 1"
+    assert ledger.values(closed) == met

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -13,7 +14,9 @@ from click.testing import CliRunner
 from cronledger.audit.verify import verify
 from cronledger.cli import main
 from cronledger.engine.maintenance import deadlines
+from cronledger.ledger.rows import deadline_scope
 from cronledger.rules import outcome
+from cronledger.rules.deadline_plan import Planning, Scope
 from tests.db.support.engine import Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
@@ -51,6 +54,13 @@ async def look(ledger: Ledger, runner: Runner, at: datetime) -> None:
     await runner.repair()
 
 
+async def next_look(runner: Runner) -> datetime:
+    """When a check-in wakes the step."""
+    at = (await runner.poll()).deadline
+    assert at is not None
+    return at
+
+
 def seconds(count: float) -> timedelta:
     return timedelta(seconds=count)
 
@@ -62,7 +72,7 @@ def stored(ledger: Ledger, table: str) -> int:
 # -- what is judged --------------------------------------------------------------------------------
 
 
-async def test_f67_a_start_in_time_is_met_and_a_late_one_is_closed(
+async def test_a_start_in_time_is_met_and_a_late_one_is_closed(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", start_by="10s", grace="1 h", overlap="wait")
@@ -84,7 +94,7 @@ async def test_f67_a_start_in_time_is_met_and_a_late_one_is_closed(
     assert wrong(database_url) == []
 
 
-async def test_f67_a_success_after_a_retry_closes_late(
+async def test_a_success_after_a_retry_closes_late(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", finish_by="30s", max_attempts=2, retry_backoff=["45 s"])
@@ -104,7 +114,7 @@ async def test_f67_a_success_after_a_retry_closes_late(
     assert wrong(database_url) == []
 
 
-async def test_f67_a_final_failure_misses_its_deadline(
+async def test_a_final_failure_misses_its_deadline(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", start_by="30s", finish_by="30s")
@@ -118,7 +128,7 @@ async def test_f67_a_final_failure_misses_its_deadline(
     assert wrong(database_url) == []
 
 
-async def test_f67_a_run_longer_than_expected_is_a_breach_while_it_runs(
+async def test_a_run_longer_than_expected_is_a_breach_while_it_runs(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", expect_duration="10s", stale_timeout="1 h")
@@ -133,7 +143,7 @@ async def test_f67_a_run_longer_than_expected_is_a_breach_while_it_runs(
     assert wrong(database_url) == []
 
 
-async def test_f67_a_run_is_compared_with_a_multiple_of_a_quantile_of_earlier_ones(
+async def test_a_run_is_compared_with_a_multiple_of_a_quantile_of_earlier_ones(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(
@@ -165,7 +175,7 @@ async def test_f67_a_run_is_compared_with_a_multiple_of_a_quantile_of_earlier_on
     assert "was met, but breaches has a row" in found
 
 
-async def test_f67_a_quantile_of_few_runs_is_no_deadline(ledger: Ledger, one: Runner) -> None:
+async def test_a_quantile_of_few_runs_is_no_deadline(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", expect_duration="p50", stale_timeout="1 h")
     at = ledger.travel(by=MINUTE).replace(second=0, microsecond=0)
     await one.settle()
@@ -174,7 +184,7 @@ async def test_f67_a_quantile_of_few_runs_is_no_deadline(ledger: Ledger, one: Ru
     assert stored(ledger, "deadlines") == 0
 
 
-async def test_f67_a_cancelled_execution_has_no_finish_by(
+async def test_a_cancelled_execution_has_no_finish_by(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", start_by="10s", finish_by="30s", handler="external", target={})
@@ -188,7 +198,7 @@ async def test_f67_a_cancelled_execution_has_no_finish_by(
     assert wrong(database_url) == []
 
 
-async def test_f67_a_paused_job_has_no_deadlines_and_a_paused_queue_has(
+async def test_a_paused_job_has_no_deadlines_and_a_paused_queue_has(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job("held", schedule="* * * * *", start_by="10s")
@@ -201,7 +211,7 @@ async def test_f67_a_paused_job_has_no_deadlines_and_a_paused_queue_has(
     assert wrong(database_url) == []
 
 
-async def test_f67_an_outage_breaches_each_missed_plan_time_once(
+async def test_an_outage_breaches_each_missed_plan_time_once(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", start_by="10s")
@@ -216,7 +226,7 @@ async def test_f67_an_outage_breaches_each_missed_plan_time_once(
     assert wrong(database_url) == []
 
 
-async def test_f67_a_backfill_closes_and_adds_nothing(
+async def test_a_backfill_closes_and_adds_nothing(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", finish_by="10s", catch_up="skip", grace="0 s")
@@ -236,7 +246,7 @@ async def test_f67_a_backfill_closes_and_adds_nothing(
     assert wrong(database_url) == []
 
 
-async def test_f67_the_deadlines_of_a_manual_run_count_from_its_creation(
+async def test_the_deadlines_of_a_manual_run_count_from_its_creation(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule=None, start_by="10s", finish_by="13:00", timezone="UTC")
@@ -252,7 +262,7 @@ async def test_f67_the_deadlines_of_a_manual_run_count_from_its_creation(
     assert wrong(database_url) == []
 
 
-async def test_f67_messages_have_no_deadlines(ledger: Ledger, one: Runner) -> None:
+async def test_messages_have_no_deadlines(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule=None, start_by="10s")
     ledger.values("SELECT enqueue('job')")
     await look(ledger, one, ledger.now() + MINUTE)
@@ -262,7 +272,7 @@ async def test_f67_messages_have_no_deadlines(ledger: Ledger, one: Runner) -> No
 # -- edits, clocks, scopes -------------------------------------------------------------------------
 
 
-async def test_f67_the_revision_in_force_at_plan_time_decides(
+async def test_the_revision_in_force_at_plan_time_decides(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", finish_by="10m", grace="1 h", overlap="allow")
@@ -297,7 +307,7 @@ async def test_f67_the_revision_in_force_at_plan_time_decides(
          "2027-04-04T02:30"),
     ],
 )  # fmt: skip
-async def test_f67_deadlines_follow_the_clock_of_the_job(
+async def test_deadlines_follow_the_clock_of_the_job(
     ledger: Ledger, one: Runner, database_url: str, case: tuple[str, ...]
 ) -> None:
     zone, noon, schedule, deadline, plan_time, at = case
@@ -310,7 +320,7 @@ async def test_f67_deadlines_follow_the_clock_of_the_job(
     assert wrong(database_url) == []
 
 
-async def test_f67_a_manual_run_follows_the_clock_of_the_job(
+async def test_a_manual_run_follows_the_clock_of_the_job(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.travel(to=utc("2027-03-28T00:30"))
@@ -321,14 +331,14 @@ async def test_f67_a_manual_run_follows_the_clock_of_the_job(
     assert wrong(database_url) == []
 
 
-async def test_f67_months_are_those_of_the_zone(ledger: Ledger, one: Runner) -> None:
+async def test_months_are_those_of_the_zone(ledger: Ledger, one: Runner) -> None:
     ledger.travel(to=utc("2027-01-31T22:30"))
     ledger.job(schedule="0 * * * *", timezone=BERLIN, finish_by="10s")
     await look(ledger, one, utc("2027-01-31T23:01"))
     assert compliance(ledger) == [("2027-02-01", 1, 0, 0, 1)]
 
 
-async def test_f67_each_scope_has_deadlines_from_its_appearance_on(
+async def test_each_scope_has_deadlines_from_its_appearance_on(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", start_by="10s", scope_kind="shard", scopes=["a", "b"])
@@ -342,7 +352,7 @@ async def test_f67_each_scope_has_deadlines_from_its_appearance_on(
     assert wrong(database_url) == []
 
 
-async def test_f67_a_broken_schedule_stops_no_other_job(
+async def test_a_broken_schedule_stops_no_other_job(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job("bad", schedule="99 * * * *", start_by="10s")
@@ -361,7 +371,7 @@ async def test_f67_a_broken_schedule_stops_no_other_job(
 # -- exactly once ----------------------------------------------------------------------------------
 
 
-async def test_f67_two_replicas_record_each_breach_once(ledger: Ledger, database_url: str) -> None:
+async def test_two_replicas_record_each_breach_once(ledger: Ledger, database_url: str) -> None:
     for number in range(20):
         ledger.job(f"job{number}", schedule="* * * * *", start_by="5s", finish_by="20s")
     ledger.travel(by=10 * MINUTE)
@@ -375,7 +385,7 @@ async def test_f67_two_replicas_record_each_breach_once(ledger: Ledger, database
     assert wrong(database_url) == []
 
 
-async def test_f67_a_crash_before_the_commit_repeats_the_step(
+async def test_a_crash_before_the_commit_repeats_the_step(
     ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.job(schedule="* * * * *", start_by="5s")
@@ -399,7 +409,7 @@ async def test_f67_a_crash_before_the_commit_repeats_the_step(
     assert stored(ledger, "breaches") >= 5
 
 
-async def test_f67_a_success_that_becomes_visible_late_is_no_breach(
+async def test_a_success_that_becomes_visible_late_is_no_breach(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", finish_by="10s", stale_timeout="1 h")
@@ -416,9 +426,7 @@ async def test_f67_a_success_that_becomes_visible_late_is_no_breach(
     assert wrong(database_url) == []
 
 
-async def test_f67_verify_finds_what_is_wrong(
-    ledger: Ledger, one: Runner, database_url: str
-) -> None:
+async def test_verify_finds_what_is_wrong(ledger: Ledger, one: Runner, database_url: str) -> None:
     ledger.job(schedule="* * * * *", start_by="10s", overlap="wait", grace="1 h")
     at = ledger.now().replace(second=0, microsecond=0)
     ledger.travel(to=at + MINUTE + seconds(1))
@@ -447,9 +455,7 @@ async def test_f67_verify_finds_what_is_wrong(
 # -- idle, bounds, retention -----------------------------------------------------------------------
 
 
-async def test_f67_nothing_is_planned_while_no_job_has_deadlines(
-    ledger: Ledger, one: Runner
-) -> None:
+async def test_nothing_is_planned_while_no_job_has_deadlines(ledger: Ledger, one: Runner) -> None:
     ledger.job("plain", schedule="* * * * *")
     ledger.trigger("plain")
     assert (await one.poll()).deadline is None
@@ -462,20 +468,145 @@ async def test_f67_nothing_is_planned_while_no_job_has_deadlines(
     assert (await one.poll()).deadline is None
 
 
-async def test_f67_a_long_outage_of_a_dense_schedule_is_judged_in_bounded_parts(
+async def test_a_long_outage_of_a_dense_schedule_is_judged_in_bounded_parts(
     ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deadlines, "MOST", 50)
     ledger.job(schedule="* * * * * *", start_by="1s", scope_kind="shard", scopes=["a", "b"])
+    begin = ledger.now()
     await one.repair()
     ledger.travel(by=timedelta(seconds=300))
     for _ in range(4):
         await one.repair()
-    assert 580 <= stored(ledger, "breaches") <= 600
+    assert 580 <= stored(ledger, "breaches") <= 2 * (ledger.now() - begin).total_seconds()
     assert stored(ledger, "deadlines") <= 6
 
 
-async def test_f67_breaches_are_pruned_and_months_are_kept(ledger: Ledger, one: Runner) -> None:
+async def test_an_edit_while_a_plan_time_is_delayed_delays_no_deadline(
+    ledger: Ledger, one: Runner
+) -> None:
+    ledger.job(schedule="0 * * * *", finish_by="20m", schedule_delay="10m")
+    at = ledger.now().replace(minute=0, second=0, microsecond=0) + 60 * MINUTE
+    await look(ledger, one, at + MINUTE)
+    ledger.edit(grace="2 h")
+    await look(ledger, one, at + 2 * MINUTE)
+    assert await next_look(one) <= at + 10 * MINUTE
+    await look(ledger, one, at + 21 * MINUTE)
+    assert breaches(ledger) == [("finish_by", at, at + 20 * MINUTE)]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is one transaction, which plans three scopes, two of them at once."""
+    for name, value in (("SCOPES", 3), ("SLICE", 2), ("MOST", 6), ("TRANSACTIONS", 1)):
+        monkeypatch.setattr(deadlines, name, value)
+
+
+MANY = [f"s{n}" for n in range(10)]
+
+
+@pytest.mark.usefixtures("small")
+async def test_many_scopes_are_planned_in_parts_by_any_replica(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job("big", schedule="* * * * *", start_by="5s", scope_kind="shard", scopes=MANY)
+    ledger.job("small", schedule="* * * * *", start_by="5s")
+    begin = ledger.now().replace(second=0, microsecond=0) + MINUTE
+    async with runners(database_url, {}, {}) as made:
+        ledger.travel(to=begin + 5 * MINUTE + seconds(30))
+        cursor = "SELECT through FROM deadline_cursors WHERE job_name = 'big'"
+        first, parts = ledger.one(cursor), 0
+        while ledger.one(cursor) == first:
+            await made[parts % 2].repair()
+            assert wrong(database_url) == []
+            parts += 1
+        assert parts >= 4
+        # The other job did not wait for all scopes of the first one.
+        assert ledger.one("SELECT through FROM deadline_cursors WHERE job_name = 'small'") > first
+        ledger.edit("big", start_by="6s")
+        ledger.edit("big", start_by="5s")
+        due = (
+            "SELECT (SELECT count(*) FROM deadline_cursors WHERE next_at <= db_now())"
+            " + (SELECT count(*) FROM deadlines WHERE look_at <= db_now())"
+        )
+        while ledger.one(due):
+            await made[parts % 2].repair()
+            assert wrong(database_url) == []
+            parts += 1
+    judged = ledger.values(
+        "SELECT job_name, count(*) / count(DISTINCT plan_time), count(DISTINCT plan_time) >= 6"
+        " FROM breaches GROUP BY 1 ORDER BY 1"
+    )
+    assert judged == [("big", 10, True), ("small", 1, True)]
+    assert ledger.one("SELECT sum(missed) FROM deadline_months") == stored(ledger, "breaches")
+    assert ledger.one("SELECT num_nonnulls(upto, after_id, following) FROM deadline_cursors"
+                      " WHERE job_name = 'big'") == 0  # fmt: skip
+
+
+@pytest.mark.usefixtures("small")
+async def test_an_edit_in_a_pass_is_planned_after_it(ledger: Ledger, one: Runner) -> None:
+    ledger.job("big", schedule="0 0 1 1 *", start_by="5s", scope_kind="shard", scopes=MANY)
+    for _ in range(10):
+        await one.repair()
+    ledger.edit("big", grace="2 h")  # begins a pass
+    await one.repair()
+    assert ledger.one("SELECT after_id FROM deadline_cursors") == "s2"
+    ledger.edit("big", schedule="* * * * *", scopes=MANY[:3])  # which the pass has passed
+    at = ledger.now().replace(second=0, microsecond=0) + MINUTE
+    for _ in range(10):
+        await one.repair()
+    assert await next_look(one) <= at + seconds(5)
+    ledger.edit("big", start_by=None)
+    for _ in range(10):
+        await one.repair()
+    assert stored(ledger, "deadline_cursors") == 0
+
+
+async def test_a_step_plans_a_bounded_number_of_scopes_before_other_tasks_run(
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = deadlines.SCOPES + 1
+    names = [f"s{n}" for n in range(2 * most)]
+    ledger.job("big", schedule="* * * * *", start_by="5s", scope_kind="shard", scopes=names)
+    added: list[tuple[int, int]] = []
+    read: list[int] = []
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def add(planning: Planning, scopes: Sequence[Scope]) -> None:
+        added.append((len(scopes), turns))
+        original_add(planning, scopes)
+
+    def scope(*columns: Any) -> Scope:
+        read[-1] += 1
+        return original_scope(*columns)
+
+    async def transaction(step: deadlines.DeadlineStep) -> bool:
+        read.append(0)
+        return await original_transaction(step)
+
+    original_add, original_scope = Planning.add, deadline_scope
+    original_transaction = deadlines.DeadlineStep._transaction
+    monkeypatch.setattr(Planning, "add", add)
+    monkeypatch.setattr("cronledger.ledger.statements.deadline_scope", scope)
+    monkeypatch.setattr(deadlines.DeadlineStep, "_transaction", transaction)
+    ledger.travel(by=MINUTE)
+    counting = asyncio.create_task(count_turns())
+    await one.repair()
+    counting.cancel()
+    sizes, at = zip(*added, strict=True)
+    assert sum(sizes) >= len(names)
+    assert max(sizes) == deadlines.SLICE
+    assert all(after > before for before, after in pairwise(at))
+    assert max(read) == most and len(read) >= 3
+
+
+async def test_breaches_are_pruned_and_months_are_kept(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", start_by="1s")
     ledger.travel(by=2 * MINUTE)
     await one.repair()
@@ -488,14 +619,12 @@ async def test_f67_breaches_are_pruned_and_months_are_kept(ledger: Ledger, one: 
 # -- what people see -------------------------------------------------------------------------------
 
 
-async def test_f67_commands_list_breaches_and_compliance(
+async def test_commands_list_breaches_and_compliance(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
+    ledger.travel(to=utc("2027-03-28T00:00:30"))
     ledger.job("report", schedule="* * * * *", start_by="5s", owner="data")
     ledger.job("tidy", schedule="* * * * *", finish_by="5s")
-    ledger.travel(to=utc("2027-03-28T00:00:30"))
-    ledger.values("UPDATE schedules SET created_at = db_now(), planned_through = db_now()")
-    ledger.values("UPDATE deadline_cursors SET through = db_now()")
     await look(ledger, one, utc("2027-03-28T00:01:30"))
 
     def listed(*arguments: str) -> list[dict[str, Any]]:
@@ -528,7 +657,7 @@ async def test_f67_commands_list_breaches_and_compliance(
         ("expect_duration", "06:00", "expect_duration = '06:00', which is not understood"),
     ],
 )
-def test_f67_sql_refuses_a_text_without_a_meaning(
+def test_sql_refuses_a_text_without_a_meaning(
     ledger: Ledger, column: str, value: str, message: str
 ) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match=message):
@@ -538,7 +667,7 @@ def test_f67_sql_refuses_a_text_without_a_meaning(
 @pytest.mark.parametrize(
     "value", ["6:00", "06:00:30", "15m", "1h30m", "2d", "1w", "500ms", "PT1H30M", "P2DT3.5S"]
 )
-async def test_f67_sql_accepts_what_replicas_read(ledger: Ledger, one: Runner, value: str) -> None:
+async def test_sql_accepts_what_replicas_read(ledger: Ledger, one: Runner, value: str) -> None:
     ledger.job(schedule="* * * * *", start_by=value, finish_by=value)
     ledger.travel(by=2 * MINUTE)
     await one.repair()

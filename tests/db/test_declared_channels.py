@@ -46,7 +46,7 @@ def row(ledger: Ledger, name: str = "alerts.ops", **columns: Any) -> None:
     ledger.job(name, **values)
 
 
-def test_f65_a_channel_and_its_jobs_are_applied_together(ledger: Ledger, database_url: str) -> None:
+def test_a_channel_and_its_jobs_are_applied_together(ledger: Ledger, database_url: str) -> None:
     found = applied(database_url, jobs("a", channels={"ops": SLACK}))
     assert (found.added, found.channels) == (("a", "alerts.ops"), ("alerts.ops",))
     again = applied(database_url, jobs("a", channels={"ops": SLACK}))
@@ -54,13 +54,13 @@ def test_f65_a_channel_and_its_jobs_are_applied_together(ledger: Ledger, databas
     assert ledger.values("SELECT name, kind, source FROM channels") == [("ops", "slack", "app")]
 
 
-def test_f65_a_channel_of_another_source_can_be_named(ledger: Ledger, database_url: str) -> None:
+def test_a_channel_of_another_source_can_be_named(ledger: Ledger, database_url: str) -> None:
     applied(database_url, jobs(channels={"ops": SLACK}), "channels")
     assert applied(database_url, jobs("a")).added == ("a",)
 
 
 @pytest.mark.parametrize("call", [apply, lambda *a, **k: diff(*a, **k, days=1)])
-def test_f65_a_channel_that_no_source_declares_is_refused(
+def test_a_channel_that_no_source_declares_is_refused(
     ledger: Ledger, database_url: str, call: Any
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -73,7 +73,7 @@ def test_f65_a_channel_that_no_source_declares_is_refused(
 
 
 @pytest.mark.parametrize("first", ["drops", "names"])
-async def test_f65_of_two_sources_that_drop_and_name_a_channel_at_once_one_is_refused(
+async def test_of_two_sources_that_drop_and_name_a_channel_at_once_one_is_refused(
     ledger: Ledger, database_url: str, first: str
 ) -> None:
     applied(database_url, jobs(channels={"ops": SLACK}), "channels")
@@ -92,7 +92,7 @@ async def test_f65_of_two_sources_that_drop_and_name_a_channel_at_once_one_is_re
 
 
 @pytest.mark.parametrize("call", [apply, lambda *a, **k: diff(*a, **k, days=1)])
-def test_f65_a_source_keeps_a_channel_that_its_own_job_names(
+def test_a_source_keeps_a_channel_that_its_own_job_names(
     ledger: Ledger, database_url: str, call: Any
 ) -> None:
     applied(database_url, jobs("a", channels={"ops": SLACK}))
@@ -102,7 +102,7 @@ def test_f65_a_source_keeps_a_channel_that_its_own_job_names(
 
 
 @pytest.mark.parametrize("call", [apply, lambda *a, **k: diff(*a, **k, days=1)])
-def test_f65_a_source_keeps_a_channel_that_another_names(
+def test_a_source_keeps_a_channel_that_another_names(
     ledger: Ledger, database_url: str, call: Any
 ) -> None:
     applied(database_url, jobs(channels={"ops": SLACK}), "channels")
@@ -118,7 +118,7 @@ def test_f65_a_source_keeps_a_channel_that_another_names(
     assert ledger.values("SELECT name FROM channels") == ["ops"]
 
 
-def test_f65_a_channel_that_no_job_names_is_retired(ledger: Ledger, database_url: str) -> None:
+def test_a_channel_that_no_job_names_is_retired(ledger: Ledger, database_url: str) -> None:
     applied(database_url, jobs("a", channels={"ops": SLACK}))
     gone = diff(database_url, [], source="app", days=1).changes
     assert [(change.job, change.change, change.channel) for change in gone] == [
@@ -129,7 +129,7 @@ def test_f65_a_channel_that_no_job_names_is_retired(ledger: Ledger, database_url
     assert ledger.values("SELECT name FROM channels") == []
 
 
-def test_f65_a_channel_stays_while_another_runner_has_its_app(
+def test_a_channel_stays_while_another_runner_has_its_app(
     ledger: Ledger, database_url: str
 ) -> None:
     declared = jobs("a", channels={"ops": SLACK})
@@ -177,7 +177,7 @@ def test_f65_a_channel_stays_while_another_runner_has_its_app(
         ),
     ],
 )  # fmt: skip
-def test_f65_sql_refuses_a_row_that_is_no_channel(
+def test_sql_refuses_a_row_that_is_no_channel(
     ledger: Ledger, columns: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue) as caught:
@@ -187,7 +187,7 @@ def test_f65_sql_refuses_a_row_that_is_no_channel(
     assert "hunter2" not in str(caught.value)
 
 
-def test_f65_sql_refuses_an_edit_to_what_is_no_channel(ledger: Ledger) -> None:
+def test_sql_refuses_an_edit_to_what_is_no_channel(ledger: Ledger) -> None:
     row(ledger)
     ledger.job("mine", handler="external", target={})
     for name, columns in (("alerts.ops", {"target": {}}), ("mine", {"queue": "alerts"})):
@@ -196,7 +196,7 @@ def test_f65_sql_refuses_an_edit_to_what_is_no_channel(ledger: Ledger) -> None:
     ledger.edit("alerts.ops", target={"channel": {**WORKS, "cwd": "/srv"}})
 
 
-def test_f65_sql_accepts_every_kind_that_a_source_declares(ledger: Ledger) -> None:
+def test_sql_accepts_every_kind_that_a_source_declares(ledger: Ledger) -> None:
     channels: dict[str, Channel] = {
         "a": Webhook(url="https://x", headers={"A": "b"}, allow_private=True),
         "b": Function(python="m:f", on_ledger=("violation", "runner_lost")),
@@ -233,7 +233,7 @@ def test_f65_sql_accepts_every_kind_that_a_source_declares(ledger: Ledger) -> No
         ({"kind": "slack", "url": "hooks/hunter2"}, {"kind": "slack", "url": "***"}),
     ],
 )  # fmt: skip
-def test_f65_what_may_be_secret_is_masked(
+def test_what_may_be_secret_is_masked(
     ledger: Ledger, channel: dict[str, Any], shown: dict[str, Any]
 ) -> None:
     row(ledger, target={"channel": channel})
@@ -242,7 +242,7 @@ def test_f65_what_may_be_secret_is_masked(
     assert "hunter2" not in json.dumps(ledger.values("SELECT to_jsonb(c) FROM channels c"))
 
 
-def test_f65_the_view_has_the_last_delivery(ledger: Ledger) -> None:
+def test_the_view_has_the_last_delivery(ledger: Ledger) -> None:
     row(ledger)
     columns = "delivery_id, delivery_status, delivery_error, delivery_at IS NOT NULL, paused_at"
     assert ledger.one(f"SELECT {columns} FROM channels") == (None, None, None, False, None)
@@ -259,7 +259,7 @@ def test_f65_the_view_has_the_last_delivery(ledger: Ledger) -> None:
     assert first < second
 
 
-def test_f65_a_file_with_a_channel_is_applied(
+def test_a_file_with_a_channel_is_applied(
     ledger: Ledger, database_url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "jobs.toml").write_text(
@@ -273,7 +273,7 @@ def test_f65_a_file_with_a_channel_is_applied(
     assert ledger.one("SELECT cronledger_internal.ledger_channels('violation')") == ["ops"]
 
 
-def test_f65_any_replica_delivers_to_a_channel(ledger: Ledger, database_url: str) -> None:
+def test_any_replica_delivers_to_a_channel(ledger: Ledger, database_url: str) -> None:
     row(ledger)
     insert = (
         "INSERT INTO runners (id, host, pid, version, state, queues, slots, heartbeat_at,"
@@ -295,10 +295,10 @@ def test_f65_any_replica_delivers_to_a_channel(ledger: Ledger, database_url: str
 received: list[dict[str, Any]] = []
 
 
-async def test_f65_a_replica_of_an_app_delivers_to_its_channels(whole: Whole) -> None:
+async def test_a_replica_of_an_app_delivers_to_its_channels(whole: Whole) -> None:
     received.clear()
     module = __name__
     whole.app = App(channels={"ops": Function(python=f"{module}:received.append")})
     async with whole.replica():
-        row = await whole.run("alerts.ops", {"alerts": [{"id": 1}]})
-    assert (row["status"], received) == ("SUCCESS", [{"alerts": [{"id": 1}]}])
+        row = await whole.run("alerts.ops", {"alerts": [{"id": 1, "event": "test"}]})
+    assert (row["status"], received) == ("SUCCESS", [{"alerts": [{"id": 1, "event": "test"}]}])

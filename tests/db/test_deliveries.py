@@ -82,10 +82,7 @@ async def one(ledger: Ledger, database_url: str) -> AsyncIterator[Runner]:
 async def deliveries(one: Runner, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Deliveries]:
     monkeypatch.setenv("TEST_SECRET", SECRET)
     supervisor = Supervisor()
-    made = Deliveries(
-        one.pool, one.statements, one.clock, supervisor, runner=one.name, slots=2,
-        wake=lambda: None,
-    )  # fmt: skip
+    made = Deliveries(one.pool, one.statements, one.clock, supervisor, runner=one.name, slots=2)
     made.note(watching=True)
     yield made
     await made.close(0)
@@ -99,8 +96,17 @@ def declare(ledger: Ledger, channel: Channel, **policies: Any) -> None:
 
 def enqueue(ledger: Ledger, *alerts: dict[str, Any]) -> int:
     """Create a delivery with these alerts."""
-    payload = {"channel": "ops", "ledger": "a-ledger", "alerts": list(alerts) or [ALERT]}
-    made: int = ledger.one("SELECT enqueue('alerts.ops', payload => %s)", Jsonb(payload))
+    return create(
+        ledger, {"channel": "ops", "ledger": "a-ledger", "alerts": list(alerts) or [ALERT]}
+    )
+
+
+def create(ledger: Ledger, payload: object) -> int:
+    """Create a delivery with this payload, as the step of the alerts does."""
+    made: int = ledger.one(
+        "SELECT cronledger_internal.create_message(j, 'global', 'global', NULL, %s, NULL, 'test')"
+        " FROM jobs j WHERE j.name = 'alerts.ops'", Jsonb(payload),
+    )  # fmt: skip
     return made
 
 
@@ -125,7 +131,7 @@ def key(prefix: str = "") -> FromEnvironment:
 # -- webhooks --------------------------------------------------------------------------------------
 
 
-async def test_f65_a_webhook_receives_the_alerts_with_a_signature(
+async def test_a_webhook_receives_the_alerts_with_a_signature(
     ledger: Ledger, deliveries: Deliveries, site: Site
 ) -> None:
     channel = channels.Webhook(
@@ -145,7 +151,7 @@ async def test_f65_a_webhook_receives_the_alerts_with_a_signature(
 
 
 @pytest.mark.parametrize(("status", "reason"), [(500, "500"), (404, "404"), (302, "302")])
-async def test_f65_a_receiver_that_does_not_accept_is_tried_again(
+async def test_a_receiver_that_does_not_accept_is_tried_again(
     ledger: Ledger, deliveries: Deliveries, site: Site, status: int, reason: str
 ) -> None:
     site.status = status
@@ -164,7 +170,7 @@ async def test_f65_a_receiver_that_does_not_accept_is_tried_again(
     assert first == second
 
 
-async def test_f65_a_private_address_is_refused_unless_the_channel_permits_it(
+async def test_a_private_address_is_refused_unless_the_channel_permits_it(
     ledger: Ledger, deliveries: Deliveries, site: Site
 ) -> None:
     ended = await delivered(ledger, deliveries, channels.Webhook(url=site.url))
@@ -172,9 +178,7 @@ async def test_f65_a_private_address_is_refused_unless_the_channel_permits_it(
     assert "allow_private" in ended[2]
 
 
-async def test_f65_slack_receives_a_text(
-    ledger: Ledger, deliveries: Deliveries, site: Site
-) -> None:
+async def test_slack_receives_a_text(ledger: Ledger, deliveries: Deliveries, site: Site) -> None:
     channel = channels.Slack(url=site.url, allow_private=True)
     assert await delivered(ledger, deliveries, channel) == SUCCESS
     ((_, body),) = site.requests
@@ -183,7 +187,7 @@ async def test_f65_slack_receives_a_text(
     assert "no space left" in text
 
 
-async def test_f65_slack_shows_a_text_as_it_is_and_notifies_nobody_by_it(
+async def test_slack_shows_a_text_as_it_is_and_notifies_nobody_by_it(
     ledger: Ledger, deliveries: Deliveries, site: Site
 ) -> None:
     declare(ledger, channels.Slack(url=site.url, allow_private=True))
@@ -253,7 +257,7 @@ async def mailbox() -> AsyncIterator[Mailbox]:
         server.close()
 
 
-async def test_f65_a_mail_has_a_subject_and_the_output(
+async def test_a_mail_has_a_subject_and_the_output(
     ledger: Ledger, deliveries: Deliveries, mailbox: Mailbox
 ) -> None:
     channel = channels.Email(
@@ -272,7 +276,7 @@ async def test_f65_a_mail_has_a_subject_and_the_output(
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
-async def test_f65_a_mail_is_sent_encrypted_with_a_login(
+async def test_a_mail_is_sent_encrypted_with_a_login(
     ledger: Ledger, deliveries: Deliveries, mailbox: Mailbox, tls: ssl.SSLContext, security: Any
 ) -> None:
     port = await (
@@ -287,7 +291,7 @@ async def test_f65_a_mail_is_sent_encrypted_with_a_login(
     assert (len(mailbox.mails), mailbox.logins) == (1, ["cron"])
 
 
-async def test_f65_line_breaks_of_a_job_do_not_reach_the_header_of_a_mail(
+async def test_line_breaks_of_a_job_do_not_reach_the_header_of_a_mail(
     ledger: Ledger, deliveries: Deliveries, mailbox: Mailbox
 ) -> None:
     channel = channels.Email(
@@ -307,17 +311,21 @@ async def test_f65_line_breaks_of_a_job_do_not_reach_the_header_of_a_mail(
 # -- commands, functions, Apprise ------------------------------------------------------------------
 
 
-async def test_f65_a_command_reads_the_alerts_from_a_file(
-    ledger: Ledger, deliveries: Deliveries, tmp_path: Path
+async def test_a_command_reads_the_alerts_from_a_file(
+    ledger: Ledger, deliveries: Deliveries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PAGER_KEY", "k3y")
     copy = 'cp "$CRONLEDGER_ALERTS_FILE" copy.json; echo "$CRONLEDGER_ALERT_SUBJECT" > subject'
-    channel = channels.Command(command=copy, cwd=str(tmp_path), env={"A": "b"})
+    copy += '; echo "$A$KEY" > variables'
+    env = {"A": "b", "KEY": channels.FromEnvironment(env="PAGER_KEY")}
+    channel = channels.Command(command=copy, cwd=str(tmp_path), env=env)
     assert await delivered(ledger, deliveries, channel) == SUCCESS
     assert json.loads((tmp_path / "copy.json").read_text("utf-8"))["alerts"] == [ALERT]
     assert (tmp_path / "subject").read_text("utf-8") == "Cron <report> failed\n"
+    assert (tmp_path / "variables").read_text("utf-8") == "bk3y\n"
 
 
-async def test_f65_the_output_of_a_failed_command_is_its_error(
+async def test_the_output_of_a_failed_command_is_its_error(
     ledger: Ledger, deliveries: Deliveries
 ) -> None:
     channel = channels.Command(command=["sh", "-c", "echo no route to pager; exit 3"])
@@ -340,7 +348,7 @@ def refuse(message: Any) -> None:
 
 
 @pytest.mark.parametrize("function", ["receive", "receive_later"])
-async def test_f65_a_function_receives_the_message(
+async def test_a_function_receives_the_message(
     ledger: Ledger, deliveries: Deliveries, function: str
 ) -> None:
     RECEIVED.clear()
@@ -349,7 +357,7 @@ async def test_f65_a_function_receives_the_message(
     assert [message["alerts"] for message in RECEIVED] == [[ALERT]]
 
 
-async def test_f65_the_error_of_a_function_is_that_of_the_delivery(
+async def test_the_error_of_a_function_is_that_of_the_delivery(
     ledger: Ledger, deliveries: Deliveries
 ) -> None:
     channel = channels.Function(python=f"{__name__}:refuse")
@@ -358,7 +366,7 @@ async def test_f65_the_error_of_a_function_is_that_of_the_delivery(
     )  # fmt: skip
 
 
-async def test_f65_apprise_notifies_its_urls(
+async def test_apprise_notifies_its_urls(
     ledger: Ledger, deliveries: Deliveries, site: Site
 ) -> None:
     channel = channels.Apprise(urls=(site.url.replace("http://", "json://"),))
@@ -369,7 +377,7 @@ async def test_f65_apprise_notifies_its_urls(
     assert "no space left" in message["message"]
 
 
-async def test_f65_a_missing_extra_is_named(
+async def test_a_missing_extra_is_named(
     ledger: Ledger, deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
@@ -380,15 +388,13 @@ async def test_f65_a_missing_extra_is_named(
 # -- failures --------------------------------------------------------------------------------------
 
 
-async def test_f65_a_secret_that_is_not_set_is_named(
-    ledger: Ledger, deliveries: Deliveries
-) -> None:
+async def test_a_secret_that_is_not_set_is_named(ledger: Ledger, deliveries: Deliveries) -> None:
     channel = channels.Slack(url=FromEnvironment(env="NOT_SET_HERE"))
     ended = await delivered(ledger, deliveries, channel)
     assert (ended[0], "NOT_SET_HERE is not set" in ended[2]) == ("FAILED", True)
 
 
-async def test_f65_secrets_are_in_no_log_line_and_no_row(
+async def test_secrets_are_in_no_log_line_and_no_row(
     ledger: Ledger, deliveries: Deliveries, site: Site
 ) -> None:
     site.status = 500
@@ -411,7 +417,7 @@ async def test_f65_secrets_are_in_no_log_line_and_no_row(
 
 
 @pytest.mark.parametrize("prefix", ["", "nonsense://", "slack://x/", "json://{}/"])
-async def test_f65_apprise_writes_no_url_to_the_log(
+async def test_apprise_writes_no_url_to_the_log(
     ledger: Ledger,
     deliveries: Deliveries,
     site: Site,
@@ -426,7 +432,7 @@ async def test_f65_apprise_writes_no_url_to_the_log(
     assert SECRET not in caplog.text
 
 
-async def test_f65_a_channel_that_nobody_can_use_fails_at_once(
+async def test_a_channel_that_nobody_can_use_fails_at_once(
     ledger: Ledger, deliveries: Deliveries
 ) -> None:
     declare(ledger, channels.Function(python=f"{__name__}:receive"))
@@ -441,12 +447,12 @@ async def test_f65_a_channel_that_nobody_can_use_fails_at_once(
 
 
 @pytest.mark.parametrize("payload", [None, {}, {"alerts": {}}, {"alerts": []}, {"alerts": ["a"]}])
-async def test_f65_a_delivery_without_alerts_names_what_is_wrong(
+async def test_a_delivery_without_alerts_names_what_is_wrong(
     ledger: Ledger, deliveries: Deliveries, payload: Any
 ) -> None:
     RECEIVED.clear()
     declare(ledger, channels.Function(python=f"{__name__}:receive"))
-    ledger.values("SELECT trigger('alerts.ops', payload => %s)", Jsonb(payload))
+    create(ledger, payload)
     await deliveries.run_all()
     status, code, text, again = ledger.one(
         "SELECT status, error_code, error_msg, next_attempt_at FROM executions"
@@ -456,7 +462,7 @@ async def test_f65_a_delivery_without_alerts_names_what_is_wrong(
     assert RECEIVED == []
 
 
-async def test_f65_a_lost_lease_writes_nothing(
+async def test_a_lost_lease_writes_nothing(
     ledger: Ledger, deliveries: Deliveries, one: Runner
 ) -> None:
     RECEIVED.clear()
@@ -479,16 +485,26 @@ def steal(message: Any) -> None:
         )
 
 
-async def test_f65_nothing_is_claimed_without_a_slot(ledger: Ledger, one: Runner) -> None:
+async def test_nothing_is_claimed_without_a_slot(ledger: Ledger, one: Runner) -> None:
     declare(ledger, channels.Function(python=f"{__name__}:receive"))
     made = enqueue(ledger)
-    none = Deliveries(
-        one.pool, one.statements, one.clock, Supervisor(), runner="r", slots=0, wake=lambda: None
-    )
+    none = Deliveries(one.pool, one.statements, one.clock, Supervisor(), runner="r", slots=0)
     none.note(watching=True)
     await none.run_all()
     assert await none.step() > 0
     assert ledger.one("SELECT status FROM executions WHERE id = %s", made) == "PENDING"
+
+
+async def test_a_notification_is_not_lost_to_a_check_in_that_began_before_it(
+    ledger: Ledger, deliveries: Deliveries
+) -> None:
+    deliveries.note(watching=False)
+    declare(ledger, channels.Function(python=f"{__name__}:receive"))
+    made = enqueue(ledger)
+    deliveries.request()
+    deliveries.note(watching=False)  # the check-in read the ledger before there was a channel
+    await deliveries.step()
+    assert ledger.one("SELECT status FROM executions WHERE id = %s", made) == "RUNNING"
 
 
 # -- the proof: 10,000 edges, and a receiver that is down half of the time -------------------------
@@ -512,7 +528,8 @@ def flip(ledger: Ledger, first: int) -> None:
     )  # fmt: skip
 
 
-async def test_f65_each_of_10000_edges_arrives_although_the_receiver_is_down_half_the_time(
+@pytest.mark.slow
+async def test_each_of_10000_edges_arrives_although_the_receiver_is_down_half_the_time(
     ledger: Ledger, deliveries: Deliveries, site: Site
 ) -> None:
     declare(ledger, channels.Webhook(url=site.url, allow_private=True))

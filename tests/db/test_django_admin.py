@@ -60,7 +60,7 @@ def rows(page: str) -> list[str]:
     return [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in body.split("<tr>")[1:]]
 
 
-async def test_f52_the_lists_show_the_ledger_and_the_pages_its_rows(whole: Whole, get: Get) -> None:
+async def test_the_lists_show_the_ledger_and_the_pages_its_rows(whole: Whole, get: Get) -> None:
     def greet() -> dict[str, str]:
         return {"hello": "admin"}
 
@@ -90,7 +90,7 @@ async def test_f52_the_lists_show_the_ledger_and_the_pages_its_rows(whole: Whole
     assert "For people" in get("job/greet/change/")
 
 
-async def test_f52_what_did_not_run_has_its_reason(whole: Whole, get: Get) -> None:
+async def test_what_did_not_run_has_its_reason(whole: Whole, get: Get) -> None:
     async def waits() -> None: ...
 
     job = whole.job(waits, schedule=None, queue="nowhere")
@@ -109,7 +109,7 @@ async def test_f52_what_did_not_run_has_its_reason(whole: Whole, get: Get) -> No
     assert overdue.startswith("waits global") and "no_runner" in overdue
 
 
-def test_f52_nothing_is_counted_and_no_token_is_shown(whole: Whole, get: Get) -> None:
+def test_nothing_is_counted_and_no_token_is_shown(whole: Whole, get: Get) -> None:
     whole.declare("many", "command", {"command": ["true"]})
     apply(whole.url, whole.jobs, source="test")
     whole.rows("SELECT cronledger.trigger('many')")
@@ -137,7 +137,7 @@ def test_f52_nothing_is_counted_and_no_token_is_shown(whole: Whole, get: Get) ->
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_f52_nobody_may_add_or_delete_anything(name: str, get: Get) -> None:
+def test_nobody_may_add_or_delete_anything(name: str, get: Get) -> None:
     from django.core.exceptions import PermissionDenied
 
     for path in ("add/", "1/delete/"):
@@ -146,7 +146,7 @@ def test_f52_nobody_may_add_or_delete_anything(name: str, get: Get) -> None:
     assert request(f"{name}/1/change/").status_code == 302  # there is no such row
 
 
-def test_f52_nobody_may_change_what_has_a_page(whole: Whole, get: Get) -> None:
+def test_nobody_may_change_what_has_a_page(whole: Whole, get: Get) -> None:
     from django.core.exceptions import PermissionDenied
 
     whole.declare("many", "command", {"command": ["true"]})

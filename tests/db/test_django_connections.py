@@ -9,9 +9,9 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, connections
 
-from cronledger.app import App
 from cronledger.contrib.django.connections import CLOSE_OLD_CONNECTIONS
 from cronledger.contrib.django.database import dsn
+from cronledger.declaring.app import App
 from cronledger.rules.problems import ConfigurationError
 from tests.db.support.django_process import on_database
 from tests.db.support.whole_replica import Whole
@@ -40,7 +40,7 @@ def backend() -> int:
     return found
 
 
-async def test_f51_a_sync_handler_leaves_no_connection_that_is_too_old(
+async def test_a_sync_handler_leaves_no_connection_that_is_too_old(
     whole: Whole, options: dict[str, Any]
 ) -> None:
     def first() -> list[int]:
@@ -63,7 +63,7 @@ async def test_f51_a_sync_handler_leaves_no_connection_that_is_too_old(
         await whole.run(end)
 
 
-async def test_f51_async_handlers_have_connections_of_their_own(
+async def test_async_handlers_have_connections_of_their_own(
     whole: Whole, options: dict[str, Any]
 ) -> None:
     options["CONN_MAX_AGE"] = None
@@ -89,7 +89,7 @@ async def test_f51_async_handlers_have_connections_of_their_own(
     assert whole.rows(LIVE, [one, *others]) == []
 
 
-def test_f51_the_connection_string_is_that_of_the_settings(options: dict[str, Any]) -> None:
+def test_the_connection_string_is_that_of_the_settings(options: dict[str, Any]) -> None:
     options["CONN_MAX_AGE"] = None
     options["OPTIONS"] |= {"options": "-c work_mem=5MB", "server_side_binding": True}
     with psycopg.connect(dsn("default")) as plain:
@@ -107,7 +107,7 @@ def test_f51_the_connection_string_is_that_of_the_settings(options: dict[str, An
         ),
     ],
 )
-def test_f51_settings_that_no_connection_string_has_are_refused(
+def test_settings_that_no_connection_string_has_are_refused(
     options: dict[str, Any], changed: dict[str, Any], named: str
 ) -> None:
     options.update(changed)
@@ -116,7 +116,7 @@ def test_f51_settings_that_no_connection_string_has_are_refused(
     assert named in str(refused.value)
 
 
-def test_f51_psycopg2_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_psycopg2_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     class Psycopg2:
         __name__ = "psycopg2"
 

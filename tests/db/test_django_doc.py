@@ -1,6 +1,7 @@
 """docs/howto/django.md: a reader's project, made by Django's own commands."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ class Project:
     def __init__(self, directory: Path, url: str) -> None:
         self.directory = directory
         self.environment = {**clean_environ(), "PYTHONPATH": str(directory)}
-        self._call("-m", "django", "startproject", "mysite", ".")
+        self.call("-m", "django", "startproject", "mysite", ".")
         (directory / "shop").mkdir()
         (directory / "shop" / "__init__.py").touch()
         self.add("mysite/settings.py", f"DATABASES = {{'default': {database(url)!r}}}\n")
@@ -42,9 +43,9 @@ class Project:
             to.write(text)
 
     def manage(self, *arguments: str, status: int = 0) -> str:
-        return self._call("manage.py", *arguments, status=status)
+        return self.call("manage.py", *arguments, status=status)
 
-    def _call(self, *arguments: str, status: int = 0) -> str:
+    def call(self, *arguments: str, status: int = 0) -> str:
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False,
@@ -61,9 +62,8 @@ def project(tmp_path: Path, database_url: str) -> Project:
 BUY = "from shop.views import buy; print(buy(None, 'ann').content.decode())"
 
 
-async def test_f51_f53_the_project_of_the_documentation_runs(
-    project: Project, whole: Whole
-) -> None:
+@pytest.mark.slow
+async def test_the_project_of_the_documentation_runs(project: Project, whole: Whole) -> None:
     checked = json.loads(project.manage("cronledger", "check", "--format", "json"))
     scheduled = {"expire_carts", "count_carts", "shop.tasks.remind"}
     assert {job["job"] for job in checked["jobs"]} >= scheduled
@@ -90,7 +90,26 @@ async def test_f51_f53_the_project_of_the_documentation_runs(
     assert project.manage("cronledger", "jobs", "apply") == "unchanged: 4\n"
 
 
-def test_f51_what_no_replica_can_use_is_named_with_a_remedy(project: Project) -> None:
+def test_the_tests_of_the_documentation_run_with_the_runner_of_django(
+    project: Project,
+) -> None:
+    project.environment["CRONLEDGER_DATABASE_URL"] = "postgresql://127.0.0.1:1/of_the_reader"
+    for options in (("--keepdb",), ("--parallel", "2", "--noinput")):
+        ran = project.manage("test", *options)
+        assert re.search(r"Ran 2 tests in .*\n\nOK\n", ran), ran
+
+
+@pytest.mark.slow
+def test_the_tests_of_the_documentation_run_with_pytest_django(
+    project: Project, database_url: str
+) -> None:
+    project.environment["CRONLEDGER_TEST_DATABASE_URL"] = database_url
+    project.environment["CRONLEDGER_DATABASE_URL"] = "postgresql://127.0.0.1:1/of_the_reader"
+    assert "3 passed" in project.call("-m", "pytest", "shop/tests.py", "test_carts.py")
+
+
+@pytest.mark.slow
+def test_what_no_replica_can_use_is_named_with_a_remedy(project: Project) -> None:
     sqlite = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "db.sqlite3"}}
     project.add("mysite/settings.py", f"DATABASES = {sqlite!r}\n")
     refused = project.manage("cronledger", "run", status=2)

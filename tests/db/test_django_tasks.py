@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from cronledger.sources.apply import apply
 from tests.db.support.django_process import SHOP, configure, on_database
-from tests.db.support.spans import Spans, context, traceparent
 from tests.db.support.whole_replica import Whole
+from tests.spans import Spans, context, traceparent
 
 configure()
 
@@ -50,7 +50,7 @@ async def ended(shop: Whole, result: Any) -> Any:
     return result
 
 
-async def test_f53_a_task_is_part_of_the_transaction_of_its_caller(shop: Whole) -> None:
+async def test_a_task_is_part_of_the_transaction_of_its_caller(shop: Whole) -> None:
     def place() -> Any:
         with transaction.atomic():
             kept = tasks.add.enqueue(2, other=3)
@@ -76,7 +76,7 @@ async def test_f53_a_task_is_part_of_the_transaction_of_its_caller(shop: Whole) 
     assert shop.rows("SELECT count(*) FROM cronledger.executions")[0]["count"] == 1
 
 
-async def test_f70_an_attempt_of_a_task_links_to_its_enqueuer(shop: Whole, spans: Spans) -> None:
+async def test_an_attempt_of_a_task_links_to_its_enqueuer(shop: Whole, spans: Spans) -> None:
     result = tasks.add.enqueue(2, other=3)
     connections.close_all()
     async with shop.replica():
@@ -86,7 +86,7 @@ async def test_f70_an_attempt_of_a_task_links_to_its_enqueuer(shop: Whole, spans
     assert [link.context.span_id for link in run.links] == [context(producer).span_id]
 
 
-async def test_f53_an_async_task_has_its_queue_its_context_and_its_arguments(shop: Whole) -> None:
+async def test_an_async_task_has_its_queue_its_context_and_its_arguments(shop: Whole) -> None:
     result = await tasks.describe.aenqueue(user=7)
     assert shop.get(int(result.id))["queue"] == "mail"
     async with shop.replica(queues=("default", "mail")):
@@ -94,7 +94,7 @@ async def test_f53_an_async_task_has_its_queue_its_context_and_its_arguments(sho
     assert result.return_value == {"status": "RUNNING", "attempt": 1, "args": True}
 
 
-async def test_f53_a_failed_attempt_is_ready_again_and_keeps_its_error(shop: Whole) -> None:
+async def test_a_failed_attempt_is_ready_again_and_keeps_its_error(shop: Whole) -> None:
     once, twice = [await tasks.fails.aenqueue(times) for times in (1, 2)]
     async with shop.replica():
         await ended(shop, once)
@@ -111,7 +111,7 @@ async def test_f53_a_failed_attempt_is_ready_again_and_keeps_its_error(shop: Who
     assert (twice.status, twice.is_finished, twice.finished_at) == (STATUS.READY, False, None)
 
 
-async def test_f53_what_is_no_exception_of_the_task_has_an_error_of_its_own(shop: Whole) -> None:
+async def test_what_is_no_exception_of_the_task_has_an_error_of_its_own(shop: Whole) -> None:
     cancelled = await tasks.add.aenqueue(1)
     shop.rows("SELECT cronledger.cancel(%s)", int(cancelled.id))
     large, wrong = [await tasks.returns.aenqueue(value) for value in (99_999, "a set")]
@@ -125,7 +125,7 @@ async def test_f53_what_is_no_exception_of_the_task_has_an_error_of_its_own(shop
     assert (wrong.status, wrong.errors[0].exception_class) == (STATUS.FAILED, TypeError)
 
 
-async def test_f53_a_deferred_task_is_due_later(shop: Whole) -> None:
+async def test_a_deferred_task_is_due_later(shop: Whole) -> None:
     at = timezone.now() + timedelta(days=100)
     result = await tasks.add.using(run_after=at).aenqueue(1)
     assert shop.get(int(result.id))["due_at"] == at
@@ -133,7 +133,7 @@ async def test_f53_a_deferred_task_is_due_later(shop: Whole) -> None:
         tasks.add.using(run_after=datetime(2030, 1, 1))  # noqa: DTZ001
 
 
-async def test_f53_a_schedule_runs_a_task_that_can_be_enqueued_too(shop: Whole) -> None:
+async def test_a_schedule_runs_a_task_that_can_be_enqueued_too(shop: Whole) -> None:
     declared = app.jobs[f"{NAME}.report"]
     assert (declared.schedule, declared.timezone) == ("0 9 * * *", "Europe/Berlin")
     assert (declared.overlap, app.jobs[f"{NAME}.add"].overlap) == ("skip", "allow")
@@ -146,7 +146,7 @@ async def test_f53_a_schedule_runs_a_task_that_can_be_enqueued_too(shop: Whole) 
     assert (scheduled.return_value, scheduled.args) == ("daily", [])
 
 
-async def test_f53_the_signals_have_the_states_of_a_task(shop: Whole) -> None:
+async def test_the_signals_have_the_states_of_a_task(shop: Whole) -> None:
     seen: list[tuple[str, str, type]] = []
 
     def note(name: str) -> Any:
@@ -186,12 +186,12 @@ async def test_f53_the_signals_have_the_states_of_a_task(shop: Whole) -> None:
         ({"queue_name": "mail"}, "declare another task for this queue"),
     ],
 )
-def test_f53_what_a_job_cannot_do_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_what_a_job_cannot_do_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(framework.InvalidTask, match=message):
         tasks.add.using(**changes)
 
 
-async def test_f53_only_tasks_have_results(shop: Whole) -> None:
+async def test_only_tasks_have_results(shop: Whole) -> None:
     shop.declare("plain", "command", {"command": ["true"]})
     apply(shop.url, shop.jobs, source="other")
     made = await shop.trigger("plain")
@@ -205,7 +205,7 @@ async def test_f53_only_tasks_have_results(shop: Whole) -> None:
         await tasks.add.aenqueue({1, 2})
 
 
-def test_f53_declarations_that_cannot_work_are_refused() -> None:
+def test_declarations_that_cannot_work_are_refused() -> None:
     with pytest.raises(TypeError, match="above @task"):
         job("@daily")(tasks.add.func)
     with pytest.raises(TypeError, match="give its parameters defaults"):
@@ -214,7 +214,7 @@ def test_f53_declarations_that_cannot_work_are_refused() -> None:
         job(queue="mail")(tasks.add)
 
 
-def test_f53_the_system_check_names_a_backend_that_cannot_work() -> None:
+def test_the_system_check_names_a_backend_that_cannot_work() -> None:
     backend = CronledgerBackend("default", {"OPTIONS": {"size": 1}})
     assert [found.id for found in backend.check()] == ["cronledger.E003"]
     assert CronledgerBackend("default", {}).check() == []

@@ -90,11 +90,10 @@ def test_a_healthy_ledger_has_nothing_but_ok(
         findings = examine(seen)
     assert [x for x in findings if x.severity != "ok" and x.check != "durability"] == []
     assert [x.check for x in findings] == [
-        "connection", "encryption", "pooler", "listening", "connections", "autovacuum",
+        "connection", "standby", "encryption", "pooler", "listening", "connections", "autovacuum",
         "durability", "settings", "schema", "objects", "identity", "roles", "clock", "time_zones",
-        "tables", "horizon", "jit",
-        "partitions", "retention", "runners", "jobs", "scopes", "queues", "violations",
-        "verification", "alerts",
+        "tables", "horizon", "jit", "partitions", "retention", "runners", "versions", "jobs",
+        "leases", "scopes", "steps", "queues", "violations", "verification", "alerts",
     ]  # fmt: skip
 
 
@@ -197,7 +196,7 @@ def test_identity(ledger: Ledger) -> None:
     assert one(ledger.url, "identity").severity == "ok"
     ledger.values("UPDATE identity SET database_oid = 0")
     other = one(ledger.url, "identity")
-    assert (other.severity, "with oid 0" in other.found) == ("problem", True)
+    assert (other.severity, "refused it at" in other.found) == ("problem", True)
     ledger.values("SELECT accept_database(false)")
     assert one(ledger.url, "identity").severity == "ok"
 
@@ -209,10 +208,17 @@ def test_roles(ledger: Ledger) -> None:
         with patient(ledger.url) as seen:
             seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
             poor = {x.check: x for x in examine(seen)}
-        assert poor["roles"].severity == "warning"
-        assert "executions: INSERT" in poor["roles"].found
-        assert poor["roles"].remedy == f"to run replicas with it: GRANT cronledger_runner TO {name}"
+        assert (poor["roles"].severity, poor["roles"].remedy) == ("ok", None)
+        assert poor["roles"].found == f"{name} may read, but not run replicas"
         assert not [x for x in poor.values() if x.severity == "unchecked"]
+        ledger.values(f"REVOKE cronledger_viewer FROM {name}")
+        ledger.values(f"GRANT USAGE ON SCHEMA cronledger, cronledger_internal TO {name}")
+        ledger.values(f"GRANT EXECUTE ON FUNCTION cronledger_internal.missing_grants TO {name}")
+        with patient(ledger.url) as seen:
+            seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
+            (neither,) = doctor_ledger.roles(seen)
+        assert neither.severity == "warning" and "executions: INSERT" in neither.found
+        assert neither.remedy == f"to run replicas with it: GRANT cronledger_runner TO {name}"
         ledger.values(f"GRANT cronledger_runner TO {name}")
         with patient(ledger.url) as seen:
             seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
@@ -312,7 +318,8 @@ def test_what_is_hidden_from_a_role_is_not_passed_over(ledger: Ledger) -> None:
 def test_jit(ledger: Ledger) -> None:
     this_database(ledger, "SET jit_above_cost = 0")
     this_database(ledger, "SET jit = on")
-    compiles = ledger.one("SELECT pg_jit_available()")  # where there is a provider for it
+    with psycopg.connect(ledger.url) as c:  # a session with these settings
+        ((compiles,),) = c.execute("SELECT pg_jit_available()")  # where there is a provider for it
     assert one(ledger.url, "jit").severity == ("warning" if compiles else "ok")
     this_database(ledger, "SET jit = off")
     assert one(ledger.url, "jit").severity == "ok"
@@ -374,7 +381,8 @@ def test_a_hole_behind(ledger: Ledger) -> None:
 def test_partitions_that_were_dropped_behind_retention_are_no_hole(ledger: Ledger) -> None:
     ledger.job("j")
     ledger.travel(by=28 * DAY)
-    ledger.values("SELECT maintain_partitions(interval '14 days')")
+    ledger.values("SELECT set_retention('14 days')")
+    ledger.values("SELECT maintain_partitions()")
     assert one(ledger.url, "partitions").severity == "ok"
     ((name, first),) = ledger.values("SELECT name, from_plan_time FROM partitions() LIMIT 1")
     ledger.values(f"DROP TABLE {name}")
@@ -396,6 +404,18 @@ def test_retention(ledger: Ledger) -> None:
     assert one(ledger.url, "retention").severity == "ok"
 
 
+def test_a_job_that_catches_up_beyond_the_retention_is_named(ledger: Ledger) -> None:
+    ledger.job("monthly", catch_up_window="60 days", catch_up="latest")
+    assert one(ledger.url, "retention").severity == "ok"
+    ledger.values("SELECT set_retention('50 days')")
+    found = one(ledger.url, "retention")
+    assert (found.severity, found.found) == (
+        "warning", "50d, but catch_up_window is longer of: monthly"
+    )  # fmt: skip
+    ledger.values("UPDATE jobs SET catch_up = 'skip'")
+    assert one(ledger.url, "retention").severity == "ok"
+
+
 def test_runners(ledger: Ledger) -> None:
     ledger.job("j", handler="command", target={"command": "true"})
     nobody = one(ledger.url, "runners")
@@ -409,7 +429,27 @@ def test_runners(ledger: Ledger) -> None:
            stale_after=ledger.now() - timedelta(minutes=2))  # fmt: skip
     assert "dead (0:03:0" in one(ledger.url, "runners").found
     ledger.values("DELETE FROM runners WHERE id = 'dead'")
+    runner(ledger, "dead", diagnostics={"failing": {"finisher": "DiskFull: no space"}})
+    failing = one(ledger.url, "runners")
+    assert failing.severity == "problem"
+    assert failing.found == "failing: dead (finisher: DiskFull: no space)"
+    ledger.values("DELETE FROM runners WHERE id = 'dead'")
     assert one(ledger.url, "runners").severity == "ok"
+
+
+def test_versions_are_mixed_for_an_hour_at_most(ledger: Ledger) -> None:
+    at = ledger.now()
+    for name, version, minutes in (("a", "1.0", 600), ("b", "1.1", 59), ("c", "1.1", 1)):
+        runner(ledger, name, version=version, started_at=at - timedelta(minutes=minutes))
+    runner(ledger, "shell", version="external", started_at=at - timedelta(days=1))
+    assert one(ledger.url, "versions").severity == "ok"
+    ledger.values("UPDATE runners SET started_at = started_at - interval '2 min'")
+    found = one(ledger.url, "versions")
+    assert found.severity == "warning"
+    assert found.found.startswith("replicas of different versions have run for 1:01:")
+    assert found.found.endswith(": 1.0: a; 1.1: b, c")
+    ledger.values("UPDATE runners SET state = 'stopped' WHERE id = 'a'")
+    assert one(ledger.url, "versions").severity == "ok"
 
 
 @pytest.mark.parametrize(
@@ -443,6 +483,53 @@ def test_jobs_that_cannot_be_planned(ledger: Ledger) -> None:
     assert one(ledger.url, "jobs").severity == "ok"
 
 
+def test_steps_that_could_not_run_are_reported_with_the_session_that_has_the_turn(
+    ledger: Ledger,
+) -> None:
+    ledger.job(finish_by="1h", notify=Jsonb([{"channel": "ops"}]), schedule="@hourly")
+    runner(ledger, stale_after=ledger.now() + 2 * DAY)
+    ledger.values("UPDATE turns SET taken_at = db_now()")
+    assert one(ledger.url, "steps").severity == "ok"
+    with psycopg.connect(ledger.url) as other:
+        other.execute("SELECT FROM cronledger.turns WHERE step <> 'hours' FOR UPDATE")
+        ledger.travel(by=timedelta(minutes=10))
+        late = found(ledger.url, "steps")
+        assert [x.found.partition(" for 0:10:")[0] for x in late] == [
+            "alerts were not raised", "deadlines were not judged",
+        ]  # fmt: skip
+        ledger.travel(by=DAY)
+        late = found(ledger.url, "steps")
+        assert {x.severity for x in late} == {"problem"}
+        pid = other.info.backend_pid
+        remedy = f"end that session: SELECT pg_terminate_backend({pid})"
+        log = "see `step_failed` in the logs of the replicas"
+        assert [x.remedy for x in late] == [remedy, remedy, log, remedy]
+        assert [f"pid {pid} of role " in x.found for x in late] == [True, True, False, True]
+    for step in (
+        "cronledger_internal.raise_alerts(100)", "maintain_partitions()",
+        "cronledger_internal.mark_changed_hours('0', 100)", "cronledger_internal.lock_deadlines(9)",
+    ):  # fmt: skip
+        ledger.values(f"SELECT {step}")
+    assert one(ledger.url, "steps").severity == "ok"
+    ledger.travel(by=DAY)
+    ledger.values("UPDATE runners SET stale_after = db_now()")  # without a replica no step runs
+    assert one(ledger.url, "steps").severity == "ok"
+
+
+def test_a_lease_that_ended_without_an_end_of_its_execution(ledger: Ledger) -> None:
+    ledger.job("j", handler="external", allow_stale_reentry=True)
+    ledger.trigger("j")
+    id, token = ledger.one("SELECT id, lease_token::text FROM claim_next('default', 'w')")
+    assert one(ledger.url, "leases").severity == "ok"
+    ledger.travel(by=timedelta(minutes=3))
+    expired = one(ledger.url, "leases")
+    assert expired.severity == "problem"
+    assert expired.found.startswith(f"execution {id} of j is RUNNING: its lease ended at")
+    assert expired.found.endswith("; no worker has claimed it again yet")
+    ledger.values("SELECT finish(%s, %s::uuid)", id, token)
+    assert one(ledger.url, "leases").severity == "ok"
+
+
 def test_queues(ledger: Ledger) -> None:
     ledger.job("j")
     ledger.values("SELECT pause_queue('default', 'a migration', 'ann')")
@@ -450,12 +537,12 @@ def test_queues(ledger: Ledger) -> None:
     ledger.travel(by=3 * DAY)
     paused = one(ledger.url, "queues")
     assert paused.found == "default was paused 3 days ago by ann: a migration"
-    assert paused.remedy == "cronledger queues resume default"
+    assert paused.remedy == "run `cronledger queues resume default`"
     ledger.values("SELECT resume_queue('default')")
     assert one(ledger.url, "queues").severity == "ok"
 
 
-def test_f58_verification(ledger: Ledger) -> None:
+def test_verification(ledger: Ledger) -> None:
     never = one(ledger.url, "verification")
     assert never.severity == "warning"
     assert never.found == "no run over all jobs and all history is recorded"
@@ -478,7 +565,7 @@ def test_f58_verification(ledger: Ledger) -> None:
     assert old.found == "all history was checked by me 8 days ago"
 
 
-def test_f58_a_run_of_one_job_counts_until_its_plan_times_are_checked_again(
+def test_a_run_of_one_job_counts_until_its_plan_times_are_checked_again(
     ledger: Ledger,
 ) -> None:
     with psycopg.connect(ledger.url, autocommit=True) as c:
@@ -506,7 +593,7 @@ def checked(ledger: Ledger, first: int | None, through: int, **kinds: int) -> No
     )  # fmt: skip
 
 
-def test_f58_runs_over_a_part_do_not_hide_that_the_whole_was_not_checked(ledger: Ledger) -> None:
+def test_runs_over_a_part_do_not_hide_that_the_whole_was_not_checked(ledger: Ledger) -> None:
     checked(ledger, 2, 1)
     checked(ledger, 1, 0)
     part = one(ledger.url, "verification")
@@ -514,7 +601,7 @@ def test_f58_runs_over_a_part_do_not_hide_that_the_whole_was_not_checked(ledger:
     assert part.found.endswith("is recorded; the recorded runs checked a part of it")
 
 
-def test_f58_runs_that_leave_a_gap_do_not_continue_a_run_over_everything(ledger: Ledger) -> None:
+def test_runs_that_leave_a_gap_do_not_continue_a_run_over_everything(ledger: Ledger) -> None:
     checked(ledger, None, 20)
     checked(ledger, 12, 11)
     checked(ledger, 1, 0)
@@ -522,7 +609,7 @@ def test_f58_runs_that_leave_a_gap_do_not_continue_a_run_over_everything(ledger:
     assert (gap.severity, gap.found) == ("warning", "all history was checked by me 20 days ago")
 
 
-def test_f58_runs_without_a_gap_continue_a_run_over_everything(ledger: Ledger) -> None:
+def test_runs_without_a_gap_continue_a_run_over_everything(ledger: Ledger) -> None:
     checked(ledger, None, 20)
     checked(ledger, 21, 9)
     checked(ledger, 10, 3)
@@ -530,7 +617,7 @@ def test_f58_runs_without_a_gap_continue_a_run_over_everything(ledger: Ledger) -
     assert "and later runs continued until 3 days ago" in one(ledger.url, "verification").found
 
 
-def test_f58_violations_stay_until_a_run_checks_their_range_again(ledger: Ledger) -> None:
+def test_violations_stay_until_a_run_checks_their_range_again(ledger: Ledger) -> None:
     checked(ledger, None, 3, missing=1)
     checked(ledger, 3, 0)
     assert [x.severity for x in found(ledger.url, "verification")] == ["problem"]
@@ -557,7 +644,7 @@ def test_violations(ledger: Ledger) -> None:
 DROPPED = [
     ("DROP TABLE skips CASCADE", "table skips"),
     ("ALTER TABLE jobs DROP COLUMN jitter CASCADE", "column jobs.jitter"),
-    ("DROP INDEX executions_running", "index executions_running"),
+    ("DROP INDEX executions_running", "index executions.executions_running"),
     ("DROP SEQUENCE acceptance_id CASCADE", "sequence acceptance_id"),
     ("ALTER TABLE queues RENAME TO queues_away", "table queues"),
 ]

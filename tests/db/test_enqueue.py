@@ -20,7 +20,7 @@ ROW = (
 )
 
 
-def test_f01_a_push_makes_a_pending_execution(ledger: Ledger) -> None:
+def test_a_push_makes_a_pending_execution(ledger: Ledger) -> None:
     ledger.job(schedule=None, payload={"of": "job"})
     first = enqueue(ledger, payload={"n": 1}, requested_by="ann")
     second = enqueue(ledger)
@@ -31,13 +31,13 @@ def test_f01_a_push_makes_a_pending_execution(ledger: Ledger) -> None:
     ]  # fmt: skip
 
 
-def test_f01_without_a_key_nothing_is_merged(ledger: Ledger) -> None:
+def test_without_a_key_nothing_is_merged(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     made = {enqueue(ledger, payload={"n": 1}, watermark=5) for _ in range(3)}
     assert len(made) == 3 == len(ledger.statuses())
 
 
-def test_f01_of_one_key_the_newest_payload_and_the_greatest_watermark_wait(ledger: Ledger) -> None:
+def test_of_one_key_the_newest_payload_and_the_greatest_watermark_wait(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     first = enqueue(ledger, key="a", payload={"n": 1}, watermark=7)
     other = enqueue(ledger, key="b", payload={"n": 2})
@@ -47,9 +47,7 @@ def test_f01_of_one_key_the_newest_payload_and_the_greatest_watermark_wait(ledge
     assert len(ledger.statuses()) == 2
 
 
-async def test_f01_while_one_runs_a_single_successor_waits(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_while_one_runs_a_single_successor_waits(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     first = enqueue(ledger, key="a", payload={"n": 1})
     async with runners(database_url, {}) as (one,):
@@ -65,7 +63,7 @@ async def test_f01_while_one_runs_a_single_successor_waits(
     assert ledger.statuses() == ["SUCCESS", "SUCCESS"]
 
 
-async def test_f01_an_older_payload_does_not_run_after_a_newer_one(
+async def test_an_older_payload_does_not_run_after_a_newer_one(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule=None, max_attempts=3, retry_backoff=["1 h"])
@@ -84,7 +82,7 @@ async def test_f01_an_older_payload_does_not_run_after_a_newer_one(
         assert start.claimed.id == new
 
 
-async def test_f01_a_crash_before_that_is_repaired(ledger: Ledger, database_url: str) -> None:
+async def test_a_crash_before_that_is_repaired(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None, max_attempts=3, retry_backoff=["1 h"])
     old = enqueue(ledger, key="a", payload={"n": 1})
     async with runners(database_url, {}) as (one,):
@@ -98,7 +96,7 @@ async def test_f01_a_crash_before_that_is_repaired(ledger: Ledger, database_url:
         assert not ledger.one(after, old)
 
 
-def test_f01_input_watermark_only_grows(ledger: Ledger) -> None:
+def test_input_watermark_only_grows(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     for pushed, known in ((5, 5), (3, 5), (9, 9)):
         enqueue(ledger, watermark=pushed)
@@ -106,7 +104,7 @@ def test_f01_input_watermark_only_grows(ledger: Ledger) -> None:
     assert ledger.statuses() == ["PENDING"]  # a watermark alone is merged
 
 
-def test_f01_a_scope_appears_by_a_push(ledger: Ledger) -> None:
+def test_a_scope_appears_by_a_push(ledger: Ledger) -> None:
     ledger.job(schedule=None, scope_kind="tenant")
     enqueue(ledger, scope_id="acme")
     assert ledger.values("SELECT scope_kind, scope_id, next_due_at IS NULL FROM schedules") == [
@@ -131,7 +129,7 @@ def test_f01_a_scope_appears_by_a_push(ledger: Ledger) -> None:
         ]
     ),
 )
-def test_f01_bad_input_is_refused_and_names_the_remedy(
+def test_bad_input_is_refused_and_names_the_remedy(
     ledger: Ledger, columns: Any, push: Any, error: type[psycopg.Error], names: str
 ) -> None:
     ledger.job(schedule=None, **columns)
@@ -141,7 +139,7 @@ def test_f01_bad_input_is_refused_and_names_the_remedy(
     assert ledger.statuses() == []
 
 
-def test_f01_a_retired_job_refuses_and_a_paused_one_keeps_it(ledger: Ledger) -> None:
+def test_a_retired_job_refuses_and_a_paused_one_keeps_it(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     ledger.values("SELECT pause('job')")
     enqueue(ledger)
@@ -151,7 +149,7 @@ def test_f01_a_retired_job_refuses_and_a_paused_one_keeps_it(ledger: Ledger) -> 
         enqueue(ledger)
 
 
-async def test_f01_a_message_that_is_committed_after_the_retirement_is_cancelled(
+async def test_a_message_that_is_committed_after_the_retirement_is_cancelled(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule=None)
@@ -165,7 +163,7 @@ async def test_f01_a_message_that_is_committed_after_the_retirement_is_cancelled
     assert ledger.statuses() == ["CANCELLED"]
 
 
-async def test_f01_a_paused_job_starts_it_once_resumed(ledger: Ledger, database_url: str) -> None:
+async def test_a_paused_job_starts_it_once_resumed(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ledger.values("SELECT pause('job')")
     enqueue(ledger)
@@ -175,7 +173,7 @@ async def test_f01_a_paused_job_starts_it_once_resumed(ledger: Ledger, database_
         assert len(await one.settle()) == 1
 
 
-async def test_f01_a_message_waits_until_it_is_due(ledger: Ledger, database_url: str) -> None:
+async def test_a_message_waits_until_it_is_due(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     now = ledger.now()
     later = enqueue(ledger, due_at=now + timedelta(minutes=5))
@@ -188,14 +186,14 @@ async def test_f01_a_message_waits_until_it_is_due(ledger: Ledger, database_url:
         assert [start.claimed.id for start in await one.settle()] == [later]
 
 
-def test_f01_one_execution_is_not_of_two_groups(ledger: Ledger) -> None:
+def test_one_execution_is_not_of_two_groups(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     enqueue(ledger, key="a", group_id=uuid4())
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match="another group"):
         enqueue(ledger, key="a", group_id=uuid4())
 
 
-async def test_f01_two_pushes_at_once_make_one(ledger: Ledger, database_url: str) -> None:
+async def test_two_pushes_at_once_make_one(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None, scope_kind="tenant")  # the scope is new to both
     push = b"SELECT cronledger.enqueue('job', 'acme', key => 'k', watermark => 1)"
     one = await psycopg.AsyncConnection.connect(database_url)

@@ -18,7 +18,6 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from cronledger import App, AsyncClient, Client, Context
 from cronledger.client import LedgerError, PayloadInvalidError
 from cronledger.sources.apply import apply
-from tests.db.support import rows
 from tests.db.support.frameworks import async_engine, django_connection, sqlalchemy_engine
 from tests.db.support.rows import Db, value
 
@@ -144,7 +143,7 @@ ASYNC = [of_async_psycopg, of_async_sqlalchemy, of_async_session]
 
 
 @pytest.mark.parametrize("caller", SYNC)
-def test_f38_a_commit_enqueues_and_a_rollback_leaves_nothing(
+def test_a_commit_enqueues_and_a_rollback_leaves_nothing(
     shop: Db, database_url: str, caller: Any
 ) -> None:
     with caller(database_url) as (conn, commit, rollback):
@@ -163,9 +162,7 @@ def test_f38_a_commit_enqueues_and_a_rollback_leaves_nothing(
 
 
 @pytest.mark.parametrize("caller", ASYNC)
-async def test_f38_the_same_holds_on_an_event_loop(
-    shop: Db, database_url: str, caller: Any
-) -> None:
+async def test_the_same_holds_on_an_event_loop(shop: Db, database_url: str, caller: Any) -> None:
     async with caller(database_url) as (conn, commit, rollback):
         await ship.enqueue_async(Order(number=1), conn=conn)
         await ship.enqueue_many_async([Order(number=2), Order(number=3)], conn=conn)
@@ -181,7 +178,7 @@ async def test_f38_the_same_holds_on_an_event_loop(
 
 
 @pytest.mark.parametrize("level", IsolationLevel)
-def test_f38_it_works_under_any_isolation_level(
+def test_it_works_under_any_isolation_level(
     shop: Db, database_url: str, level: IsolationLevel
 ) -> None:
     with psycopg.connect(database_url) as connection:
@@ -195,7 +192,7 @@ def test_f38_it_works_under_any_isolation_level(
     assert [one["number"] for one in enqueued(shop)] == [1, 2, 3, 5]
 
 
-def test_f38_the_atomic_blocks_of_django_hold(shop: Db, database_url: str) -> None:
+def test_the_atomic_blocks_of_django_hold(shop: Db, database_url: str) -> None:
     with django_connection(database_url) as connection:
         with pytest.raises(RuntimeError, match="no"), transaction.atomic():
             ship.enqueue(Order(number=1), conn=connection)
@@ -212,7 +209,7 @@ def test_f38_the_atomic_blocks_of_django_hold(shop: Db, database_url: str) -> No
 
 
 @pytest.mark.parametrize("checks", [True, False])
-def test_f38_django_replaces_a_connection_that_has_ended(
+def test_django_replaces_a_connection_that_has_ended(
     shop: Db, database_url: str, checks: bool
 ) -> None:
     requests = range(3)
@@ -230,7 +227,7 @@ def test_f38_django_replaces_a_connection_that_has_ended(
     assert len(enqueued(shop)) == (4 if checks else 2)
 
 
-def test_f38_a_savepoint_of_sqlalchemy_holds(shop: Db, database_url: str) -> None:
+def test_a_savepoint_of_sqlalchemy_holds(shop: Db, database_url: str) -> None:
     with sqlalchemy_engine(database_url) as engine, Session(engine) as session:
         ship.enqueue(Order(number=1), conn=session)
         nested = session.begin_nested()
@@ -242,7 +239,7 @@ def test_f38_a_savepoint_of_sqlalchemy_holds(shop: Db, database_url: str) -> Non
     assert [one["number"] for one in enqueued(shop)] == [1, 3]
 
 
-def test_f38_in_autocommit_mode_many_items_are_one_transaction(
+def test_in_autocommit_mode_many_items_are_one_transaction(
     shop: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cronledger.ledger.calls.MOST_ITEMS", 1)
@@ -255,7 +252,7 @@ def test_f38_in_autocommit_mode_many_items_are_one_transaction(
         assert first == second
 
 
-async def test_f38_a_client_has_a_transaction_of_its_own(shop: Db, database_url: str) -> None:
+async def test_a_client_has_a_transaction_of_its_own(shop: Db, database_url: str) -> None:
     with Client(database_url) as client:
         made = ship.enqueue(Order(number=1), conn=client)
         assert client.wait is not None
@@ -265,7 +262,7 @@ async def test_f38_a_client_has_a_transaction_of_its_own(shop: Db, database_url:
     assert [one["number"] for one in enqueued(shop)] == [1, 2]
 
 
-def test_f38_a_transaction_that_stays_open_stops_no_other_job(shop: Db, database_url: str) -> None:
+def test_a_transaction_that_stays_open_stops_no_other_job(shop: Db, database_url: str) -> None:
     with psycopg.connect(database_url) as connection, Client(database_url) as client:
         report.enqueue(scope="acme", conn=connection)
         ship.enqueue(Order(number=1), conn=client)
@@ -275,9 +272,7 @@ def test_f38_a_transaction_that_stays_open_stops_no_other_job(shop: Db, database
 # --- what is refused ----------------------------------------------------------------------------
 
 
-def test_f38_a_payload_that_the_handler_would_refuse_is_not_sent(
-    shop: Db, database_url: str
-) -> None:
+def test_a_payload_that_the_handler_would_refuse_is_not_sent(shop: Db, database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
         wrong: list[Any] = [{"number": "x"}, {}, [], Unsent(), object()]
         for payload in wrong:
@@ -299,7 +294,7 @@ def test_f38_a_payload_that_the_handler_would_refuse_is_not_sent(
     assert enqueued(shop) == [None, {"number": 5}, {"number": "7"}]
 
 
-def test_f38_a_refusal_of_the_ledger_has_a_remedy(shop: Db, database_url: str) -> None:
+def test_a_refusal_of_the_ledger_has_a_remedy(shop: Db, database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
         with pytest.raises(LedgerError, match="job 'report' has no scope tenant/globex\nHint: To"):
             report.trigger(scope="globex", conn=connection)
@@ -310,7 +305,7 @@ def test_f38_a_refusal_of_the_ledger_has_a_remedy(shop: Db, database_url: str) -
             ship.enqueue(Order(number=1), conn=connection, kye="k")  # type: ignore[call-overload]
 
 
-def test_f38_conflicts_are_errors_of_the_driver(shop: Db, database_url: str) -> None:
+def test_conflicts_are_errors_of_the_driver(shop: Db, database_url: str) -> None:
     shop.execute("BEGIN")
     shop.execute("SELECT FROM cronledger.schedules WHERE job_name = 'ship' FOR UPDATE")
     with (
@@ -322,7 +317,7 @@ def test_f38_conflicts_are_errors_of_the_driver(shop: Db, database_url: str) -> 
 
 
 @pytest.mark.parametrize("level", [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ])
-def test_f38_a_message_in_an_open_transaction_delays_nobody(
+def test_a_message_in_an_open_transaction_delays_nobody(
     shop: Db, database_url: str, level: IsolationLevel
 ) -> None:
     """Other callers and replicas go on with its scope, which a lock of the schedule would stop."""
@@ -347,7 +342,7 @@ def test_f38_a_message_in_an_open_transaction_delays_nobody(
     assert len(numbers) == 5
 
 
-async def test_f38_what_is_no_connection_of_psycopg_is_named(database_url: str) -> None:
+async def test_what_is_no_connection_of_psycopg_is_named(database_url: str) -> None:
     order = Order(number=1)
     wrong: Any
     other = sqlalchemy.create_engine("sqlite://")
@@ -383,15 +378,28 @@ async def test_f38_what_is_no_connection_of_psycopg_is_named(database_url: str) 
         await ship.enqueue_async(order, conn=pool)  # type: ignore[call-overload]
 
 
-def test_f38_a_function_of_several_jobs_has_no_job_of_its_own(shop: Db, database_url: str) -> None:
-    def work() -> None: ...
+async def test_each_job_of_a_function_has_a_handle_of_its_own(shop: Db, database_url: str) -> None:
+    def sync(payload: str) -> None: ...
 
     other = App("other")
-    one = other.job(name="one")(work)
+    eu, us = (
+        other.job("@every 90s", name=f"sync-{region}", payload=region)(sync)
+        for region in ("eu", "us")
+    )
+    apply(database_url, list(other.jobs.values()), source="other")
     with Client(database_url) as client:
-        rows.job(shop, "one", schedule=None)
-        one.enqueue(conn=client)
-        other.job(name="two")(work)
-        with pytest.raises(TypeError, match="work is declared as the jobs one, two; use a Client"):
-            one.enqueue(conn=client)
-    assert value(shop, EVERY) == 1
+        eu.enqueue("one", conn=client)
+        us.enqueue_many(["two", "three"], conn=client)
+        us.trigger(conn=client)
+        with pytest.raises(PayloadInvalidError, match="job 'sync-eu' would refuse the payload"):
+            eu.trigger(3, conn=client)  # type: ignore[arg-type]
+    async with AsyncClient(database_url) as asynchronous:
+        await eu.enqueue_async("four", conn=asynchronous)
+    found = shop.execute(
+        "SELECT e.job_name, p.payload FROM cronledger.executions e "
+        "JOIN cronledger.execution_payloads p USING (id) ORDER BY e.id"
+    )
+    assert [(row["job_name"], row["payload"]) for row in found] == [
+        ("sync-eu", "one"), ("sync-us", "two"), ("sync-us", "three"), ("sync-us", "us"),
+        ("sync-eu", "four"),
+    ]  # fmt: skip

@@ -50,7 +50,7 @@ def messages(ledger: Ledger, payloads: Sequence[Any], **more: Any) -> list[int]:
     return found
 
 
-def test_f36_messages_become_executions_of_their_own_in_their_order(ledger: Ledger) -> None:
+def test_messages_become_executions_of_their_own_in_their_order(ledger: Ledger) -> None:
     ledger.job(schedule=None, payload={"of": "job"}, max_attempts=4)
     group = uuid4()
     made = messages(ledger, [{"n": n} for n in range(500)], group_id=group, requested_by="ann")
@@ -65,20 +65,20 @@ def test_f36_messages_become_executions_of_their_own_in_their_order(ledger: Ledg
     assert ledger.one("SELECT pending FROM group_status(%s)", group) == 500
 
 
-def test_f36_no_items_are_no_executions(ledger: Ledger) -> None:
+def test_no_items_are_no_executions(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     assert messages(ledger, []) == []
     assert ledger.statuses() == []
 
 
-def test_f36_a_payload_of_null_is_the_payload_of_the_job(ledger: Ledger) -> None:
+def test_a_payload_of_null_is_the_payload_of_the_job(ledger: Ledger) -> None:
     ledger.job(schedule=None, payload={"of": "job"})
     first, second = ledger.one("SELECT enqueue_many('job', ARRAY['{\"n\": 1}'::jsonb, NULL])")
     stored = "SELECT payload FROM executions WHERE id = %s"
     assert [ledger.one(stored, i) for i in (first, second)] == [{"n": 1}, {"of": "job"}]
 
 
-def test_f36_no_plan_time_is_a_whole_second_or_has_two_executions(
+def test_no_plan_time_is_a_whole_second_or_has_two_executions(
     ledger: Ledger,
 ) -> None:
     """The clock stands still at a whole second, and the ids return to the same fractions."""
@@ -104,7 +104,7 @@ def test_f36_no_plan_time_is_a_whole_second_or_has_two_executions(
     assert {before for _, _, before in made[: len(first)]} == {timedelta(seconds=1)}
 
 
-def test_f36_items_of_one_key_are_merged_before_they_are_enqueued(ledger: Ledger) -> None:
+def test_items_of_one_key_are_merged_before_they_are_enqueued(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     a, b, again, message = enqueue_many(
         ledger,
@@ -121,7 +121,7 @@ def test_f36_items_of_one_key_are_merged_before_they_are_enqueued(ledger: Ledger
     ]  # fmt: skip
 
 
-def test_f36_watermarks_alone_of_one_scope_are_one_execution(ledger: Ledger) -> None:
+def test_watermarks_alone_of_one_scope_are_one_execution(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     first, second = enqueue_many(ledger, [Item(watermark=9), Item(watermark=5)])
     assert first == second
@@ -154,11 +154,9 @@ INPUT = (
 )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(anything, min_size=1, max_size=3))
-def test_f36_it_leaves_the_ledger_as_one_call_for_each_item_does(
+def test_it_leaves_the_ledger_as_one_call_for_each_item_does(
     ledger: Ledger, batches: list[list[Item]]
 ) -> None:
     """Without payloads of the job, a merge within the batch is the same as one in the table."""
@@ -194,7 +192,7 @@ def test_f36_it_leaves_the_ledger_as_one_call_for_each_item_does(
         ("'fixed', '{null, null}', scope_ids => '{a, b}'", errors.NoDataFound, "b"),
     ],
 )  # fmt: skip
-def test_f36_bad_input_is_refused_whole_and_names_the_remedy(
+def test_bad_input_is_refused_whole_and_names_the_remedy(
     ledger: Ledger, call: str, error: type[psycopg.Error], names: str
 ) -> None:
     ledger.job(schedule=None)
@@ -206,7 +204,7 @@ def test_f36_bad_input_is_refused_whole_and_names_the_remedy(
     assert ledger.values("SELECT id FROM executions") == []
 
 
-def test_f36_a_key_of_another_group_refuses_all_items(ledger: Ledger) -> None:
+def test_a_key_of_another_group_refuses_all_items(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     enqueue(ledger, key="a", group_id=uuid4())
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match="another group"):
@@ -214,7 +212,7 @@ def test_f36_a_key_of_another_group_refuses_all_items(ledger: Ledger) -> None:
     assert ledger.values("SELECT enqueue_key FROM executions") == ["a"]
 
 
-def test_f36_a_retired_job_refuses_and_a_paused_one_keeps_them(ledger: Ledger) -> None:
+def test_a_retired_job_refuses_and_a_paused_one_keeps_them(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     ledger.values("SELECT pause('job')")
     messages(ledger, [{}, {}])
@@ -224,7 +222,7 @@ def test_f36_a_retired_job_refuses_and_a_paused_one_keeps_them(ledger: Ledger) -
         messages(ledger, [{}])
 
 
-def test_f36_missing_scopes_are_created(ledger: Ledger) -> None:
+def test_missing_scopes_are_created(ledger: Ledger) -> None:
     ledger.job(schedule=None, scope_kind="tenant")
     enqueue(ledger, scope_id="b")
     enqueue_many(ledger, [Item(scope_id=s) for s in ("c", "b", "a", "c")])
@@ -232,7 +230,7 @@ def test_f36_missing_scopes_are_created(ledger: Ledger) -> None:
     assert ledger.values("SELECT scope_id FROM executions ORDER BY 1") == ["a", "b", "b", "c", "c"]
 
 
-def test_f36_calls_with_the_same_scopes_in_any_order_never_deadlock(
+def test_calls_with_the_same_scopes_in_any_order_never_deadlock(
     ledger: Ledger, database_url: str
 ) -> None:
     """Half of the scopes exist, and the others are created by whoever comes first."""
@@ -261,7 +259,7 @@ def test_f36_calls_with_the_same_scopes_in_any_order_never_deadlock(
     assert ledger.one("SELECT count(*) FROM executions") == 20 + 2 * 20 * 40
 
 
-def test_f36_an_edit_beside_a_call_that_creates_a_scope_is_no_deadlock(
+def test_an_edit_beside_a_call_that_creates_a_scope_is_no_deadlock(
     ledger: Ledger, database_url: str
 ) -> None:
     """The call waits for scope b. The edit then waits for whoever has the row of the job first."""
@@ -294,7 +292,7 @@ def test_f36_an_edit_beside_a_call_that_creates_a_scope_is_no_deadlock(
     assert ledger.values("SELECT scope_id FROM schedules ORDER BY 1") == ["a", "b", "new"]
 
 
-def test_f36_replicas_are_notified_once(ledger: Ledger, database_url: str) -> None:
+def test_replicas_are_notified_once(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     with psycopg.connect(database_url, autocommit=True) as listener:
         listener.execute("LISTEN cronledger")
@@ -304,7 +302,7 @@ def test_f36_replicas_are_notified_once(ledger: Ledger, database_url: str) -> No
         assert list(listener.notifies(timeout=0)) == []
 
 
-def test_f36_a_plan_time_without_a_partition_is_refused_by_name(ledger: Ledger) -> None:
+def test_a_plan_time_without_a_partition_is_refused_by_name(ledger: Ledger) -> None:
     """Also when the bounds of the partition of the last call are kept in the session."""
     ledger.job(schedule=None)
     messages(ledger, [{}])

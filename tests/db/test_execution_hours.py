@@ -52,7 +52,7 @@ def ended(ledger: Ledger, durations: list[int], job: str = "job", **columns: Any
         )
 
 
-async def test_f60_ended_executions_are_counted_when_their_hour_is_over(
+async def test_ended_executions_are_counted_when_their_hour_is_over(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", max_attempts=2, retry_backoff=["0 s"], overlap="wait")
@@ -83,7 +83,7 @@ async def test_f60_ended_executions_are_counted_when_their_hour_is_over(
     assert again | {"rolled_up_at": None} == row | {"rolled_up_at": None}
 
 
-async def test_f60_a_change_after_the_roll_up_is_counted_again(
+async def test_a_change_after_the_roll_up_is_counted_again(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(handler="external", target={}, schedule=None, max_attempts=1)
@@ -119,7 +119,7 @@ async def test_f60_a_change_after_the_roll_up_is_counted_again(
     assert third > second
 
 
-def test_f60_a_change_that_commits_late_is_not_missed(ledger: Ledger, database_url: str) -> None:
+def test_a_change_that_commits_late_is_not_missed(ledger: Ledger, database_url: str) -> None:
     """Its transaction began first, and other changes were marked and counted meanwhile."""
     ledger.job(handler="external", target={}, schedule=None)
     slow, quick = ledger.trigger(), ledger.trigger()
@@ -137,7 +137,7 @@ def test_f60_a_change_that_commits_late_is_not_missed(ledger: Ledger, database_u
     assert wrong(database_url) == []
 
 
-def test_f60_numbers_of_transactions_that_went_back_miss_nothing(ledger: Ledger) -> None:
+def test_numbers_of_transactions_that_went_back_miss_nothing(ledger: Ledger) -> None:
     """As after the restore of a dump into a new server."""
     ledger.job(schedule=None)
     ended(ledger, [1])
@@ -150,9 +150,7 @@ def test_f60_numbers_of_transactions_that_went_back_miss_nothing(ledger: Ledger)
     assert [row["success"] for row in hours(ledger)] == [1, 2]
 
 
-def test_f60_the_hours_of_a_restored_dump_are_marked_once(
-    ledger: Ledger, database_url: str
-) -> None:
+def test_the_hours_of_a_restored_dump_are_marked_once(ledger: Ledger, database_url: str) -> None:
     """Its transactions have numbers that the new server reaches in years, if ever."""
     ledger.job(schedule=None)
     ended(ledger, [1] * 7)
@@ -176,7 +174,7 @@ def test_f60_the_hours_of_a_restored_dump_are_marked_once(
     assert len(wrong(database_url)) == 1
 
 
-def test_f60_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
+def test_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     ended(ledger, [1] * 7)  # 7 transactions
     with ledger._connection.transaction():  # one transaction is never divided
@@ -197,7 +195,7 @@ def test_f60_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
     assert ledger.one("SELECT rolled_up_before()") is not None
 
 
-def test_f60_large_hours_come_last_and_alone(ledger: Ledger) -> None:
+def test_large_hours_come_last_and_alone(ledger: Ledger) -> None:
     """Also one that is large by what was counted of it before."""
     ledger.job(schedule=None)
     for name in ("a", "b", "c", "d"):
@@ -215,7 +213,7 @@ def test_f60_large_hours_come_last_and_alone(ledger: Ledger) -> None:
     assert [row["success"] for row in hours(ledger)] == [1] * 4
 
 
-def test_f60_one_process_at_a_time(ledger: Ledger, database_url: str) -> None:
+def test_one_process_at_a_time(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ended(ledger, [1])
     ledger.travel(by=2 * HOUR)
@@ -234,7 +232,7 @@ def bounds() -> list[int]:
 
 
 @pytest.mark.parametrize("spread", [1.0, 100.0, 1e7])
-def test_f60_quantiles_are_estimated_within_19_percent(ledger: Ledger, spread: float) -> None:
+def test_quantiles_are_estimated_within_19_percent(ledger: Ledger, spread: float) -> None:
     dice = random.Random(spread)
     durations = [
         0,
@@ -264,7 +262,7 @@ def test_f60_quantiles_are_estimated_within_19_percent(ledger: Ledger, spread: f
     assert ledger.one("SELECT estimated_quantile('{0,0}', 0.5)") is None
 
 
-def test_f60_hours_are_pruned_with_their_executions(ledger: Ledger, database_url: str) -> None:
+def test_hours_are_pruned_with_their_executions(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ended(ledger, [1])
     ledger.travel(by=2 * HOUR)
@@ -290,7 +288,7 @@ def test_f60_hours_are_pruned_with_their_executions(ledger: Ledger, database_url
         "DELETE FROM executions",
     ],
 )
-def test_f60_verify_finds_an_hour_with_wrong_sums(
+def test_verify_finds_an_hour_with_wrong_sums(
     ledger: Ledger, database_url: str, damage: str
 ) -> None:
     ledger.job(schedule=None)
@@ -307,7 +305,7 @@ def test_f60_verify_finds_an_hour_with_wrong_sums(
     assert [one for one in verify(database_url, from_=later) if one.kind == "wrong_hour"] == []
 
 
-async def test_f60_the_sweeper_keeps_the_roll_up(ledger: Ledger, database_url: str) -> None:
+async def test_the_sweeper_keeps_the_roll_up(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ended(ledger, [5])
     ledger.travel(by=2 * HOUR)
@@ -333,7 +331,7 @@ WHERE job_name = 'job' AND scope_id = 'global' AND plan_time >= %s AND plan_time
 """
 
 
-def test_f60_sums_of_any_range_are_those_of_the_executions(ledger: Ledger) -> None:
+def test_sums_of_any_range_are_those_of_the_executions(ledger: Ledger) -> None:
     """Counted hours, hours that are not counted yet, and the parts of hours at both ends."""
     ledger.job(handler="external", target={}, schedule=None)
     ledger.travel(by=3 * HOUR)

@@ -23,7 +23,7 @@ def dirty(ledger: Ledger) -> bool:
     return found
 
 
-def test_f07_status_of_one_scope_through_its_life(ledger: Ledger) -> None:
+def test_status_of_one_scope_through_its_life(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     assert not dirty(ledger)  # it is not there yet
     first = enqueue(ledger, scope_id="acme", watermark=1)
@@ -37,7 +37,7 @@ def test_f07_status_of_one_scope_through_its_life(ledger: Ledger) -> None:
     assert (ledger.one(STATUS), dirty(ledger)) == ((2, 2, False, None, None), False)
 
 
-def test_f07_listing_by_job_and_status(ledger: Ledger) -> None:
+def test_listing_by_job_and_status(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     ids = {s: enqueue(ledger, scope_id=s) for s in ("failed", "done", "held", "waits")}
     fail(ledger, claimed(ledger, scope="failed"))
@@ -50,13 +50,13 @@ def test_f07_listing_by_job_and_status(ledger: Ledger) -> None:
         assert ledger.values(listed, status) == [ids[scope]]
 
 
-def test_f07_an_unknown_job_is_named(ledger: Ledger) -> None:
+def test_an_unknown_job_is_named(ledger: Ledger) -> None:
     with pytest.raises(errors.NoDataFound, match="nobody"):
         ledger.one("SELECT is_dirty('nobody')")
 
 
 CALLS = {
-    "enqueue('job', 'acme')": False, "claim('job', 'w', 'acme')": False,
+    "enqueue('job', 'acme')": False, "claim('job', 'w', 'acme')": None,
     "take_results('default', 1)": False, "is_dirty('job', 'acme')": True,
     "group_status(gen_random_uuid())": True,
     "cronledger_internal.settle_left_behind()": None,
@@ -65,8 +65,8 @@ CALLS = {
 
 @pytest.mark.parametrize("call", first_fast(CALLS))
 @pytest.mark.parametrize("role", first_fast(["viewer", "operator", "runner"]))
-def test_f07_roles_read_push_and_settle(ledger: Ledger, call: str, role: str) -> None:
-    """Viewers read, operators push and take, runners do everything."""
+def test_roles_read_push_and_settle(ledger: Ledger, call: str, role: str) -> None:
+    """Viewers read, operators push and take results, runners claim and do everything else."""
     ledger.job(**EXTERNAL)
     allowed = role == "runner" or (CALLS[call] if role == "viewer" else CALLS[call] is not None)
     ledger.values(f"SET ROLE cronledger_{role}")

@@ -190,7 +190,7 @@ def test_a_command_that_stands_still_lets_go(
     assert was_given_up(raised.value)
 
 
-async def test_f30_a_row_is_not_kept_for_longer_than_its_handler_may_run(
+async def test_a_row_is_not_kept_for_longer_than_its_handler_may_run(
     database_url: str,
 ) -> None:
     whole = Whole(database_url)
@@ -226,7 +226,7 @@ async def test_f30_a_row_is_not_kept_for_longer_than_its_handler_may_run(
         ]
     ),
 )
-async def test_f30_a_stricter_limit_of_the_database_stands(
+async def test_a_stricter_limit_of_the_database_stands(
     database_url: str, run_timeout: timedelta | None, of_database: str, shown: str
 ) -> None:
     whole = Whole(database_url)

@@ -35,11 +35,13 @@ WHERE a.grantee <> o.owner
 
 
 def test_every_object_has_a_decided_right(db: Db) -> None:
-    """A new function, table or view needs a line in functions/90_grants.sql, if only for nobody."""
+    """A new object needs a line in decided_grants.sql, if only for nobody."""
     decided = db.execute("SELECT DISTINCT privilege, object FROM cronledger.decided_grants()")
     lines = {(row["privilege"], row["object"]) for row in decided}
     there = {(row["privilege"], row["object"]) for row in db.execute(OBJECTS)}
-    assert there - lines == set(), "decide who may use it, in migrations/functions/90_grants.sql"
+    assert there - lines == set(), (
+        "decide who may use it, in migrations/functions/rights/decided_grants.sql"
+    )
     assert {object for _, object in lines} - {object for _, object in there} == set()
 
 
@@ -128,7 +130,7 @@ def test_a_runner_cannot_date_a_revision_anew(db: Db) -> None:
 HOSTILE = "x'); DROP TABLE cronledger.jobs CASCADE; --\" $$ \\"
 TEXTS = {
     "trigger": 3, "enqueue": 2, "pause": 2, "resume": 2, "retire": 2, "pause_queue": 3,
-    "resume_queue": 2, "pause_all": 2, "claim": 4, "take_results": 1, "is_dirty": 3,
+    "resume_queue": 2, "pause_all": 2, "take_results": 1, "is_dirty": 3,
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def fan_out(ledger: Ledger) -> tuple[UUID, dict[str, int | None]]:
     return group, {s: enqueue(ledger, scope_id=s, group_id=group) for s in "abcd"}
 
 
-def test_f22_a_group_is_followed_as_one(ledger: Ledger) -> None:
+def test_a_group_is_followed_as_one(ledger: Ledger) -> None:
     group, ids = fan_out(ledger)
     assert ledger.one(COUNTS, group) == (4, 4, 0, 0, 0, 0, 0, False)
     finish(ledger, claimed(ledger, scope="a"), {"n": 1})
@@ -36,7 +36,7 @@ def test_f22_a_group_is_followed_as_one(ledger: Ledger) -> None:
     assert ledger.one(COUNTS, group) == (4, 0, 0, 0, 2, 1, 1, True)
 
 
-def test_f22_its_results_are_aggregated(ledger: Ledger) -> None:
+def test_its_results_are_aggregated(ledger: Ledger) -> None:
     group, ids = fan_out(ledger)
     for n, scope in enumerate("ba"):
         finish(ledger, claimed(ledger, scope=scope), {"n": n})
@@ -48,5 +48,5 @@ def test_f22_its_results_are_aggregated(ledger: Ledger) -> None:
     assert ledger.one(f"{total}(results) r", group) == 1
 
 
-def test_f22_nobody_is_in_an_unknown_group(ledger: Ledger) -> None:
+def test_nobody_is_in_an_unknown_group(ledger: Ledger) -> None:
     assert ledger.one(COUNTS, uuid4()) == (0, 0, 0, 0, 0, 0, 0, False)

@@ -27,7 +27,7 @@ def done(whole: Whole) -> list[str]:
     return [row["what"] for row in whole.rows("SELECT what FROM done ORDER BY 1")]
 
 
-async def test_f30_writes_and_success_commit_together(whole: Whole) -> None:
+async def test_writes_and_success_commit_together(whole: Whole) -> None:
     seen: list[int] = []
 
     async def asynchronous(ctx: Context) -> Result:
@@ -57,7 +57,7 @@ async def test_f30_writes_and_success_commit_together(whole: Whole) -> None:
     ) == 2  # fmt: skip
 
 
-async def test_f30_success_is_written_whatever_role_the_handler_took(whole: Whole) -> None:
+async def test_success_is_written_whatever_role_the_handler_took(whole: Whole) -> None:
     role = f"clerk_{whole.one('SELECT current_database()')}"
     whole.rows(f"CREATE ROLE {role}")
     whole.rows(f"GRANT INSERT ON done TO {role}")
@@ -83,7 +83,7 @@ async def test_f30_success_is_written_whatever_role_the_handler_took(whole: Whol
     assert done(whole) == ["async", "sync"]
 
 
-async def test_f30_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
+async def test_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
     async def in_the_block(ctx: Context) -> None:
         async with ctx.transaction() as conn:
             await conn.execute(WRITE, ["never"])
@@ -110,7 +110,7 @@ async def test_f30_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
     assert done(whole) == []
 
 
-async def test_f30_a_block_that_failed_leaves_room_for_another(whole: Whole) -> None:
+async def test_a_block_that_failed_leaves_room_for_another(whole: Whole) -> None:
     async def tries_again(ctx: Context) -> str:
         try:
             async with ctx.transaction() as conn:
@@ -127,7 +127,7 @@ async def test_f30_a_block_that_failed_leaves_room_for_another(whole: Whole) -> 
     assert done(whole) == ["second"]
 
 
-async def test_f30_a_lost_lease_rolls_everything_back(whole: Whole) -> None:
+async def test_a_lost_lease_rolls_everything_back(whole: Whole) -> None:
     inside, go = threading.Event(), threading.Event()
 
     def loses(ctx: Context) -> None:
@@ -151,7 +151,7 @@ async def test_f30_a_lost_lease_rolls_everything_back(whole: Whole) -> None:
     assert done(whole) == []
 
 
-async def test_f30_a_transaction_is_refused_without_the_lease(whole: Whole) -> None:
+async def test_a_transaction_is_refused_without_the_lease(whole: Whole) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
     async def late(ctx: Context) -> None:
@@ -174,7 +174,7 @@ async def test_f30_a_transaction_is_refused_without_the_lease(whole: Whole) -> N
 
 
 @pytest.mark.parametrize("how", first_fast(["cancel", "timeout", "drain"]))
-async def test_f30_who_was_stopped_commits_nothing(whole: Whole, how: str) -> None:
+async def test_who_was_stopped_commits_nothing(whole: Whole, how: str) -> None:
     inside = threading.Event()
 
     async def asynchronous(ctx: Context) -> None:
@@ -219,7 +219,7 @@ async def test_f30_who_was_stopped_commits_nothing(whole: Whole, how: str) -> No
     assert done(whole) == []
 
 
-async def test_f30_heartbeats_pass_and_thieves_do_not(whole: Whole) -> None:
+async def test_heartbeats_pass_and_thieves_do_not(whole: Whole) -> None:
     inside, go = asyncio.Event(), asyncio.Event()
 
     async def long(ctx: Context) -> None:
@@ -245,7 +245,7 @@ async def test_f30_heartbeats_pass_and_thieves_do_not(whole: Whole) -> None:
     assert done(whole) == ["kept"]
 
 
-async def test_f30_who_waits_for_a_connection_can_be_cancelled(
+async def test_who_waits_for_a_connection_can_be_cancelled(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connections.__init__, "__defaults__", (1,))
@@ -283,7 +283,7 @@ async def test_f30_who_waits_for_a_connection_can_be_cancelled(
     assert done(whole) == ["holds", "waits_too"]
 
 
-async def test_f30_misuse_is_refused(whole: Whole) -> None:
+async def test_misuse_is_refused(whole: Whole) -> None:
     said: list[str] = []
 
     async def blocking(ctx: Context) -> None:
@@ -330,7 +330,7 @@ async def test_f30_misuse_is_refused(whole: Whole) -> None:
 
 
 @pytest.mark.parametrize("landed", [True, False])
-async def test_f30_a_commit_without_an_answer_is_looked_up(
+async def test_a_commit_without_an_answer_is_looked_up(
     whole: Whole, landed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = ExecutionTransaction._finish
@@ -363,7 +363,7 @@ async def test_f30_a_commit_without_an_answer_is_looked_up(
     assert commits == attempt
 
 
-async def test_f30_killed_backend_between_write_and_return(whole: Whole) -> None:
+async def test_killed_backend_between_write_and_return(whole: Whole) -> None:
     async def killed(ctx: Context) -> None:
         async with ctx.transaction() as conn:
             await conn.execute(WRITE, [f"attempt {ctx.attempt}"])

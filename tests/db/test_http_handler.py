@@ -66,7 +66,7 @@ def http(
     whole.declare(name, "http", {"url": url, "allow_private": True, **target}, **(policies or {}))
 
 
-async def test_f29_a_request_and_its_answer(whole: Whole, site: Site) -> None:
+async def test_a_request_and_its_answer(whole: Whole, site: Site) -> None:
     site.answer("/a", text="x" * 100 + "the end")
     site.answer("/b", status=202)
     headers = {"Authorization": {"env": "SITE_TOKEN", "prefix": "Bearer "}, "X-Plain": "p"}
@@ -92,7 +92,7 @@ async def test_f29_a_request_and_its_answer(whole: Whole, site: Site) -> None:
     assert (site.asked[3][0], site.asked[3][3]) == ("GET", "")
 
 
-async def test_f29_retries_follow_the_job_and_keep_their_key(whole: Whole, site: Site) -> None:
+async def test_retries_follow_the_job_and_keep_their_key(whole: Whole, site: Site) -> None:
     site.answer("/busy", status=503, text="later", Retry_After="0")
     policies = {"max_attempts": 3, "retry_backoff": ["1h"]}
     http(whole, "busy", site.url + "/busy", policies)
@@ -106,7 +106,7 @@ async def test_f29_retries_follow_the_job_and_keep_their_key(whole: Whole, site:
     assert expected["status"] == "SUCCESS"
 
 
-async def test_f29_secrets_are_nowhere(whole: Whole, site: Site) -> None:
+async def test_secrets_are_nowhere(whole: Whole, site: Site) -> None:
     async def echo(request: web.Request) -> web.Response:
         return web.Response(status=500, text=str(dict(request.headers)), reason=f"no {TOKEN}")
 
@@ -134,7 +134,7 @@ QUOTED = 's3cr3t-"quoted"\\value'
 
 
 @pytest.mark.parametrize("token", [TOKEN, QUOTED], ids=["plain", "quoted"])
-async def test_f29_no_secret_is_in_an_exception(
+async def test_no_secret_is_in_an_exception(
     whole: Whole, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     """A server that answers with what it was sent instead of a status line."""
@@ -159,7 +159,7 @@ async def test_f29_no_secret_is_in_an_exception(
     assert "s3cr3t" not in str(row) + str(logs)
 
 
-async def test_f29_a_secret_is_struck_out_however_it_is_written(
+async def test_a_secret_is_struck_out_however_it_is_written(
     whole: Whole, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def echo(request: web.Request) -> web.Response:
@@ -176,7 +176,7 @@ async def test_f29_a_secret_is_struck_out_however_it_is_written(
     assert "s3cr3t" not in row["output"]
 
 
-async def test_f29_a_secret_that_the_tail_begins_in_is_struck_out(whole: Whole, site: Site) -> None:
+async def test_a_secret_that_the_tail_begins_in_is_struck_out(whole: Whole, site: Site) -> None:
     async def echo(request: web.Request) -> web.Response:
         return web.Response(text=TOKEN + "x" * (1024 - len(TOKEN) + 3))
 
@@ -188,9 +188,7 @@ async def test_f29_a_secret_that_the_tail_begins_in_is_struck_out(whole: Whole, 
     assert row["output"].endswith("x" * 500)
 
 
-async def test_f29_a_redirect_is_a_failure_that_names_its_location(
-    whole: Whole, site: Site
-) -> None:
+async def test_a_redirect_is_a_failure_that_names_its_location(whole: Whole, site: Site) -> None:
     elsewhere = f"https://elsewhere.example/?key={TOKEN}"
     site.answer("/from", status=302, Location=elsewhere)
     headers = {"X-Key": {"env": "SITE_TOKEN"}}
@@ -207,7 +205,7 @@ async def test_f29_a_redirect_is_a_failure_that_names_its_location(
     assert [path for _, path, _, _ in site.asked] == ["/from", "/from"]
 
 
-async def test_f29_private_addresses_only_by_permission(whole: Whole, site: Site) -> None:
+async def test_private_addresses_only_by_permission(whole: Whole, site: Site) -> None:
     port = site.url.rpartition(":")[2]
     hosts = (
         "127.0.0.1",
@@ -228,7 +226,7 @@ async def test_f29_private_addresses_only_by_permission(whole: Whole, site: Site
     assert site.asked == []
 
 
-async def test_f29_nobody_listens(whole: Whole, site: Site, unused_tcp_port: int) -> None:
+async def test_nobody_listens(whole: Whole, site: Site, unused_tcp_port: int) -> None:
     http(whole, "nobody", f"http://127.0.0.1:{unused_tcp_port}/")
     async with whole.replica():
         row = await whole.run("nobody")
@@ -236,7 +234,7 @@ async def test_f29_nobody_listens(whole: Whole, site: Site, unused_tcp_port: int
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancelled"])
-async def test_f29_run_timeout_and_cancel_drop_the_connection(
+async def test_run_timeout_and_cancel_drop_the_connection(
     whole: Whole, site: Site, how: str
 ) -> None:
     async def hangs(request: web.Request) -> web.Response:

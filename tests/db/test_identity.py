@@ -11,6 +11,8 @@ from psycopg import errors
 
 from cronledger.audit.verify import verify
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
+from cronledger.explain import doctor_ledger
+from cronledger.explain.findings import DoctorContext, Finding
 from cronledger.ledger import identity
 from cronledger.ledger.access import connect
 from cronledger.ledger.identity import Accepted, OtherDatabaseError
@@ -20,6 +22,8 @@ from cronledger.settings import Settings
 from tests.database import Databases
 from tests.db.support.engine import Ledger, runners
 from tests.marks import first_fast
+
+pytestmark = pytest.mark.own_database  # its database is copied
 
 MINUTE = timedelta(minutes=1)
 
@@ -52,6 +56,14 @@ def fail_over(ledger: Ledger) -> None:
 def accept(ledger: Ledger, *, skip_missed: bool) -> Accepted:
     with connect(ledger.url) as connection:
         return identity.accept(connection, skip_missed=skip_missed, by="me@here")
+
+
+def seen(url: str) -> Finding:
+    """What doctor finds out about the identity."""
+    with connect(url) as connection:
+        connection.autocommit = True
+        (found,) = doctor_ledger.identity(DoctorContext(connection, Settings(), url))
+        return found
 
 
 def planned(ledger: Ledger) -> list[Any]:
@@ -126,7 +138,7 @@ def test_workers_in_other_languages_are_refused_and_what_they_run_goes_on(
             clone.values("SELECT id FROM claim_next('default', 'php')")
         assert caught.value.sqlstate == "CL005"
         assert caught.value.diag.message_hint is not None
-        assert "accept-database" in caught.value.diag.message_hint
+        assert "accept_database(true)" in caught.value.diag.message_hint
         assert clone.values("SELECT id, heartbeat_at FROM runners") == seen
         assert clone.one("SELECT heartbeat(%s, %s)", *held) == "ok"
         assert clone.one("SELECT finish(%s, %s)", *held) == "ok"
@@ -226,6 +238,44 @@ async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_
         assert why(ledger) is not None
 
 
+async def test_a_failover_is_reported_until_a_person_confirms_it(ledger: Ledger) -> None:
+    ledger.job()
+    async with runners(ledger.url, {}) as (runner,):
+        await runner.check_in()
+        assert seen(ledger.url).severity == "ok"
+        fail_over(ledger)
+        trusted = seen(ledger.url)
+        assert trusted.severity == "warning"
+        assert trusted.found.startswith("the server changed from timeline 99 to 1 (not recorded")
+        await runner.check_in()
+        assert (why(ledger), ledger.one("SELECT timeline FROM identity")) == (None, 1)
+        recorded = seen(ledger.url)
+        assert recorded.found.startswith("the server changed from timeline 99 to 1 (at ")
+        assert "refuse-database" in str(recorded.remedy)
+        assert accept(ledger, skip_missed=True) == Accepted(None, 0, 0, 0)
+        assert seen(ledger.url) == recorded
+        assert accept(ledger, skip_missed=False) == Accepted(None, 0, 0, 0)
+        assert seen(ledger.url).severity == "ok"
+    outcomes = "SELECT outcome FROM audit WHERE verb = 'accept_database' ORDER BY id"
+    assert ledger.values(outcomes) == ["unchanged", "done"]
+
+
+async def test_a_person_refuses_a_copy_that_looks_like_a_failover(ledger: Ledger) -> None:
+    ledger.job(schedule="* * * * *")
+    async with runners(ledger.url, {}) as (runner,):
+        await runner.check_in()
+        fail_over(ledger)
+        await runner.check_in()
+        assert ledger.one("SELECT refuse_database('ann')") is True
+        assert ledger.one("SELECT refuse_database('bob')") is False
+        ledger.travel(by=MINUTE)
+        assert await runner.settle() == []
+        assert str(why(ledger)).startswith("ann refused it at ")
+        assert accept(ledger, skip_missed=False).why is not None
+        assert seen(ledger.url).severity == "ok"
+        assert len(await runner.settle()) == 1
+
+
 async def test_what_is_refused_goes_on_once_it_is_accepted(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", grace="1 s", catch_up="latest")
     async with runners(ledger.url, {}) as (runner,):
@@ -305,6 +355,32 @@ async def test_skip_missed_ends_what_the_original_has_begun(
         ]
 
 
+async def test_an_accepted_copy_has_no_violation_while_it_is_paused(
+    ledger: Ledger, databases: Databases
+) -> None:
+    ledger.job("once")
+    ledger.job("again", allow_stale_reentry=True, max_attempts=3)
+    async with runners(ledger.url, {}) as (original,):
+        for job in ("once", "again"):
+            ledger.trigger(job)
+        await original.settle()
+    with cloned(ledger, databases) as clone:
+        clone.travel(by=timedelta(hours=1))
+        kinds = "SELECT kind FROM violations"
+        assert clone.values(kinds) == ["stale", "stale"]
+        clone.values("SELECT pause_all('a copy')")
+        assert accept(clone, skip_missed=True).asked_to_end == 2
+        assert clone.values(kinds) == []
+        async with runners(clone.url, {}) as (runner,):
+            await runner.check_in()
+            # A replica that has been sweeping for two minutes ends them, so they must not be left.
+            clone.values("UPDATE runners SET started_at = db_now() - interval '3 min'")
+            assert clone.values(kinds) == ["stale", "stale"]
+            await runner.sweep()
+        assert clone.values(kinds) == []
+        assert clone.statuses("once") == clone.statuses("again") == ["CANCELLED"]
+
+
 async def test_catch_up_treats_what_the_original_has_begun_like_a_crash(
     ledger: Ledger, databases: Databases
 ) -> None:
@@ -336,7 +412,7 @@ def test_who_may_accept(ledger: Ledger) -> None:
     ledger.values("SET ROLE cronledger_operator")
     with pytest.raises(errors.InvalidParameterValue):
         ledger.values("SELECT accept_database(NULL)")
-    assert "with oid 0, and" in ledger.one("SELECT why FROM accept_database(false)")
+    assert "refused it at" in ledger.one("SELECT why FROM accept_database(false)")
     assert why(ledger) is None
 
 

@@ -85,6 +85,28 @@ def test_an_expired_lease_is_told_once_and_its_deadline_stays() -> None:
     assert leases.next_moment(beats=False) == NEVER
 
 
+def test_a_handler_that_sees_the_end_of_its_lease_first_records_the_cause() -> None:
+    # The cause was lost when the handler was faster than the heartbeat thread: the attempt then
+    # named the CPU instead of the outage.
+    one, _ = lease(sent=time.monotonic() - 3.0)
+    leases = held(one)
+    leases.failing = "OperationalError: refused"
+    with capture_logs() as lines:
+        leases.expire(one)
+        leases.expire(one)
+        assert leases.expired(time.monotonic()) == []
+    assert [line["event"] for line in lines] == ["lease_expired"]
+    assert one.expired is not None
+    unrenewed, error = one.expired
+    assert (unrenewed >= 3.0, error) == (True, "OperationalError: refused")
+    assert leases.renew([one.token], time.monotonic()) == {}
+    leases.lose(one.token)
+    other, _ = lease(sent=100.0)
+    other.held = False
+    leases.expire(other)
+    assert other.expired is None
+
+
 def test_what_is_not_held_is_neither_renewed_nor_lost() -> None:
     one, _ = lease()
     leases = held(one)
@@ -161,7 +183,9 @@ class Beating:
         return made
 
     def beats(self, url: str | None = None) -> Heartbeats:
-        return Heartbeats(Access(url or self.url), Statements(), self.leases, self.extended.update)
+        made = Heartbeats(Access(url or self.url), Statements(), self.leases)
+        made.extended.then(self.extended.update)
+        return made
 
     @contextmanager
     def beating(self, url: str | None = None) -> Iterator[Heartbeats]:

@@ -19,6 +19,7 @@ ABSENT = {
     "verify_last_violations", "job_info", "job_scopes", "job_spec_suspend",
     "job_next_schedule_time", "job_status_last_schedule_time",
     "job_status_last_successful_time", "job_status_active", "job_status_consecutive_failures",
+    "job_overdue_seconds", "job_skipped_plan_times", "job_failures_final", "job_breaches",
 }  # fmt: skip
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -40,13 +41,6 @@ def channel(db: Db, name: str) -> None:
     rows.job(db, f"alerts.{name}", queue="alerts", handler="external", target=target, schedule=None)
 
 
-def partitions(db: Db, *plan_times: datetime) -> None:
-    db.execute(
-        "SELECT cronledger_internal.create_missing_partitions(%s::timestamptz[])",
-        [list(plan_times)],
-    )
-
-
 def planned(db: Db, job: str = "job", scope_id: str | None = None, **columns: Any) -> None:
     """Set columns of the schedules of a job, or of one of them, which is not woken any more."""
     values = {"woken": False, "parked": None, "planned_through": rows.now(db), **columns}
@@ -57,7 +51,7 @@ def planned(db: Db, job: str = "job", scope_id: str | None = None, **columns: An
     db.execute(statement.encode(), values | {"job": job, "scope_id": scope_id})
 
 
-def test_f69_an_empty_ledger_has_every_metric_that_needs_nothing(database_url: str, db: Db) -> None:
+def test_an_empty_ledger_has_every_metric_that_needs_nothing(database_url: str, db: Db) -> None:
     found = scrape(database_url)
     assert found.keys() == {m.name.removeprefix("cronledger_") for m in METRICS} - ABSENT
     assert found.one("up") == 1
@@ -76,7 +70,7 @@ def test_f69_an_empty_ledger_has_every_metric_that_needs_nothing(database_url: s
     assert [len(labels) for labels in found["build_info"]] == [1]
 
 
-def test_f69_the_words_of_labels_are_those_of_the_views(db: Db) -> None:
+def test_the_words_of_labels_are_those_of_the_views(db: Db) -> None:
     def comment(view: str, column: str) -> str:
         return str(
             rows.value(
@@ -104,7 +98,7 @@ def test_f69_the_words_of_labels_are_those_of_the_views(db: Db) -> None:
         assert f"'{word}'" in checks
 
 
-def test_f69_the_definition_of_a_job_is_its_info(database_url: str, db: Db) -> None:
+def test_the_definition_of_a_job_is_its_info(database_url: str, db: Db) -> None:
     rows.job(db, "report", schedule="0 6 * * *", timezone="Europe/Berlin", owner="data", queue="q")
     rows.job(db, 'a "job"\\', schedule=None)
     rows.job(db, "gone", retired_at=rows.now(db))
@@ -118,7 +112,7 @@ def test_f69_the_definition_of_a_job_is_its_info(database_url: str, db: Db) -> N
     assert found.one("jobs") == 2
 
 
-def test_f69_a_job_that_never_ran_has_no_past(database_url: str, db: Db) -> None:
+def test_a_job_that_never_ran_has_no_past(database_url: str, db: Db) -> None:
     rows.job(db)
     due = (rows.now(db) + HOUR).replace(microsecond=0)
     planned(db, next_plan_time=due, next_due_at=due)
@@ -128,7 +122,7 @@ def test_f69_a_job_that_never_ran_has_no_past(database_url: str, db: Db) -> None
     }  # fmt: skip
 
 
-def test_f69_the_status_of_a_job_is_that_of_its_scopes(database_url: str, db: Db) -> None:
+def test_the_status_of_a_job_is_that_of_its_scopes(database_url: str, db: Db) -> None:
     rows.job(db, "job", scope_kind="tenant", scopes=["a", "b", "c"])
     at = rows.now(db).replace(microsecond=0)
     for number, scope in enumerate("abc"):
@@ -148,6 +142,7 @@ def test_f69_the_status_of_a_job_is_that_of_its_scopes(database_url: str, db: Db
     ran("RUNNING", "b", 1)
     ran("RUNNING", "c", 2)
     assert scrape(database_url).of_job() == {
+        "failures_final": 4,
         "scopes": 3,
         "spec_suspend": 0,
         "next_schedule_time": (at + HOUR).timestamp(),
@@ -158,7 +153,7 @@ def test_f69_the_status_of_a_job_is_that_of_its_scopes(database_url: str, db: Db
     }
 
 
-def test_f69_a_retired_scope_fails_no_longer(database_url: str, db: Db) -> None:
+def test_a_retired_scope_fails_no_longer(database_url: str, db: Db) -> None:
     rows.job(db, "job", scope_kind="tenant", scopes=["a", "b"])
     at = rows.now(db)
     for minutes in (1, 2, 3):
@@ -171,7 +166,7 @@ def test_f69_a_retired_scope_fails_no_longer(database_url: str, db: Db) -> None:
     assert scrape(database_url).of_job()["status_consecutive_failures"] == 3
 
 
-def test_f69_a_paused_job_has_no_next_plan_time(database_url: str, db: Db) -> None:
+def test_a_paused_job_has_no_next_plan_time(database_url: str, db: Db) -> None:
     rows.job(db)
     planned(db, next_plan_time=rows.now(db) + HOUR, next_due_at=rows.now(db) + HOUR)
     db.execute("SELECT cronledger.pause('job')")
@@ -181,7 +176,7 @@ def test_f69_a_paused_job_has_no_next_plan_time(database_url: str, db: Db) -> No
     assert scrape(database_url).of_job()["spec_suspend"] == 0
 
 
-def test_f69_at_most_a_hundred_failures_are_counted(database_url: str, db: Db) -> None:
+def test_at_most_a_hundred_failures_are_counted(database_url: str, db: Db) -> None:
     rows.job(db)
     at = rows.now(db)
     for minutes in range(150):
@@ -191,10 +186,10 @@ def test_f69_at_most_a_hundred_failures_are_counted(database_url: str, db: Db) -
     assert "status_last_successful_time" not in found
 
 
-def test_f69_an_early_success_is_found_through_the_sums_by_hour(database_url: str, db: Db) -> None:
+def test_an_early_success_is_found_through_the_sums_by_hour(database_url: str, db: Db) -> None:
     rows.job(db)
     at = rows.now(db).replace(minute=0, second=0, microsecond=0)
-    partitions(db, at - 10 * DAY)
+    rows.partitions(db, at - 10 * DAY)
     success = rows.execution(db, "SUCCESS", plan_time=at - 10 * DAY)
     for minutes in range(20):
         rows.execution(db, "FAILED", plan_time=at - DAY - timedelta(minutes=minutes))
@@ -208,7 +203,7 @@ def test_f69_an_early_success_is_found_through_the_sums_by_hour(database_url: st
     assert found["status_consecutive_failures"] == 20
 
 
-def test_f69_what_is_due_and_does_not_start_is_counted_by_reason_and_queue(
+def test_what_is_due_and_does_not_start_is_counted_by_reason_and_queue(
     database_url: str, db: Db
 ) -> None:
     rows.job(db)
@@ -226,9 +221,15 @@ def test_f69_what_is_due_and_does_not_start_is_counted_by_reason_and_queue(
     assert 1800 <= longest["no_runner",] < 1900 and 3600 <= longest["external",] < 3700
     assert longest["behind",] == 0
     assert found["queue_depth"] == {("default",): 2, ("mail",): 2}
+    of_jobs = found["job_overdue_seconds"]
+    assert of_jobs.keys() == {("job", "no_runner"), ("other", "no_runner"), ("outside", "external")}
+    assert 300 <= of_jobs["job", "no_runner"] < 400
+    assert of_jobs["other", "no_runner"] == longest["no_runner",]
+    limited = scrape(database_url, job_limit=1)["job_overdue_seconds"]
+    assert limited.keys() == {("outside", "external")}
 
 
-def test_f69_a_scope_provider_that_fails_is_overdue_and_waits_in_no_queue(
+def test_a_scope_provider_that_fails_is_overdue_and_waits_in_no_queue(
     database_url: str, db: Db
 ) -> None:
     rows.job(db, scope_kind="tenant")
@@ -241,7 +242,7 @@ def test_f69_a_scope_provider_that_fails_is_overdue_and_waits_in_no_queue(
     assert found["queue_depth"] == {("default",): 0}
 
 
-def test_f69_queues_have_limits_and_pauses(database_url: str, db: Db) -> None:
+def test_queues_have_limits_and_pauses(database_url: str, db: Db) -> None:
     rows.job(db, queue="mail")
     rows.job(db, "other", queue="slow")
     db.execute("SELECT cronledger.limit_queue('mail', 3)")
@@ -255,7 +256,7 @@ def test_f69_queues_have_limits_and_pauses(database_url: str, db: Db) -> None:
     assert found.one("queue_series_omitted") == 0
 
 
-def test_f69_the_number_of_queues_is_limited(database_url: str, db: Db) -> None:
+def test_the_number_of_queues_is_limited(database_url: str, db: Db) -> None:
     for number in range(103):
         rows.job(db, f"job-{number}", queue=f"queue-{number:03}")
     db.execute("SELECT cronledger.pause_queue('queue-102')")
@@ -265,23 +266,24 @@ def test_f69_the_number_of_queues_is_limited(database_url: str, db: Db) -> None:
     assert found.one("queue_series_omitted") == 3
 
 
-def test_f69_runners_are_counted_by_state(database_url: str, db: Db) -> None:
+def test_runners_are_counted_by_state(database_url: str, db: Db) -> None:
     at = rows.now(db)
     rows.runner(db, "alive")
     rows.runner(db, "draining", state="draining")
     rows.runner(db, "stopped", state="stopped")
+    rows.runner(db, "failing", diagnostics=Jsonb({"failing": {"finisher": "DiskFull"}}))
     rows.runner(db, "refused", diagnostics=Jsonb({"database": "other"}))
     rows.runner(db, "dead", stale_after=at - timedelta(minutes=1))
     rows.runner(db, "dead too", stale_after=at - timedelta(hours=23))
     rows.runner(db, "forgotten", stale_after=at - 2 * DAY)
     rows.runner(db, "worker", version="external")
     rows.runner(db, "worker too", version="external", stale_after=at - timedelta(minutes=1))
-    expected = {"alive": 1, "dead": 2, "draining": 1, "refused": 1, "stopped": 1}
+    expected = {"alive": 1, "dead": 2, "draining": 1, "failing": 1, "refused": 1, "stopped": 1}
     found = scrape(database_url)
     assert found["runners"] == {(s,): n for s, n in expected.items()}
 
 
-def test_f69_attempts_of_runners_that_vanished_are_crashes(database_url: str, db: Db) -> None:
+def test_attempts_of_runners_that_vanished_are_crashes(database_url: str, db: Db) -> None:
     rows.job(db)
     at = rows.now(db)
 
@@ -290,7 +292,7 @@ def test_f69_attempts_of_runners_that_vanished_are_crashes(database_url: str, db
         entry = {"attempt": 1, "runner_id": "r0", "started_at": seen, "last_seen": seen}
         return Jsonb([entry | {"error_code": "runner_crashed"}])
 
-    partitions(db, at - 2 * DAY)
+    rows.partitions(db, at - 2 * DAY)
     rows.execution(db, "SUCCESS", attempt=2, attempts=stolen(1), plan_time=at - HOUR)
     rows.execution(db, "SUCCESS", attempt=2, attempts=stolen(47), plan_time=at - 2 * DAY)
     rows.execution(db, "FAILED", error_code="stale_timeout")
@@ -298,7 +300,7 @@ def test_f69_attempts_of_runners_that_vanished_are_crashes(database_url: str, db
     assert scrape(database_url).one("runner_crashes") == 2
 
 
-def test_f69_skipped_plan_times_of_a_day_are_counted_by_reason(database_url: str, db: Db) -> None:
+def test_skipped_plan_times_of_a_day_are_counted_by_reason(database_url: str, db: Db) -> None:
     rows.job(db)
     at = rows.now(db)
     skip(db, at - HOUR, at - HOUR, 1)
@@ -310,18 +312,20 @@ def test_f69_skipped_plan_times_of_a_day_are_counted_by_reason(database_url: str
     assert found["missed",] == 62
     assert 1440 <= found["paused",] <= 1442
     assert found["overlap",] == found["retired",] == found["superseded",] == 0
+    assert scrape(database_url)["job_skipped_plan_times"]["job", "missed"] == 62
 
 
-def test_f69_final_failures_of_the_last_hour_are_counted(database_url: str, db: Db) -> None:
+def test_final_failures_of_the_last_hour_are_counted(database_url: str, db: Db) -> None:
     rows.job(db)
     at = rows.now(db)
     for minutes, retried in ((1, None), (2, at + HOUR), (90, None)):
         plan_time = at - timedelta(minutes=minutes)
         rows.execution(db, "FAILED", plan_time=plan_time, next_attempt_at=retried)
-    assert scrape(database_url).one("failures_final") == 1
+    found = scrape(database_url)
+    assert found.one("failures_final") == found["job_failures_final"]["job",] == 1
 
 
-def test_f69_the_lateness_is_that_of_scheduled_starts_of_the_last_hour(
+def test_the_lateness_is_that_of_scheduled_starts_of_the_last_hour(
     database_url: str, db: Db
 ) -> None:
     rows.job(db)
@@ -340,7 +344,7 @@ def test_f69_the_lateness_is_that_of_scheduled_starts_of_the_last_hour(
     assert scrape(database_url).one("start_lateness_p99_seconds") == pytest.approx(4.5)
 
 
-def test_f69_violations_of_the_present_are_counted_by_kind(database_url: str, db: Db) -> None:
+def test_violations_of_the_present_are_counted_by_kind(database_url: str, db: Db) -> None:
     rows.job(db)
     for _ in range(2):
         rows.execution(db, "RUNNING", plan_time=rows.now(db))
@@ -350,9 +354,7 @@ def test_f69_violations_of_the_present_are_counted_by_kind(database_url: str, db
     assert found == {("over_limit",): 1, ("parked",): 0, ("stale",): 1}
 
 
-def test_f69_missed_deadlines_that_were_not_met_since_are_counted(
-    database_url: str, db: Db
-) -> None:
+def test_missed_deadlines_that_were_not_met_since_are_counted(database_url: str, db: Db) -> None:
     at = rows.now(db)
 
     def breach(kind: str, missed: timedelta, **columns: Any) -> None:
@@ -368,13 +370,13 @@ def test_f69_missed_deadlines_that_were_not_met_since_are_counted(
     breach("finish_by", 3 * HOUR, closed_at=at, look_at=None)
     breach("start_by", 5 * HOUR)
     breach("start_by", 30 * HOUR)
-    found = scrape(database_url)["breaches"]
-    assert found == {("expect_duration",): 0, ("finish_by",): 2, ("start_by",): 1}
+    rows.job(db)
+    found = scrape(database_url)
+    assert found["breaches"] == {("expect_duration",): 0, ("finish_by",): 2, ("start_by",): 1}
+    assert found["job_breaches"] == {("job", "finish_by"): 2, ("job", "start_by"): 1}
 
 
-def test_f69_alerts_that_were_not_delivered_are_counted_by_channel(
-    database_url: str, db: Db
-) -> None:
+def test_alerts_that_were_not_delivered_are_counted_by_channel(database_url: str, db: Db) -> None:
     for name in ("mail", "ops"):
         channel(db, name)
     delivered = rows.execution(db, "SUCCESS", "alerts.ops", queue="alerts")["id"]
@@ -391,11 +393,11 @@ def test_f69_alerts_that_were_not_delivered_are_counted_by_channel(
     assert found.one("channel_series_omitted") == 0
 
 
-def test_f69_the_horizon_ends_at_the_first_gap(database_url: str, db: Db) -> None:
+def test_the_horizon_ends_at_the_first_gap(database_url: str, db: Db) -> None:
     known = db.execute("SELECT * FROM cronledger.partitions() ORDER BY from_plan_time").fetchall()
     last = known[-1]["before_plan_time"]
     assert scrape(database_url).one("partition_horizon_timestamp_seconds") == last.timestamp()
-    partitions(db, last + timedelta(days=20))
+    rows.partitions(db, last + timedelta(days=20))
     assert scrape(database_url).one("partition_horizon_timestamp_seconds") == last.timestamp()
     rows.travel(db, last - rows.now(db) + DAY)
     found = scrape(database_url)
@@ -403,7 +405,7 @@ def test_f69_the_horizon_ends_at_the_first_gap(database_url: str, db: Db) -> Non
     assert found.one("partition_horizon_timestamp_seconds") == pytest.approx(now, abs=60)
 
 
-def test_f69_the_last_verify_of_all_jobs_has_an_age(database_url: str, db: Db) -> None:
+def test_the_last_verify_of_all_jobs_has_an_age(database_url: str, db: Db) -> None:
     at = rows.now(db)
 
     def verified(ago: timedelta, **columns: Any) -> None:
@@ -426,7 +428,7 @@ def test_f69_the_last_verify_of_all_jobs_has_an_age(database_url: str, db: Db) -
     assert found.one("verify_last_violations") == 2
 
 
-def test_f69_instants_are_those_of_the_ledger(database_url: str, db: Db) -> None:
+def test_instants_are_those_of_the_ledger(database_url: str, db: Db) -> None:
     rows.travel(db, datetime(2031, 5, 1, tzinfo=UTC) - rows.now(db))
     found = scrape(database_url)
     at = datetime.fromtimestamp(found.one("snapshot_timestamp_seconds"), UTC)
@@ -434,7 +436,7 @@ def test_f69_instants_are_those_of_the_ledger(database_url: str, db: Db) -> None
 
 
 @needs_promtool
-async def test_f69_promtool_accepts_the_metrics(database_url: str, db: Db) -> None:
+async def test_promtool_accepts_the_metrics(database_url: str, db: Db) -> None:
     rows.job(db, 'a "job"\\\n'.strip(), owner="ä")
     rows.execution(db, "SUCCESS", 'a "job"\\')
     db.execute("SELECT cronledger.limit_queue('default', 1)")

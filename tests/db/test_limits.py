@@ -15,7 +15,7 @@ FAILURE = outcome.failure(ValueError("no"))
 
 
 @pytest.mark.parametrize("of", ["job", "queue"])
-async def test_f04_i11_limits_are_exact_under_concurrent_claims(
+async def test_i11_limits_are_exact_under_concurrent_claims(
     ledger: Ledger, database_url: str, of: str
 ) -> None:
     """Three runners claim, finish and re-arm at once; no instant sees more than five RUNNING."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from cronledger.logging import FIELDS, ExecutionFilter, add_execution
+from cronledger.logs import FIELDS, ExecutionFilter, add_execution
 from tests.db.support.whole_replica import Whole
 
 log = logging.getLogger("shop")
@@ -39,7 +39,7 @@ def lines() -> Iterator[Lines]:
     log.removeHandler(made)
 
 
-async def test_f42_lines_of_handlers_have_the_fields_of_their_execution(
+async def test_lines_of_handlers_have_the_fields_of_their_execution(
     whole: Whole, lines: Lines
 ) -> None:
     def sync() -> None:
@@ -74,7 +74,7 @@ async def test_f42_lines_of_handlers_have_the_fields_of_their_execution(
     assert tuple(expected[0]) == FIELDS
 
 
-async def test_f42_lines_of_the_replica_about_an_execution_have_the_fields_as_well(
+async def test_lines_of_the_replica_about_an_execution_have_the_fields_as_well(
     whole: Whole, lines: Lines
 ) -> None:
     structlog.reset_defaults()  # an earlier test may have configured it
@@ -94,7 +94,7 @@ async def test_f42_lines_of_the_replica_about_an_execution_have_the_fields_as_we
     )  # fmt: skip
 
 
-async def test_f42_structlog_and_values_of_the_line_itself(whole: Whole, lines: Lines) -> None:
+async def test_structlog_and_values_of_the_line_itself(whole: Whole, lines: Lines) -> None:
     events: list[dict[str, Any]] = []
 
     def keep(_: object, __: str, event: Any) -> Any:
@@ -121,7 +121,7 @@ async def test_f42_structlog_and_values_of_the_line_itself(whole: Whole, lines: 
     assert lines.fields["line"]["attempt"] == "first"
 
 
-async def test_f42_the_names_are_those_of_the_events_of_a_replica(whole: Whole) -> None:
+async def test_the_names_are_those_of_the_events_of_a_replica(whole: Whole) -> None:
     seen: list[dict[str, Any]] = []
 
     def handler() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cronledger.app import App
-from cronledger.assertions import assert_fires
+from cronledger.declaring.app import App
+from cronledger.testing.assertions import assert_fires
 from tests.db.support.whole_replica import Whole
 from tests.db.test_python_howtos import HOWTO, run_snippets
 

@@ -52,14 +52,14 @@ def command(url: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, arguments, env={"CRONLEDGER_DATABASE_URL": url})
 
 
-def test_f62_a_file_declares_them_with_defaults(declared: Ledger) -> None:
+def test_a_file_declares_them_with_defaults(declared: Ledger) -> None:
     assert declared.values("SELECT name, owner, labels FROM job_details ORDER BY name") == [
         ("report", "data", {"team": "data"}),
         ("tidy", "platform", {"team": "core", "tier": "1"}),
     ]
 
 
-def test_f62_an_app_declares_them(ledger: Ledger, database_url: str) -> None:
+def test_an_app_declares_them(ledger: Ledger, database_url: str) -> None:
     app = App("shop")
 
     @app.job("* * * * *", owner="data", labels={"team": "data"})
@@ -87,13 +87,13 @@ def test_f62_an_app_declares_them(ledger: Ledger, database_url: str) -> None:
         ({"labels": ["team"]}, "labels"),
     ],
 )
-def test_f62_what_is_wrong_is_named(policy: dict[str, Any], field: str) -> None:
+def test_what_is_wrong_is_named(policy: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"jobs\.report\.{field} = .*; .*") as caught:
         App("shop").job("* * * * *", name="report", **policy)(lambda: None)
     assert len(caught.value.problems) == 1
 
 
-def test_f62_no_default_is_not_an_edit(ledger: Ledger, database_url: str) -> None:
+def test_no_default_is_not_an_edit(ledger: Ledger, database_url: str) -> None:
     # A definition without owner and labels is the same as one from before there were any.
     app = App("shop")
 
@@ -105,7 +105,7 @@ def test_f62_no_default_is_not_an_edit(ledger: Ledger, database_url: str) -> Non
     assert not definition.keys() & {"owner", "labels"}
 
 
-async def test_f62_an_edit_disturbs_no_execution(ledger: Ledger, database_url: str) -> None:
+async def test_an_edit_disturbs_no_execution(ledger: Ledger, database_url: str) -> None:
     ledger.job("daily", schedule="0 13 * * *")
     ledger.job("minutely", schedule="* * * * *", overlap="allow")
     ledger.job("later", schedule=None)
@@ -132,7 +132,7 @@ async def test_f62_an_edit_disturbs_no_execution(ledger: Ledger, database_url: s
     assert (again.claimed.key.job_name, again.claimed.revision) == ("minutely", 2)
 
 
-def test_f62_every_view_of_jobs_and_executions_has_them(declared: Ledger) -> None:
+def test_every_view_of_jobs_and_executions_has_them(declared: Ledger) -> None:
     for view, name in VIEWS.items():
         declared.values(f"SELECT {name}, owner, labels FROM {view} WHERE labels @> '{{}}'")
     declared.trigger("report")
@@ -151,7 +151,7 @@ def test_f62_every_view_of_jobs_and_executions_has_them(declared: Ledger) -> Non
         assert found == [("data", {"team": "data"})]
 
 
-def test_f62_a_diff_shows_them(declared: Ledger, database_url: str, tmp_path: Path) -> None:
+def test_a_diff_shows_them(declared: Ledger, database_url: str, tmp_path: Path) -> None:
     (tmp_path / "jobs.toml").write_text(FILE.replace('team = "data"', 'team = "bi"'))
     shown = command(
         database_url, "jobs", "diff", str(tmp_path / "jobs.toml"), "--source", "file", "--days", "1"
@@ -172,7 +172,7 @@ def test_f62_a_diff_shows_them(declared: Ledger, database_url: str, tmp_path: Pa
         (["--label", "team=Data"], []),
     ],
 )
-def test_f62_commands_filter(
+def test_commands_filter(
     declared: Ledger, database_url: str, filters: list[str], found: list[str]
 ) -> None:
     for job in ("report", "tidy"):
@@ -192,13 +192,13 @@ def test_f62_commands_filter(
         (["team=data", "team=bi"], "'team' is given as 'data' and as 'bi'"),
     ],
 )
-def test_f62_a_wrong_filter_is_refused(database_url: str, given: list[str], message: str) -> None:
+def test_a_wrong_filter_is_refused(database_url: str, given: list[str], message: str) -> None:
     options = [option for label in given for option in ("--label", label)]
     said = command(database_url, "jobs", "list", *options)
     assert (said.exit_code, message in said.stderr) == (2, True), said.stderr
 
 
-async def test_f62_the_values_of_clients_have_them(declared: Ledger, database_url: str) -> None:
+async def test_the_values_of_clients_have_them(declared: Ledger, database_url: str) -> None:
     made = declared.trigger("report")
     declared.values(
         "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
@@ -214,7 +214,7 @@ async def test_f62_the_values_of_clients_have_them(declared: Ledger, database_ur
     }
 
 
-def test_f62_a_job_that_was_deleted_has_none(declared: Ledger, database_url: str) -> None:
+def test_a_job_that_was_deleted_has_none(declared: Ledger, database_url: str) -> None:
     made = declared.trigger("report")
     with psycopg.connect(database_url, autocommit=True) as c:
         c.execute("DELETE FROM cronledger.jobs WHERE name = 'report'")

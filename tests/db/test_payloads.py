@@ -15,7 +15,7 @@ class Order(BaseModel):
     on: date
 
 
-async def test_f16_handlers_get_the_validated_value(whole: Whole) -> None:
+async def test_handlers_get_the_validated_value(whole: Whole) -> None:
     def model(payload: Order) -> str:
         return f"{type(payload).__name__} {payload.number} {payload.on.year}"
 
@@ -32,7 +32,7 @@ async def test_f16_handlers_get_the_validated_value(whole: Whole) -> None:
     assert [row["result"] for row in ended] == ["Order 7 2026", [3, ["1", 2]], {"a": None}]
 
 
-async def test_f16_a_default_stands_in_for_no_payload(whole: Whole) -> None:
+async def test_a_default_stands_in_for_no_payload(whole: Whole) -> None:
     def optional(payload: Order | None = None) -> str:
         return repr(payload)
 
@@ -46,7 +46,7 @@ async def test_f16_a_default_stands_in_for_no_payload(whole: Whole) -> None:
     assert second["error_code"] == "payload_invalid"
 
 
-async def test_f16_a_bad_payload_fails_its_own_execution_for_good(whole: Whole) -> None:
+async def test_a_bad_payload_fails_its_own_execution_for_good(whole: Whole) -> None:
     called = []
 
     def order(payload: Order) -> None:

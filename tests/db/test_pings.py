@@ -15,7 +15,7 @@ from aiohttp import web
 from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.testing import capture_logs
 
-from cronledger.app import Context, Retry
+from cronledger.declaring.app import Context, Retry
 from cronledger.engine.monitoring import monitoring, pings
 from cronledger.engine.monitoring.pings import Ping, Pings
 from cronledger.engine.monitoring.sentry import SentryCheckIns, monitor, slug
@@ -60,7 +60,7 @@ async def checks() -> AsyncIterator[Checks]:
     await runner.cleanup()
 
 
-async def test_f66_each_attempt_reports_its_start_and_its_end(whole: Whole, checks: Checks) -> None:
+async def test_each_attempt_reports_its_start_and_its_end(whole: Whole, checks: Checks) -> None:
     def flaky(ctx: Context) -> str:
         if ctx.attempt == 1:
             raise Retry("0s", "no disk")
@@ -77,7 +77,7 @@ async def test_f66_each_attempt_reports_its_start_and_its_end(whole: Whole, chec
     assert "no disk" in checks.requests[1][2]
 
 
-async def test_f66_the_exit_status_of_a_command_is_part_of_its_address(
+async def test_the_exit_status_of_a_command_is_part_of_its_address(
     whole: Whole, checks: Checks
 ) -> None:
     target = {"command": ["sh", "-c", "echo no space left; exit 3"]}
@@ -92,7 +92,7 @@ async def test_f66_the_exit_status_of_a_command_is_part_of_its_address(
     assert "no space left" in checks.requests[1][2]
 
 
-async def test_f66_a_failure_that_the_ledger_writes_as_cancelled_is_reported_as_such(
+async def test_a_failure_that_the_ledger_writes_as_cancelled_is_reported_as_such(
     whole: Whole, checks: Checks, database_url: str
 ) -> None:
     def failing() -> None:
@@ -108,7 +108,7 @@ async def test_f66_a_failure_that_the_ledger_writes_as_cancelled_is_reported_as_
     assert checks.requests[1][2].startswith("CANCELLED\n")
 
 
-async def test_f66_a_check_that_hangs_delays_no_execution_and_no_drain(
+async def test_a_check_that_hangs_delays_no_execution_and_no_drain(
     whole: Whole, checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cronledger.engine.runtime.runtime.PING_SECONDS", 0.1)
@@ -125,7 +125,7 @@ async def test_f66_a_check_that_hangs_delays_no_execution_and_no_drain(
     assert [line["event"] for line in lines].count("ping_dropped") == 6
 
 
-async def test_f66_a_swept_execution_is_reported(
+async def test_a_swept_execution_is_reported(
     whole: Whole, checks: Checks, database_url: str
 ) -> None:
     whole.declare("lost", "external", {}, ping=f"{checks.url}/uuid", stale_timeout="3s")
@@ -138,12 +138,12 @@ async def test_f66_a_swept_execution_is_reported(
     assert "worker" in checks.requests[0][2]
 
 
-async def test_f66_a_replica_reports_that_the_ledger_is_alive(whole: Whole, checks: Checks) -> None:
+async def test_a_replica_reports_that_the_ledger_is_alive(whole: Whole, checks: Checks) -> None:
     async with whole.replica(ping_allow_private=True, ping_url=f"{checks.url}/ledger"):
         await eventually("the ledger is reported", lambda: checks.paths == ["/ledger"])
 
 
-async def test_f66_jobs_without_a_check_send_nothing(whole: Whole, checks: Checks) -> None:
+async def test_jobs_without_a_check_send_nothing(whole: Whole, checks: Checks) -> None:
     def quiet() -> None: ...
 
     job = whole.job(quiet)
@@ -156,7 +156,7 @@ async def test_f66_jobs_without_a_check_send_nothing(whole: Whole, checks: Check
 
 
 @pytest.mark.parametrize(("status", "tries"), [(500, 3), (429, 3), (404, 1), (302, 1)])
-async def test_f66_a_ping_is_tried_again_if_that_may_help(
+async def test_a_ping_is_tried_again_if_that_may_help(
     checks: Checks, monkeypatch: pytest.MonkeyPatch, status: int, tries: int
 ) -> None:
     monkeypatch.setattr(pings, "WAITS", (0.0, 0.0, 0.0))
@@ -171,7 +171,7 @@ async def test_f66_a_ping_is_tried_again_if_that_may_help(
     assert "secret-key" not in str(line)
 
 
-async def test_f66_a_check_that_is_unreachable_is_logged_without_its_key(
+async def test_a_check_that_is_unreachable_is_logged_without_its_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pings, "WAITS", (0.0,))
@@ -183,7 +183,7 @@ async def test_f66_a_check_that_is_unreachable_is_logged_without_its_key(
     assert "secret-key" not in str(lines)
 
 
-async def test_f66_an_address_that_cannot_be_requested_blocks_nothing(
+async def test_an_address_that_cannot_be_requested_blocks_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pings, "WAITS", (0.0,))
@@ -199,7 +199,7 @@ async def test_f66_an_address_that_cannot_be_requested_blocks_nothing(
     assert "secret-key" not in str(lines)
 
 
-async def test_f66_a_ping_that_waits_for_its_turn_is_not_given_up(
+async def test_a_ping_that_waits_for_its_turn_is_not_given_up(
     checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pings, "MOST_AT_ONCE", 1)
@@ -217,7 +217,7 @@ async def test_f66_a_ping_that_waits_for_its_turn_is_not_given_up(
     assert checks.paths == ["/hanging", "/waiting"]
 
 
-async def test_f66_a_failed_ping_does_not_name_another_execution(
+async def test_a_failed_ping_does_not_name_another_execution(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pings, "WAITS", (0.0,))
@@ -231,7 +231,7 @@ async def test_f66_a_failed_ping_does_not_name_another_execution(
     assert "execution_id" not in line
 
 
-async def test_f66_a_private_address_needs_permission(checks: Checks) -> None:
+async def test_a_private_address_needs_permission(checks: Checks) -> None:
     sender = Pings(allow_private=False)
     with capture_logs() as lines:
         sender.put(Ping(checks.url))
@@ -240,7 +240,7 @@ async def test_f66_a_private_address_needs_permission(checks: Checks) -> None:
     assert "ping_allow_private" in lines[0]["error"]
 
 
-async def test_f66_pings_of_one_check_keep_their_order_and_are_bounded(checks: Checks) -> None:
+async def test_pings_of_one_check_keep_their_order_and_are_bounded(checks: Checks) -> None:
     checks.open.clear()
     sender = Pings(allow_private=True)
     with capture_logs() as lines:
@@ -258,14 +258,14 @@ async def test_f66_pings_of_one_check_keep_their_order_and_are_bounded(checks: C
 # -- declaration -----------------------------------------------------------------------------------
 
 
-def test_f66_a_bad_url_is_refused_by_name(ledger: Ledger) -> None:
+def test_a_bad_url_is_refused_by_name(ledger: Ledger) -> None:
     with pytest.raises(ValueError, match="must begin with http"):
         Job.model_validate({"name": "a", "handler": "external", "ping": "hc-ping.com/x"})
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="job job: ping is not a URL"):
         ledger.job(handler="external", target={}, ping="hc-ping.com/x")
 
 
-def test_f66_a_check_is_part_of_the_definition_and_of_no_view(
+def test_a_check_is_part_of_the_definition_and_of_no_view(
     ledger: Ledger, database_url: str
 ) -> None:
     declared = Job.model_validate(
@@ -311,7 +311,7 @@ def sentry() -> Iterator[Transport]:
     sentry_sdk.get_global_scope().set_client(None)
 
 
-async def test_f66_an_execution_of_the_schedule_checks_in_with_sentry(
+async def test_an_execution_of_the_schedule_checks_in_with_sentry(
     whole: Whole, sentry: Transport
 ) -> None:
     def due() -> None: ...
@@ -334,7 +334,7 @@ async def test_f66_an_execution_of_the_schedule_checks_in_with_sentry(
     assert begun["check_in_id"] == ended["check_in_id"]
 
 
-def test_f66_a_schedule_that_sentry_does_not_know_is_logged_once(sentry: Transport) -> None:
+def test_a_schedule_that_sentry_does_not_know_is_logged_once(sentry: Transport) -> None:
     job = Job.model_validate({"name": "a", "handler": "external", "schedule": "@every 90s"})
     check_ins = SentryCheckIns()
     with capture_logs() as lines:
@@ -344,18 +344,18 @@ def test_f66_a_schedule_that_sentry_does_not_know_is_logged_once(sentry: Transpo
     assert sentry.check_ins == []
 
 
-def test_f66_without_the_sdk_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_sdk_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sentry_sdk")
     assert not SentryCheckIns().active
     assert "sentry_sdk" not in sys.modules
 
 
-def test_f66_an_sdk_without_the_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_sdk_without_the_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentry_sdk", ModuleType("sentry_sdk"))
     assert not SentryCheckIns().active
 
 
-async def test_f66_an_execution_that_nobody_is_told_of_gets_no_id(
+async def test_an_execution_that_nobody_is_told_of_gets_no_id(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The id of an attempt is a SHA-1, which would be a tenth of the cost of an execution."""
@@ -381,7 +381,7 @@ async def test_f66_an_execution_that_nobody_is_told_of_gets_no_id(
     assert computed == []
 
 
-def test_f66_the_start_and_the_end_of_an_execution_are_one_check_in(sentry: Transport) -> None:
+def test_the_start_and_the_end_of_an_execution_are_one_check_in(sentry: Transport) -> None:
     job = Job.model_validate(
         {"name": "Nightly Backup", "handler": "external", "schedule": "30 2 * * *",
          "timezone": "Europe/Berlin", "grace": "90s", "run_timeout": "4h"}
@@ -413,13 +413,13 @@ def test_f66_the_start_and_the_end_of_an_execution_are_one_check_in(sentry: Tran
         (None, None),
     ],
 )  # fmt: skip
-def test_f66_sentry_gets_the_schedules_that_it_knows(schedule: str | None, expected: Any) -> None:
+def test_sentry_gets_the_schedules_that_it_knows(schedule: str | None, expected: Any) -> None:
     job = Job.model_validate({"name": "a", "handler": "external", "schedule": schedule})
     found = monitor(job)
     assert (None if found is None else found["schedule"]) == expected
 
 
-def test_f66_a_scope_has_a_monitor_of_its_own() -> None:
+def test_a_scope_has_a_monitor_of_its_own() -> None:
     job = Job.model_validate({"name": "sync", "handler": "external"})
     assert slug(job, ScopeKey("sync", "global", "global")) == "sync"
     scopes = ["ACME Inc.", "ACME-Inc", "acme.inc", "acme-inc", "é", "ü", "x" * 99, "x" * 98]
@@ -429,7 +429,7 @@ def test_f66_a_scope_has_a_monitor_of_its_own() -> None:
     assert slugs[0].startswith("sync-acme-inc-")
 
 
-def test_f66_jobs_with_similar_names_have_monitors_of_their_own() -> None:
+def test_jobs_with_similar_names_have_monitors_of_their_own() -> None:
     def of(name: str, kind: str = "global", scope: str = "global") -> str:
         job = Job.model_validate({"name": name, "handler": "external"})
         return slug(job, ScopeKey(name, kind, scope))
@@ -439,7 +439,7 @@ def test_f66_jobs_with_similar_names_have_monitors_of_their_own() -> None:
     assert not of("123").isdecimal()
 
 
-def test_f66_the_margin_of_a_monitor_contains_the_delay_of_the_start() -> None:
+def test_the_margin_of_a_monitor_contains_the_delay_of_the_start() -> None:
     job = Job.model_validate(
         {"name": "a", "handler": "external", "schedule": "@daily", "grace": "90s",
          "schedule_delay": "10m", "jitter": "5m"}
@@ -447,7 +447,7 @@ def test_f66_the_margin_of_a_monitor_contains_the_delay_of_the_start() -> None:
     assert monitor(job)["checkin_margin"] == 17
 
 
-def test_f66_sentry_gets_no_schedule_that_it_would_read_differently() -> None:
+def test_sentry_gets_no_schedule_that_it_would_read_differently() -> None:
     job = {"name": "a", "handler": "external", "schedule": "0 9 1 * MON"}
     assert monitor(Job.model_validate(job)) is not None
     assert monitor(Job.model_validate(job | {"day_or": False})) is None

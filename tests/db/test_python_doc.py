@@ -74,6 +74,8 @@ async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole
         "transfer": ("SUCCESS", "moved"),
         "transfer_in_a_thread": ("SUCCESS", None),
         "fenced": ("SUCCESS", None),
+        "sync-eu": ("SUCCESS", "synchronized eu"),
+        "sync-us": ("SUCCESS", "synchronized us"),
     }
     amounts = [row["amount"] for row in whole.rows("SELECT amount FROM transfers ORDER BY 1")]
     assert amounts == [10, 20, 30]

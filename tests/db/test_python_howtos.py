@@ -25,7 +25,7 @@ def run_snippets(page: str, containing: str = "") -> dict[str, Any]:
     return names
 
 
-async def test_f40_the_resources_of_the_documentation_reach_their_handlers(
+async def test_the_resources_of_the_documentation_reach_their_handlers(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole.rows("CREATE TABLE carts (expires_at timestamptz)")
@@ -39,7 +39,7 @@ async def test_f40_the_resources_of_the_documentation_reach_their_handlers(
     ]  # fmt: skip
 
 
-async def test_f41_the_middleware_of_the_documentation_decides(whole: Whole) -> None:
+async def test_the_middleware_of_the_documentation_decides(whole: Whole) -> None:
     documented = run_snippets("middleware.md")
     whole.app = documented["app"]
     async with whole.replica():
@@ -57,7 +57,7 @@ async def test_f41_the_middleware_of_the_documentation_decides(whole: Whole) -> 
     assert documented["durations"].keys() == {"order", "count"}
 
 
-def test_f43_the_tests_of_the_documentation_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tests_of_the_documentation_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     def export(ctx: Context) -> str:
         ctx.check_lease()
         return f"{ctx.resources['bucket']}/{ctx.scope_id}.csv"

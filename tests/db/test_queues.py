@@ -16,7 +16,7 @@ def db(database_url: str, ledger: Ledger) -> Iterator[Db]:
         yield connection
 
 
-async def test_f23_a_replica_takes_from_its_queues_alone(ledger: Ledger) -> None:
+async def test_a_replica_takes_from_its_queues_alone(ledger: Ledger) -> None:
     ledger.job("light")
     ledger.job("heavy", queue="heavy", overlap="allow")
     for _ in range(6):
@@ -30,7 +30,7 @@ async def test_f23_a_replica_takes_from_its_queues_alone(ledger: Ledger) -> None
         assert len(await heavy.settle()) == 2
 
 
-async def test_f23_a_paused_queue_starts_nothing_and_the_others_go_on(ledger: Ledger) -> None:
+async def test_a_paused_queue_starts_nothing_and_the_others_go_on(ledger: Ledger) -> None:
     ledger.job("light")
     ledger.job("heavy", queue="heavy")
     made = [ledger.trigger("heavy"), ledger.trigger("light")]
@@ -46,7 +46,7 @@ async def test_f23_a_paused_queue_starts_nothing_and_the_others_go_on(ledger: Le
     [("pause_queue('heavy')", "resume_queue('heavy')"), ("pause('job')", "resume('job')")],
     ids=["queue", "job"],
 )
-async def test_f23_nothing_is_stolen_in_a_pause(ledger: Ledger, pause: str, resume: str) -> None:
+async def test_nothing_is_stolen_in_a_pause(ledger: Ledger, pause: str, resume: str) -> None:
     """A steal is a start: it waits for the end of the pause, and then it happens."""
     ledger.job(schedule=None, queue="heavy", allow_stale_reentry=True)
     ledger.trigger()
@@ -62,7 +62,7 @@ async def test_f23_nothing_is_stolen_in_a_pause(ledger: Ledger, pause: str, resu
         assert (stolen.claimed.how, stolen.claimed.attempt) == ("stolen", 2)
 
 
-async def test_f23_everything_is_paused_and_goes_on(ledger: Ledger) -> None:
+async def test_everything_is_paused_and_goes_on(ledger: Ledger) -> None:
     ledger.job("light")
     ledger.job("heavy", queue="heavy")
     for name in ("light", "heavy"):
@@ -97,7 +97,7 @@ async def test_i11_a_higher_limit_of_a_queue_starts_what_it_kept_waiting(
     assert ledger.statuses("a") == ledger.statuses("b") == ["RUNNING"]
 
 
-def test_f23_operators_pause_all_and_backfill_viewers_do_not(ledger: Ledger, db: Db) -> None:
+def test_operators_pause_all_and_backfill_viewers_do_not(ledger: Ledger, db: Db) -> None:
     ledger.job("job")
     calls = (
         "SELECT cronledger.pause_all()",

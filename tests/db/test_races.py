@@ -47,7 +47,10 @@ def lose_the_answer(runner: Runner, monkeypatch: pytest.MonkeyPatch, *, lands: b
     monkeypatch.setattr(runner.statements, "advance_schedules", breaking)
 
 
-@pytest.mark.parametrize("how", ["released", "claimed again", "cancelled", "retried", "swept"])
+@pytest.mark.parametrize(
+    "how",
+    ["released", "claimed again", "cancelled", "cancelled afterwards", "retried", "swept"],
+)
 async def test_what_a_lost_answer_has_written_counts_as_written(
     ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -82,10 +85,15 @@ async def test_what_a_lost_answer_has_written_counts_as_written(
                     await one.finisher.step()
             if how in ("claimed again", "retried"):
                 assert len(await two.settle()) == 1
+            elif how == "cancelled afterwards":
+                ledger.one("SELECT cancel(%s)", execution)
             await one.finisher.step()
         assert one.finisher.waiting == 0
         written = how != "swept"
         assert [x.lease for x in one.written] == ([start] if written else [])
+        assert [x.release for x in one.written] == (
+            [how not in ("cancelled", "retried")] if written else []
+        )
         assert [x["event"] for x in logs].count("lease_lost") == (0 if written else 1)
         assert one.leases.lost == (0 if written else 1)
 

@@ -79,13 +79,13 @@ def spread(db: Db, job: str, scopes: int) -> None:
     )
 
 
-def test_f69_scopes_add_no_series(database_url: str, db: Db) -> None:
+def test_scopes_add_no_series(database_url: str, db: Db) -> None:
     rows.job(db, "tenants", scope_kind="tenant")
     spread(db, "tenants", 10)
     few = scrape(database_url)
-    spread(db, "tenants", 100_000)
+    spread(db, "tenants", 10_000)
     many = scrape(database_url)
-    assert (few["job_scopes"]["tenants",], many["job_scopes"]["tenants",]) == (10, 100_000)
+    assert (few["job_scopes"]["tenants",], many["job_scopes"]["tenants",]) == (10, 10_000)
     assert many.series == few.series
     assert {name: set(values) for name, values in many.items()} == {
         name: set(values) for name, values in few.items()
@@ -93,7 +93,7 @@ def test_f69_scopes_add_no_series(database_url: str, db: Db) -> None:
     assert many.of_job("tenants")["status_consecutive_failures"] > 0
 
 
-def test_f69_the_limit_hides_no_job_with_a_problem(database_url: str, db: Db) -> None:
+def test_the_limit_hides_no_job_with_a_problem(database_url: str, db: Db) -> None:
     for number in range(20):
         rows.job(db, f"job-{number:02}", schedule=None)  # nothing else becomes due meanwhile
     at = rows.now(db)
@@ -111,7 +111,23 @@ def test_f69_the_limit_hides_no_job_with_a_problem(database_url: str, db: Db) ->
     assert found["overdue"]["paused",] == 1
 
 
-async def test_f69_all_values_are_those_of_one_instant(
+def test_more_problems_than_the_limit_hide_none_that_is_overdue_for_longer(
+    database_url: str, db: Db
+) -> None:
+    for number in range(20):
+        rows.job(db, f"job-{number:02}", schedule=None)
+    at = rows.now(db)
+    for number in range(10):  # as after an edit of many jobs
+        rows.execution(db, "PENDING", f"job-{number:02}", plan_time=at - timedelta(seconds=10))
+    rows.execution(db, "FAILED", "job-17")
+    rows.execution(db, "PENDING", "job-18", plan_time=at - timedelta(hours=2))
+    rows.execution(db, "PENDING", "job-19", plan_time=at - timedelta(hours=1))
+    for limit, last in ((2, {"job-18"}), (3, {"job-18", "job-19"})):
+        shown = scrape(database_url, job_limit=limit)["job_scopes"]
+        assert {name for (name,) in shown} == {"job-17", *last}
+
+
+async def test_all_values_are_those_of_one_instant(
     metrics: LedgerMetrics, change: Callable[[Change], None], db: Db
 ) -> None:
     def between(name: str, text: str) -> str:
@@ -128,7 +144,7 @@ async def test_f69_all_values_are_those_of_one_instant(
     assert "queue_running" not in found
 
 
-async def test_f69_scrapes_of_fifteen_seconds_are_one_reading(
+async def test_scrapes_of_fifteen_seconds_are_one_reading(
     metrics: LedgerMetrics, change: Callable[[Change], None], db: Db,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -152,7 +168,7 @@ async def test_f69_scrapes_of_fifteen_seconds_are_one_reading(
     assert len(sent) == 2 * len(STATEMENTS)
 
 
-async def test_f69_old_values_are_not_served_when_reading_fails(
+async def test_old_values_are_not_served_when_reading_fails(
     metrics: LedgerMetrics, change: Callable[[Change], None], db: Db,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -167,7 +183,7 @@ async def test_f69_old_values_are_not_served_when_reading_fails(
     assert (await scraped(metrics)).one("up") == 1
 
 
-async def test_f69_a_statement_and_a_wait_for_a_lock_have_limits(
+async def test_a_statement_and_a_wait_for_a_lock_have_limits(
     metrics: LedgerMetrics, change: Callable[[Change], None], db: Db,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -176,10 +192,10 @@ async def test_f69_a_statement_and_a_wait_for_a_lock_have_limits(
     read_only = "current_setting('transaction_read_only')"
     asked = f"SELECT {settings} || ' ' || {read_only} AS kind, 1 AS count"
     change(lambda name, text: asked if name == "count_violations" else text)
-    assert (await metrics.read()).violations == {"5s 2s repeatable read on": 1}
+    assert (await metrics.read()).violations[0]["kind"] == "5s 2s repeatable read on"
 
 
-async def test_f69_a_reading_has_a_limit(
+async def test_a_reading_has_a_limit(
     metrics: LedgerMetrics, change: Callable[[Change], None], db: Db,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -191,7 +207,7 @@ async def test_f69_a_reading_has_a_limit(
     assert found.one("up") == 0
 
 
-async def test_f69_a_server_that_hangs_is_not_waited_for(
+async def test_a_server_that_hangs_is_not_waited_for(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Proxy(viewer(database_url)) as proxy:
@@ -211,7 +227,7 @@ async def test_f69_a_server_that_hangs_is_not_waited_for(
         await connections.close()
 
 
-async def test_f69_a_table_that_is_locked_is_not_waited_for(
+async def test_a_table_that_is_locked_is_not_waited_for(
     metrics: LedgerMetrics, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with db.transaction():
@@ -221,7 +237,7 @@ async def test_f69_a_table_that_is_locked_is_not_waited_for(
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_f69_a_statement_names_only_what_a_viewer_may_use(db: Db, name: str) -> None:
+def test_a_statement_names_only_what_a_viewer_may_use(db: Db, name: str) -> None:
     text = queries.text(name, "{schema}", PACKAGE)
     assert text.startswith("-- ") and re.search(r"No(?: |\n-- )lock\.", text)
     body = re.sub(r"--.*", "", text)
@@ -235,7 +251,7 @@ def test_f69_a_statement_names_only_what_a_viewer_may_use(db: Db, name: str) -> 
     assert named <= {row["object"] for row in granted}
 
 
-def test_f69_the_document_lists_every_metric_with_its_labels() -> None:
+def test_the_document_lists_every_metric_with_its_labels() -> None:
     section = (
         (ROOT / "docs" / "metrics.md").read_text("utf-8").partition("\n## Ledger metrics\n")[2]
     )
@@ -319,7 +335,7 @@ WHERE x.indpred IS NOT NULL AND pg_get_expr(x.indpred, x.indrelid) <> '(attempt 
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_f69_no_statement_scans_executions(history: Db, name: str) -> None:
+def test_no_statement_scans_executions(history: Db, name: str) -> None:
     filled = history.execute(
         "SELECT DISTINCT c.relname FROM cronledger.executions e"
         " JOIN pg_class c ON c.oid = e.tableoid"
@@ -339,7 +355,7 @@ def test_f69_no_statement_scans_executions(history: Db, name: str) -> None:
 READ_EXECUTIONS = {"count_overdue", "list_jobs", "count_failures", "read_lateness", "count_crashes"}
 
 
-def test_f69_crashes_are_read_from_their_own_index(history: Db) -> None:
+def test_crashes_are_read_from_their_own_index(history: Db) -> None:
     own = history.execute(
         "SELECT i.inhrelid::regclass::text AS name FROM pg_inherits i"
         " WHERE i.inhparent = 'cronledger.executions_lost'::regclass"
@@ -357,7 +373,7 @@ def test_f69_crashes_are_read_from_their_own_index(history: Db) -> None:
     assert others & used == set()
 
 
-def test_f69_the_history_of_a_scope_is_read_in_its_order(history: Db) -> None:
+def test_the_history_of_a_scope_is_read_in_its_order(history: Db) -> None:
     keys = [key for node in plan(history, "list_jobs", **PARAMETERS["list_jobs"])
             for key in node.get("Sort Key", [])]  # fmt: skip
     assert any("planned_through" in key for key in keys)

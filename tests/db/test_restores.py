@@ -18,6 +18,8 @@ from cronledger.testing import Travel
 from tests.database import Databases
 from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
 
+pytestmark = pytest.mark.own_database  # its database is copied and replaced
+
 MINUTE = timedelta(minutes=1)
 _TABLES = """
 SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'cronledger'::regnamespace
@@ -171,7 +173,9 @@ async def test_a_job_that_was_left_to_others_is_looked_at_again_when_jobs_change
             assert ledger.parked() is None
             ledger.edit(target={"python": FUNCTION})
             ledger.travel(by=MINUTE)
-            replica._runtime.notified(payload)
+            listener = replica._runtime.components.listener
+            assert listener is not None
+            listener.notified(payload)
             assert await replica.step()
 
 

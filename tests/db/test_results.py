@@ -24,7 +24,7 @@ def made(ledger: Ledger, count: int) -> list[tuple[int, str, Any]]:
     return done
 
 
-def test_f21_each_result_comes_once_and_oldest_first(ledger: Ledger) -> None:
+def test_each_result_comes_once_and_oldest_first(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     done = made(ledger, 3)
     assert ledger.values(TAKE, 2) == done[:2]
@@ -32,9 +32,7 @@ def test_f21_each_result_comes_once_and_oldest_first(ledger: Ledger) -> None:
     assert ledger.values(TAKE, 2) == []
 
 
-def test_f21_two_consumers_share_and_a_rollback_gives_back(
-    ledger: Ledger, database_url: str
-) -> None:
+def test_two_consumers_share_and_a_rollback_gives_back(ledger: Ledger, database_url: str) -> None:
     ledger.job(**EXTERNAL)
     done = made(ledger, 4)
     with psycopg.connect(database_url) as one, psycopg.connect(database_url) as two:
@@ -49,7 +47,7 @@ def test_f21_two_consumers_share_and_a_rollback_gives_back(
         assert one.execute(TAKE, [10]).fetchall() == []
 
 
-def test_f21_a_failure_brings_its_result_once_it_is_final(ledger: Ledger) -> None:
+def test_a_failure_brings_its_result_once_it_is_final(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
     enqueue(ledger)
     for found in ([], [{"so": "far"}]):
@@ -61,7 +59,7 @@ def test_f21_a_failure_brings_its_result_once_it_is_final(ledger: Ledger) -> Non
     assert ledger.values(TAKE, 5) == []
 
 
-def test_f21_a_retried_execution_brings_its_new_result(ledger: Ledger) -> None:
+def test_a_retried_execution_brings_its_new_result(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     enqueue(ledger)
     claim = claimed(ledger)
@@ -72,7 +70,7 @@ def test_f21_a_retried_execution_brings_its_new_result(ledger: Ledger) -> None:
     assert [row[2] for row in ledger.values(TAKE, 5)] == [2]
 
 
-def test_f21_of_other_queues_and_of_what_has_no_result_nothing_comes(ledger: Ledger) -> None:
+def test_of_other_queues_and_of_what_has_no_result_nothing_comes(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     ledger.job("heavy", **EXTERNAL, queue="heavy")
     enqueue(ledger, "heavy")
@@ -85,14 +83,14 @@ def test_f21_of_other_queues_and_of_what_has_no_result_nothing_comes(ledger: Led
 @pytest.mark.parametrize(
     ("call", "names"), [("'default', 0", "n is 0"), ("'defualt', 1", "defualt")]
 )
-def test_f21_bad_input_is_refused(ledger: Ledger, call: str, names: str) -> None:
+def test_bad_input_is_refused(ledger: Ledger, call: str, names: str) -> None:
     ledger.job(**EXTERNAL)
     with pytest.raises((errors.InvalidParameterValue, errors.NoDataFound), match=names) as raised:
         ledger.values(f"SELECT * FROM take_results({call})")
     assert raised.value.diag.message_hint
 
 
-def test_f21_results_are_found_by_their_index(ledger: Ledger) -> None:
+def test_results_are_found_by_their_index(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     with psycopg.connect(ledger.url) as c:
         c.execute("SET enable_seqscan = off")

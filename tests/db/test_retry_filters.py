@@ -11,8 +11,7 @@ import pytest
 from aiohttp import web
 from psycopg import errors
 
-from cronledger.app import Context
-from cronledger.ledger.migrate import migrate
+from cronledger.declaring.app import Context
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome, Retry
 from cronledger.rules.retry_filters import FILTERS
@@ -40,7 +39,7 @@ EXTERNAL: dict[str, Any] = {"handler": "external", "target": {}, "schedule": Non
     ],
     ids=lambda value: str(value)[:30],
 )  # fmt: skip
-async def test_f44_a_filter_decides_whether_a_replica_retries(
+async def test_a_filter_decides_whether_a_replica_retries(
     ledger: Ledger, database_url: str, filters: dict[str, Any], ended: Outcome, note: str | None
 ) -> None:
     ledger.job(schedule=None, max_attempts=2, retry_backoff=["1 s"], **filters)
@@ -65,7 +64,7 @@ async def test_f44_a_filter_decides_whether_a_replica_retries(
         assert ledger.one("SELECT status, attempt FROM executions") == ("FAILED", 2)
 
 
-async def test_f44_the_present_filter_applies(ledger: Ledger, database_url: str) -> None:
+async def test_the_present_filter_applies(ledger: Ledger, database_url: str) -> None:
     """Like a timeout, and unlike max_attempts, it is not that of the execution's revision."""
     ledger.job(schedule=None, max_attempts=9, retry_backoff=["0 s"])
     ledger.trigger()
@@ -91,7 +90,7 @@ def answering(*statuses: int) -> web.Application:
     return server
 
 
-async def test_f44_each_handler_has_failures_that_are_retried_and_others(whole: Whole) -> None:
+async def test_each_handler_has_failures_that_are_retried_and_others(whole: Whole) -> None:
     attempts: dict[str, Any] = {"max_attempts": 3, "retry_backoff": ["0s"]}
 
     class Permanent(ConnectionError):
@@ -144,7 +143,7 @@ async def test_f44_each_handler_has_failures_that_are_retried_and_others(whole: 
         )
         for row in rows for message in [row["error_msg"]]
     }  # fmt: skip
-    local = f"{__name__}.{test_f44_each_handler_has_failures_that_are_retried_and_others.__name__}"
+    local = f"{__name__}.{test_each_handler_has_failures_that_are_retried_and_others.__name__}"
     assert ends == {
         "in_thread": (2, "handler_error", f"never_retry_on has {local}.<locals>.Permanent"),
         "on_loop": (2, "handler_error", "retry_on has no match"),
@@ -183,7 +182,7 @@ def claim(ledger: Ledger) -> Any:
     ids=str,
 )
 @pytest.mark.parametrize("wait", [None, timedelta(seconds=5)], ids=["backoff", "given"])
-def test_f44_a_filter_decides_whether_fail_retries(
+def test_a_filter_decides_whether_fail_retries(
     ledger: Ledger, filters: dict[str, Any], code: str, note: str | None, wait: timedelta | None
 ) -> None:
     ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["5 s"], **filters)
@@ -198,7 +197,7 @@ def test_f44_a_filter_decides_whether_fail_retries(
     assert ledger.one(fail, execution, token, code, wait) == "already_finished"
 
 
-def test_f44_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) -> None:
+def test_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) -> None:
     code = "c" * 100
     ledger.job(**EXTERNAL, max_attempts=2, never_retry_on=[code], overlap="allow")
     fail = "SELECT fail(%s, %s, %s, %s, final => %s)"
@@ -220,7 +219,7 @@ def test_f44_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) ->
             assert stored.endswith(expected)
 
 
-def test_f44_a_cancelled_execution_has_no_note(ledger: Ledger) -> None:
+def test_a_cancelled_execution_has_no_note(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL, max_attempts=2, never_retry_on=["no"])
     number = ledger.trigger()
     execution, token = claim(ledger)
@@ -230,7 +229,7 @@ def test_f44_a_cancelled_execution_has_no_note(ledger: Ledger) -> None:
     assert ledger.one(ended) == ("CANCELLED", "no", "it broke", None)
 
 
-def test_f44_the_last_attempt_and_a_deleted_job_have_no_note(ledger: Ledger) -> None:
+def test_the_last_attempt_and_a_deleted_job_have_no_note(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL, never_retry_on=["no"])
     ledger.job("gone", **EXTERNAL, max_attempts=3, never_retry_on=["no"])
     fail = "SELECT fail(%s, %s, 'no', 'it broke', retry_after => '1 s')"
@@ -256,7 +255,7 @@ def test_f44_the_last_attempt_and_a_deleted_job_have_no_note(ledger: Ledger) -> 
         ("external", ["any code", "ä", "x" * 100], [" a", "a\n", "x" * 101]),
     ],
 )
-def test_f44_sql_refuses_items_of_another_form(
+def test_sql_refuses_items_of_another_form(
     ledger: Ledger, handler: str, good: list[str], bad: list[str]
 ) -> None:
     ledger.job("good", handler=handler, retry_on=good, never_retry_on=[])
@@ -274,7 +273,7 @@ def test_f44_sql_refuses_items_of_another_form(
                     never_retry_on=["a b"])  # fmt: skip
 
 
-async def test_f44_a_name_that_sql_cannot_judge_is_a_spec_error(
+async def test_a_name_that_sql_cannot_judge_is_a_spec_error(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job("bad", schedule="* * * * *", retry_on=["ConectionError"])
@@ -292,25 +291,8 @@ async def test_f44_a_name_that_sql_cannot_judge_is_a_spec_error(
     assert "bad" in started
 
 
-# -- ledgers of an earlier version --------------------------------------------------------------
-
-
-async def test_f44_a_ledger_without_filters_is_migrated_and_retries_as_before(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule=None, max_attempts=2, retry_backoff=["0 s"])
-    # A definition without filters is that of the earlier version: an edit of neither changes it.
-    unknown = "SELECT definition ?| ARRAY['retry_on', 'never_retry_on'] FROM job_revisions"
-    assert ledger.values(unknown) == [False]
-    ledger.values("DROP VIEW job_details")
-    ledger.values("ALTER TABLE jobs DROP COLUMN retry_on, DROP COLUMN never_retry_on")
-    ledger.values(
-        "DELETE FROM schema_migrations WHERE name LIKE '0015%%' OR phase = %s", "repeated"
-    )
-    assert migrate(database_url)[0] == "0015_pre_retry_filters"
-    ledger.trigger()
-    async with runners(database_url, {}) as (one,):
-        for how in ("won", "retried"):
-            (start,) = await one.settle()
-            assert start.claimed.how == how
-            await one.finish(start, outcome.failure(KeyError("x")))
+def test_a_definition_without_filters_leaves_them_out(ledger: Ledger) -> None:
+    """Code that does not know the filters finds no change in the history of such a job."""
+    ledger.job(schedule=None)
+    filters = "SELECT definition ?| ARRAY['retry_on', 'never_retry_on'] FROM job_revisions"
+    assert ledger.values(filters) == [False]

@@ -13,15 +13,16 @@ import pytest
 from click.testing import CliRunner
 from psycopg import errors, sql
 
-from cronledger.app import App, Context
 from cronledger.audit.verify import verify
 from cronledger.cli import main
+from cronledger.declaring.app import App, Context
 from cronledger.explain.doctor_server import durable
 from cronledger.ledger.connections import is_disconnected
-from cronledger.ledger.migrate import migrate
+from cronledger.ledger.migrate import check, migrate
 from cronledger.ledger.rows import LeaseKey
 from cronledger.ledger.transactions import step_transaction
 from cronledger.replica import Replica
+from cronledger.rules import sql_words
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
@@ -278,12 +279,14 @@ TABLES = (
     "pruned", "acceptances", "verification_runs", "rolled_up_hours", "changed_hours",
     "roll_up_state", "operator_actions", "tracked_states", "raised_alerts", "alert_progress",
     "deadline_cursors", "manual_deadlines", "deadlines", "deadline_breaches", "deadline_months",
+    "page_sessions", "scope_retirements", "retention",
 )  # fmt: skip
 NOT_DURABLE = {
     "runners": "renewed every few seconds", "undated": "empty at every COMMIT",
     "actions_in_progress": "empty at every COMMIT",
     "schema_migrations": "written by migrate alone", "time_travel": "of the tests",
     "scope_providers": "written anew by each call of a provider",
+    "turns": "written anew by each run of a step",
 }  # fmt: skip
 CALLS: dict[str, str] = {
     "trigger": "SELECT trigger('job', 'k', 'a')",
@@ -295,6 +298,7 @@ CALLS: dict[str, str] = {
     "pause_queue": "SELECT pause_queue('default')",
     "resume_queue": "SELECT resume_queue('default')",
     "limit_queue": "SELECT limit_queue('default', 7)",
+    "set_retention": "SELECT set_retention('80 days')",
     "pause_all": "SELECT pause_all()",
     "resume_all": "SELECT resume_all()",
     "cancel": "SELECT cancel({pending})",
@@ -307,6 +311,8 @@ CALLS: dict[str, str] = {
     "release": "SELECT release({other})",
     "finish": "SELECT finish({third}, '1')",
     "take_results": "SELECT * FROM take_results('default')",
+    "rename_source": "SELECT rename_source('deployed', 'moved')",
+    "redact": "SELECT redact(id) FROM executions WHERE status = 'SUCCESS' LIMIT 1",
     "accept_violation": "SELECT accept_violation('missing', 'job', db_clock(), 'known', 'k', 'a')",
     "withdraw_acceptance": "SELECT withdraw_acceptance(max(id)) FROM acceptances",
     "begin_verification": "SELECT cronledger_internal.begin_verification('job', NULL, NULL, '1')",
@@ -314,7 +320,11 @@ CALLS: dict[str, str] = {
     " NULL, NULL, 0, 0, 0, 0, 0, 0, 0, '{{}}') FROM verification_runs",
     "mark_changed_hours": "SELECT cronledger_internal.mark_changed_hours('0', 10)",
     "roll_up_hours": "SELECT cronledger_internal.roll_up_hours(10)",
+    "redact_revisions": "SELECT redact_revisions('job', '{{payload,token}}')",
+    "begin_page_session": "SELECT begin_page_session(repeat('a', 64), repeat('b', 64), '1 d')",
+    "end_page_session": "SELECT end_page_session(repeat('a', 64))",
     "accept_database": "SELECT * FROM accept_database(skip_missed => true)",
+    "refuse_database": "SELECT refuse_database()",
     "record_refusal": "SELECT record_refusal('retry', '{{\"execution_id\": 1}}', 'it is RUNNING')",
     "retire": "SELECT retire('job')",
     "an edit": "UPDATE jobs SET retired_at = NULL, schedule = '@daily'",
@@ -332,9 +342,11 @@ STEPS = {
     "heartbeat_leases", "finish_executions", "release_executions", "rearm_unblocked",
     "max_steals", "is_stale", "may_be_stolen", "job_room", "queue_room", "record_spec_error",
     "assert_lease", "scope_changes", "date_at_commit", "refuse_start",
-    "settle_inputs", "settle_left_behind", "job_definition", "create_missing_partitions",
+    "settle_inputs", "settle_left_behind", "job_definition", "job_policies",
+    "create_missing_partitions",
     "maintain_partitions", "earliest_due", "left_behind", "parked_jobs", "unblocked_schedules",
-    "prune_hours", "prune_alerts", "is_delivery_due", "lock_deadlines", "take_manual_deadlines",
+    "prune_hours", "redact_outputs", "prune_alerts", "is_delivery_due", "lock_deadlines",
+    "take_manual_deadlines", "take_turn",
     "add_deadlines", "advance_deadlines", "judge_deadlines", "close_breaches", "prune_breaches",
 }  # fmt: skip
 """What only steps of a replica call, or what writes nothing."""
@@ -378,6 +390,7 @@ def test_what_anybody_calls_is_durable_once_it_is_acknowledged(others: Others) -
         for name, (id, token) in zip(("held", "other", "third"), held, strict=False)
     }
     pending = others.ledger.values("SELECT id FROM executions WHERE status = 'PENDING' LIMIT 1")[0]
+    others.ledger.values("INSERT INTO sources (name) VALUES ('deployed')")
     others.set({"synchronous_commit": "off"})
     watch(others)
     for name, call in CALLS.items():
@@ -544,3 +557,34 @@ def test_doctor_names_what_is_not_durable_and_what_is_not_usable() -> None:
     found = durable(["fsync"])
     assert (found.severity, found.remedy) == ("warning", "set fsync = on")
     assert "fsync = off" in found.found
+
+
+def test_every_word_that_the_server_reserves_is_refused_as_the_name_of_a_schema(
+    ledger: Ledger,
+) -> None:
+    words = ledger.values("SELECT word FROM pg_get_keywords() WHERE catcode <> 'U'")
+    assert len(words) > 100
+    assert {*words} <= sql_words.RESERVED
+
+
+def test_no_statement_timeout_of_the_server_ends_a_migration_or_the_upkeep_of_partitions(
+    named: tuple[str, str],
+) -> None:
+    name, url = named
+    with psycopg.connect(url, autocommit=True) as connection:
+        for slow in (
+            "cronledger_internal.missing_grants() RETURNS TABLE (role text, statement text)"
+            " LANGUAGE sql AS $$ SELECT '', '' FROM pg_sleep(1.5) s WHERE s::text <> '' $$",
+            "cronledger_internal.check_maintenance(width interval, ahead interval)"
+            " RETURNS void LANGUAGE sql AS $$ SELECT pg_sleep(1.5) $$",
+        ):
+            connection.execute(f"CREATE OR REPLACE FUNCTION {slow}".encode())
+        connection.execute(f"ALTER DATABASE {name} SET statement_timeout = '1s'".encode())
+    assert check(url).pending == ()
+    assert migrate(url) == []
+
+    async def maintain() -> None:
+        async with runners(url, {}) as (one,):
+            await one.sweeper._maintain()
+
+    asyncio.run(maintain())

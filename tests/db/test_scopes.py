@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 
-from cronledger.app import App
 from cronledger.cli import main
+from cronledger.declaring.app import App
 from cronledger.engine.maintenance import scope_providers as scopes_module
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.explain.doctor import DoctorContext
@@ -143,7 +143,8 @@ class Sent(Statements):
 
 
 HARD_TO_QUOTE = [
-    "a", "b,c", 'd"e', "f\\g", "{h}", "NULL", "", " i ", "1:a", "ü", "\U0001f600", "j\nk", "x" * 200
+    "a", "b,c", 'd"e', "f\\g", "{h}", "NULL", "", "i i", "1:a", "ü", "\U0001f600", "j\u200bk",
+    "x" * 200,
 ]  # fmt: skip
 
 

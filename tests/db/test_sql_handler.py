@@ -19,7 +19,7 @@ def sql(whole: Whole, name: str, statement: str, **policies: Any) -> None:
     whole.declare(name, "sql", {"sql": statement}, **policies)
 
 
-async def test_f28_a_script_commits_with_its_success(whole: Whole) -> None:
+async def test_a_script_commits_with_its_success(whole: Whole) -> None:
     script = """
         INSERT INTO done SELECT '50 % of ' || g, 'x' FROM generate_series(1, 3) g;
         UPDATE done SET by = current_setting('cronledger.execution_id', true);
@@ -43,7 +43,7 @@ async def test_f28_a_script_commits_with_its_success(whole: Whole) -> None:
     ) == 1  # fmt: skip
 
 
-async def test_f28_sql_learns_of_its_execution(whole: Whole) -> None:
+async def test_sql_learns_of_its_execution(whole: Whole) -> None:
     names = (
         "execution_id", "job", "scope_kind", "scope_id", "plan_time", "trigger", "attempt",
         "payload",
@@ -60,7 +60,7 @@ async def test_f28_sql_learns_of_its_execution(whole: Whole) -> None:
     }  # fmt: skip
 
 
-async def test_f28_an_error_rolls_back_and_is_retried_as_the_job_says(whole: Whole) -> None:
+async def test_an_error_rolls_back_and_is_retried_as_the_job_says(whole: Whole) -> None:
     script = "INSERT INTO done VALUES ('never', 'x'); SELECT 1 / 0"
     sql(whole, "fails", script, max_attempts=2, retry_backoff=["0s"])
     sql(whole, "typo", "SELEC 1")
@@ -72,7 +72,7 @@ async def test_f28_an_error_rolls_back_and_is_retried_as_the_job_says(whole: Who
     assert whole.rows("SELECT * FROM done") == []
 
 
-async def test_f28_a_constraint_that_fails_at_commit_fails_the_execution(whole: Whole) -> None:
+async def test_a_constraint_that_fails_at_commit_fails_the_execution(whole: Whole) -> None:
     whole.rows("CREATE TABLE once (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
     sql(whole, "twice", "INSERT INTO once VALUES (1), (1)")
     async with whole.replica():
@@ -82,7 +82,7 @@ async def test_f28_a_constraint_that_fails_at_commit_fails_the_execution(whole: 
     assert whole.rows("SELECT * FROM once") == []
 
 
-async def test_f28_run_timeout_and_cancel_stop_the_statement(whole: Whole) -> None:
+async def test_run_timeout_and_cancel_stop_the_statement(whole: Whole) -> None:
     script = "INSERT INTO done VALUES ('never', 'x'); SELECT pg_sleep(60)"
     sql(whole, "slow", script, run_timeout="1s")
     sql(whole, "long", script)
@@ -102,7 +102,7 @@ async def test_f28_run_timeout_and_cancel_stop_the_statement(whole: Whole) -> No
 
 
 @pytest.mark.parametrize(("policies", "shown"), [({}, "1h"), ({"run_timeout": "none"}, "0")])
-async def test_f28_statement_timeout_is_run_timeout(
+async def test_statement_timeout_is_run_timeout(
     whole: Whole, policies: dict[str, str], shown: str
 ) -> None:
     name = whole.one("SELECT current_database()")
@@ -113,7 +113,7 @@ async def test_f28_statement_timeout_is_run_timeout(
     assert whole.one("SELECT what FROM done") == shown
 
 
-async def test_f28_nothing_is_left_when_the_lease_was_lost(whole: Whole) -> None:
+async def test_nothing_is_left_when_the_lease_was_lost(whole: Whole) -> None:
     script = "INSERT INTO done VALUES ('never', 'x'); SELECT pg_advisory_lock(7)"
     sql(whole, "loses", script)
     with psycopg.connect(whole.url, autocommit=True) as gate:
@@ -136,7 +136,7 @@ async def test_f28_nothing_is_left_when_the_lease_was_lost(whole: Whole) -> None
     assert whole.get(execution)["status"] == "RUNNING"
 
 
-async def test_f28_a_script_that_commits_is_found_out(whole: Whole) -> None:
+async def test_a_script_that_commits_is_found_out(whole: Whole) -> None:
     script = "INSERT INTO done VALUES ('kept', 'x'); COMMIT; INSERT INTO done VALUES ('too', 'x')"
     sql(whole, "commits", script, max_attempts=3, retry_backoff=["0s"])
     async with whole.replica():
@@ -146,14 +146,14 @@ async def test_f28_a_script_that_commits_is_found_out(whole: Whole) -> None:
     assert "because the runner commits" in row["error_msg"]
 
 
-async def test_f28_a_role_of_the_script_does_not_stop_its_end(whole: Whole) -> None:
+async def test_a_role_of_the_script_does_not_stop_its_end(whole: Whole) -> None:
     sql(whole, "lowered", "SET LOCAL ROLE pg_read_all_data; SELECT count(*) FROM done")
     async with whole.replica():
         assert (await whole.run("lowered"))["status"] == "SUCCESS"
 
 
 @pytest.mark.slow
-async def test_f28_more_executions_than_connections_wait_for_their_turn(whole: Whole) -> None:
+async def test_more_executions_than_connections_wait_for_their_turn(whole: Whole) -> None:
     sql(whole, "many", "INSERT INTO done VALUES ('x', 'y')", overlap="allow")
     async with whole.replica(slots=20):
         for execution in [await whole.trigger("many") for _ in range(25)]:

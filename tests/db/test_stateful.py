@@ -176,7 +176,6 @@ def _search() -> None:
             stateful_step_count=60 if SEARCHED else 26,
             derandomize=not SEARCHED,
             database=None,
-            deadline=None,
             report_multiple_bugs=False,
             phases=_PHASES,
             suppress_health_check=list(HealthCheck),

@@ -21,15 +21,16 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from cronledger import AsyncClient, Client, Replica
-from cronledger.app import Context, Retry
 from cronledger.client import LedgerError
+from cronledger.declaring.app import Context, Retry
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from cronledger.tracing import interface
 from tests.db.support.frameworks import sqlalchemy_engine
 from tests.db.support.rows import Db, value
-from tests.db.support.spans import (
+from tests.db.support.whole_replica import Whole
+from tests.spans import (
     Spans,
     attributes,
     context,
@@ -38,7 +39,6 @@ from tests.db.support.spans import (
     trace_id,
     traceparent,
 )
-from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
 
 TRACED = Settings(tracing=True)
@@ -48,7 +48,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 # --- one span for each attempt --------------------------------------------------------------------
 
 
-async def test_f70_an_attempt_is_a_span_of_its_own_trace(whole: Whole, spans: Spans) -> None:
+async def test_an_attempt_is_a_span_of_its_own_trace(whole: Whole, spans: Spans) -> None:
     async def report() -> str:
         with spans.tracer.start_as_current_span("inside"):
             return "done"
@@ -73,7 +73,7 @@ async def test_f70_an_attempt_is_a_span_of_its_own_trace(whole: Whole, spans: Sp
     assert traced == dict.fromkeys(("execution_started", "execution_succeeded"), trace_id(span))
 
 
-async def test_f70_the_span_is_current_in_the_thread_of_a_sync_handler(
+async def test_the_span_is_current_in_the_thread_of_a_sync_handler(
     whole: Whole, spans: Spans
 ) -> None:
     def report() -> bool:
@@ -87,7 +87,7 @@ async def test_f70_the_span_is_current_in_the_thread_of_a_sync_handler(
     assert parent_is(spans.one("inside"), spans.one("run report"))
 
 
-async def test_f70_a_retry_is_a_span_of_its_own(whole: Whole, spans: Spans) -> None:
+async def test_a_retry_is_a_span_of_its_own(whole: Whole, spans: Spans) -> None:
     def flaky(ctx: Context) -> None:
         if ctx.attempt == 1:
             raise Retry("0s", "no disk")
@@ -106,7 +106,7 @@ async def test_f70_a_retry_is_a_span_of_its_own(whole: Whole, spans: Spans) -> N
     assert [entry["trace_id"] for entry in row["attempts"]] == [trace_id(first)]
 
 
-async def test_f70_a_timeout_ends_the_span_as_failed(whole: Whole, spans: Spans) -> None:
+async def test_a_timeout_ends_the_span_as_failed(whole: Whole, spans: Spans) -> None:
     async def slow() -> None:
         await asyncio.Event().wait()
 
@@ -116,7 +116,7 @@ async def test_f70_a_timeout_ends_the_span_as_failed(whole: Whole, spans: Spans)
     assert ends(spans.one("run slow")) == ("failed", "timeout", StatusCode.ERROR)
 
 
-async def test_f70_a_cancelled_attempt_is_no_error(whole: Whole, spans: Spans) -> None:
+async def test_a_cancelled_attempt_is_no_error(whole: Whole, spans: Spans) -> None:
     started = asyncio.Event()
 
     async def slow() -> None:
@@ -134,7 +134,7 @@ async def test_f70_a_cancelled_attempt_is_no_error(whole: Whole, spans: Spans) -
     assert row["trace_id"] == trace_id(span)
 
 
-async def test_f70_a_drain_releases_and_the_span_is_no_error(whole: Whole, spans: Spans) -> None:
+async def test_a_drain_releases_and_the_span_is_no_error(whole: Whole, spans: Spans) -> None:
     started = asyncio.Event()
 
     async def slow() -> None:
@@ -150,7 +150,87 @@ async def test_f70_a_drain_releases_and_the_span_is_no_error(whole: Whole, spans
     assert ends(spans.one("run slow")) == ("released", "shutdown", StatusCode.UNSET)
 
 
-async def test_f70_a_handler_that_a_drain_gives_up_has_one_span(
+@pytest.mark.parametrize("reentrant", [True, False])
+async def test_a_cancel_during_a_drain_has_one_outcome_everywhere(
+    whole: Whole, spans: Spans, reentrant: bool
+) -> None:
+    """The replica does not know of the request when it stops the handler."""
+    started = asyncio.Event()
+
+    async def slow() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    job = whole.job(slow, allow_stale_reentry=reentrant)
+    async with whole.replica(tracing=True) as replica:
+        collector = replica.collector()
+        made = await whole.trigger(job)
+        await started.wait()
+        whole.rows("UPDATE cronledger.executions SET cancel_requested_at = cronledger.db_now()")
+        report = await replica.drain(timeout=0)
+        counts = collector.read().measurements.attempts["default", "python"].outcomes
+    assert whole.get(made)["status"] == "CANCELLED"
+    assert ends(spans.one("run slow")) == ("cancelled", "shutdown", StatusCode.UNSET)
+    assert {name for name, count in counts.items() if count} == {"cancelled"}
+    assert (report.finished, report.released, report.failed) == (1, 0, 0)
+
+
+async def test_an_outcome_that_is_never_written_ends_the_span_as_lost(
+    whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as those of a replica that drains while the database is down."""
+    monkeypatch.setattr("cronledger.engine.runtime.runtime.FLUSH_SECONDS", 0.1)
+    started, leave = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        started.set()
+        await leave.wait()
+
+    async def unwritable(*_: object) -> None:
+        raise psycopg.OperationalError("the database is down")
+
+    job = whole.job(slow)
+    async with whole.replica(tracing=True) as replica:
+        made = await whole.trigger(job)
+        await started.wait()
+        monkeypatch.setattr(replica._runtime.components.finisher, "_write_batch", unwritable)
+        leave.set()
+        report = await replica.drain()
+    assert (whole.get(made)["status"], report.unfinished) == ("RUNNING", 1)
+    assert ends(spans.one("run slow"))[0] == "lost"
+
+
+async def test_the_span_lasts_as_long_as_the_handler(
+    whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is sent once its outcome is written, however long that takes."""
+    handled, written = asyncio.Event(), asyncio.Event()
+
+    async def quick() -> None:
+        handled.set()
+
+    job = whole.job(quick)
+    async with whole.replica(tracing=True) as replica:
+        finisher = replica._runtime.components.finisher
+        write = finisher._write_batch
+
+        async def later() -> None:
+            await written.wait()
+            await write()
+
+        monkeypatch.setattr(finisher, "_write_batch", later)
+        made = await whole.trigger(job)
+        await handled.wait()
+        await eventually("its outcome is not written", lambda: finisher.waiting)
+        assert spans.named("run quick") == []
+        with spans.tracer.start_as_current_span("afterwards"):
+            written.set()
+        await whole.end(made)
+    ended, after = spans.one("run quick").end_time, spans.one("afterwards").start_time
+    assert ended is not None and after is not None and ended <= after
+
+
+async def test_a_handler_that_a_drain_gives_up_has_one_span(
     whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cronledger.engine.running.executor.Executor.GRACE", 0.1)
@@ -172,7 +252,7 @@ async def test_f70_a_handler_that_a_drain_gives_up_has_one_span(
     assert row["trace_id"] == trace_id(spans.one("run deaf"))
 
 
-async def test_f70_a_lost_lease_ends_the_span_as_lost(whole: Whole, spans: Spans) -> None:
+async def test_a_lost_lease_ends_the_span_as_lost(whole: Whole, spans: Spans) -> None:
     started = asyncio.Event()
 
     async def slow() -> None:
@@ -193,7 +273,7 @@ async def test_f70_a_lost_lease_ends_the_span_as_lost(whole: Whole, spans: Spans
     assert whole.get(made)["trace_id"] is None
 
 
-async def test_f70_without_an_sdk_nothing_is_stored(
+async def test_without_an_sdk_nothing_is_stored(
     whole: Whole, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider = trace.NoOpTracerProvider()
@@ -221,7 +301,7 @@ def broken_sdk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("broken_sdk")
-async def test_f70_an_error_of_the_sdk_changes_no_execution(whole: Whole) -> None:
+async def test_an_error_of_the_sdk_changes_no_execution(whole: Whole) -> None:
     def work() -> None: ...
 
     job = whole.job(work)
@@ -234,9 +314,7 @@ async def test_f70_an_error_of_the_sdk_changes_no_execution(whole: Whole) -> Non
 
 
 @pytest.mark.usefixtures("spans")
-async def test_f70_an_error_of_the_sdk_changes_no_enqueuing_call(
-    whole: Whole, broken_sdk: str
-) -> None:
+async def test_an_error_of_the_sdk_changes_no_enqueuing_call(whole: Whole, broken_sdk: str) -> None:
     def ship(payload: int) -> None: ...
 
     job = whole.job(ship)
@@ -261,7 +339,7 @@ async def test_f70_an_error_of_the_sdk_changes_no_enqueuing_call(
 # --- the span that enqueued -----------------------------------------------------------------------
 
 
-async def test_f70_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
+async def test_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
     whole: Whole, spans: Spans
 ) -> None:
     def ship(payload: int) -> None: ...
@@ -293,14 +371,13 @@ async def test_f70_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
     producers = {traceparent(span): span for span in spans.named("enqueue ship")}
     assert len(producers) == 9
     async with whole.replica(tracing=True):
-        for execution, way in made:
-            assert execution is not None
-            row = await whole.end(execution)
-            assert row["traceparent"] in producers, way
-            span = next(x for x in spans.named("run ship") if trace_id(x) == row["trace_id"])
-            (link,) = span.links
-            assert link.context.span_id == context(producers[row["traceparent"]]).span_id, way
-            assert span.parent is None
+        rows = [(way, await whole.end(execution)) for execution, way in made if execution]
+    for way, row in rows:
+        assert row["traceparent"] in producers, way
+        span = next(x for x in spans.named("run ship") if trace_id(x) == row["trace_id"])
+        (link,) = span.links
+        assert link.context.span_id == context(producers[row["traceparent"]]).span_id, way
+        assert span.parent is None
     assert len(spans.named("run ship")) == len(made)
     request = spans.one("request")
     assert {span.kind for span in producers.values()} == {SpanKind.PRODUCER}
@@ -309,7 +386,7 @@ async def test_f70_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
     assert counted.count(2) == 2
 
 
-async def test_f70_what_a_handler_enqueues_links_to_its_attempt(whole: Whole, spans: Spans) -> None:
+async def test_what_a_handler_enqueues_links_to_its_attempt(whole: Whole, spans: Spans) -> None:
     def second() -> None: ...
 
     async def first() -> int:
@@ -328,7 +405,7 @@ async def test_f70_what_a_handler_enqueues_links_to_its_attempt(whole: Whole, sp
     assert after["traceparent"] == traceparent(producer)
 
 
-async def test_f70_every_attempt_links_to_what_enqueued(whole: Whole, spans: Spans) -> None:
+async def test_every_attempt_links_to_what_enqueued(whole: Whole, spans: Spans) -> None:
     def flaky(ctx: Context) -> None:
         if ctx.attempt == 1:
             raise Retry("0s")
@@ -342,13 +419,13 @@ async def test_f70_every_attempt_links_to_what_enqueued(whole: Whole, spans: Spa
     assert [format_span_id(x.span_id) for x in found] == ["b7ad6b7169203331"] * 2
 
 
-def test_f70_a_refused_call_ends_its_span_as_failed(whole: Whole, spans: Spans) -> None:
+def test_a_refused_call_ends_its_span_as_failed(whole: Whole, spans: Spans) -> None:
     with Client(whole.url) as client, pytest.raises(LedgerError, match="nothing"):
         client.enqueue("nothing")
     assert spans.one("enqueue nothing").status.status_code is StatusCode.ERROR
 
 
-def test_f70_with_tracing_off_a_current_span_is_not_stored(
+def test_with_tracing_off_a_current_span_is_not_stored(
     whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ship() -> None: ...
@@ -365,7 +442,7 @@ def test_f70_with_tracing_off_a_current_span_is_not_stored(
 # --- what carries the trace on --------------------------------------------------------------------
 
 
-async def test_f70_a_command_receives_the_trace_in_its_environment(
+async def test_a_command_receives_the_trace_in_its_environment(
     whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRACEPARENT", PARENT)
@@ -383,7 +460,7 @@ async def test_f70_a_command_receives_the_trace_in_its_environment(
     assert row["output"] == f"{traceparent(spans.one('run tell'))} <>\n"
 
 
-async def test_f70_the_state_of_the_trace_is_carried_on(
+async def test_the_state_of_the_trace_is_carried_on(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Marking(Sampler):
@@ -407,7 +484,7 @@ async def test_f70_the_state_of_the_trace_is_carried_on(
     assert text.endswith(",tracestate='vendor%3Da%2A%2Fb'*/")
 
 
-async def test_f70_a_request_has_the_header_unless_the_job_declares_one(
+async def test_a_request_has_the_header_unless_the_job_declares_one(
     whole: Whole, spans: Spans
 ) -> None:
     received: list[str | None] = []
@@ -432,7 +509,7 @@ async def test_f70_a_request_has_the_header_unless_the_job_declares_one(
 
 
 @pytest.mark.parametrize("end", ["", ";", " -- all of them", ";\n-- all"])
-async def test_f70_sql_has_the_trace_in_a_comment(whole: Whole, spans: Spans, end: str) -> None:
+async def test_sql_has_the_trace_in_a_comment(whole: Whole, spans: Spans, end: str) -> None:
     whole.rows("CREATE TABLE said (text text)")
     whole.declare("tell", "sql", {"sql": f"INSERT INTO said SELECT current_query(){end}"})
     async with whole.replica(tracing=True):
@@ -462,17 +539,26 @@ CALLS = {
     " traceparent => %s))[1]",
     "trigger": "SELECT cronledger.trigger('work', traceparent => %s)",
 }
+BACKFILL = (
+    "SELECT made FROM cronledger.backfill('work',"
+    " ARRAY[date_trunc('second', cronledger.db_now())], traceparent => %s)"
+)
 STORED = "SELECT traceparent FROM cronledger.execution_status WHERE id = %s"
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
-def test_f70_functions_store_the_traceparent(jobs: Db, call: str) -> None:
+def test_functions_store_the_traceparent(jobs: Db, call: str) -> None:
     for given in (PARENT, None):
         (made,) = jobs.execute(call.encode(), [given]).fetchall()
         assert value(jobs, STORED, *made.values()) == given or "key" in call
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+def test_a_backfill_stores_the_traceparent_of_what_it_creates(jobs: Db) -> None:
+    assert value(jobs, BACKFILL, PARENT) == 1
+    assert value(jobs, "SELECT traceparent FROM cronledger.executions") == PARENT
+
+
+@pytest.mark.parametrize("call", [*CALLS.values(), BACKFILL], ids=[*CALLS, "backfill"])
 @pytest.mark.parametrize(
     "bad",
     [
@@ -480,21 +566,21 @@ def test_f70_functions_store_the_traceparent(jobs: Db, call: str) -> None:
         "00-" + "0" * 32 + PARENT[35:], PARENT[:36] + "0" * 16 + "-01", PARENT + "\n",
     ],
 )  # fmt: skip
-def test_f70_functions_refuse_what_is_not_a_traceparent(jobs: Db, call: str, bad: str) -> None:
+def test_functions_refuse_what_is_not_a_traceparent(jobs: Db, call: str, bad: str) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="W3C trace context") as refused:
         jobs.execute(call.encode(), [bad])
     assert "00-TRACE-SPAN-01" in (refused.value.diag.message_hint or "")
     assert value(jobs, "SELECT count(*) FROM cronledger.executions") == 0
 
 
-def test_f70_merged_work_keeps_the_newest_traceparent(jobs: Db) -> None:
+def test_merged_work_keeps_the_newest_traceparent(jobs: Db) -> None:
     other = PARENT.replace("b7ad", "b7ae")
     for given, kept in ((PARENT, PARENT), (other, other), (None, other)):
         made = value(jobs, CALLS["keyed"], given)
         assert value(jobs, STORED, made) == kept
 
 
-def test_f70_calls_of_an_older_version_still_work(jobs: Db) -> None:
+def test_calls_of_an_older_version_still_work(jobs: Db) -> None:
     calls = (
         "enqueue('work', 'global', NULL, '1', NULL, NULL, NULL, 'me', NULL)",
         "trigger('work', 'global', 'global', NULL, false, 'me', false)",
@@ -521,7 +607,7 @@ def test_f70_calls_of_an_older_version_still_work(jobs: Db) -> None:
 # --- the switch -----------------------------------------------------------------------------------
 
 
-def test_f70_without_the_extra_the_remedy_is_named(
+def test_without_the_extra_the_remedy_is_named(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interface, "LIBRARY", "no_such_library.trace")
@@ -537,7 +623,7 @@ def test_f70_without_the_extra_the_remedy_is_named(
         pass
 
 
-async def test_f70_off_imports_nothing_and_stores_nothing(whole: Whole) -> None:
+async def test_off_imports_nothing_and_stores_nothing(whole: Whole) -> None:
     def ship() -> None: ...
 
     whole.job(ship)
@@ -564,7 +650,7 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
     assert (ended["status"], ended["traceparent"], ended["trace_id"]) == ("SUCCESS", None, None)
 
 
-async def test_f70_rows_of_traces_are_shown(whole: Whole, spans: Spans) -> None:
+async def test_rows_of_traces_are_shown(whole: Whole, spans: Spans) -> None:
     def ship() -> None: ...
 
     job = whole.job(ship)

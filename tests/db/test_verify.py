@@ -409,7 +409,8 @@ def test_pruned_history_is_not_missing(
     ledger.travel(by=30 * DAY)
     ledger.values("UPDATE schedules SET planned_through = db_now()")
     assert [found.plan_time for found in verify(database_url)] == [minutes + 34 * MINUTE]
-    ledger.values("SELECT maintain_partitions(interval '1 day')")
+    ledger.values("SELECT set_retention('1 day')")
+    ledger.values("SELECT maintain_partitions()")
     pruned = _pruned_through(ledger)
     assert pruned is not None
     assert minutes < pruned < ledger.now() - DAY
@@ -422,7 +423,8 @@ def test_pruned_history_is_not_missing(
 def test_pruned_skips_are_not_missing(ledger: Ledger, database_url: str, minutes: datetime) -> None:
     """Their partition may stay: it is dropped once its last plan_time is behind retention."""
     ledger.travel(to=minutes + DAY + 35 * MINUTE)
-    ledger.values("SELECT maintain_partitions(interval '1 day')")
+    ledger.values("SELECT set_retention('1 day')")
+    ledger.values("SELECT maintain_partitions()")
     assert ledger.skipped() == []
     assert _pruned_through(ledger) == minutes + 29 * MINUTE
     report = verify(database_url)
@@ -648,6 +650,7 @@ def _execute(url: str, statement: str) -> None:
         connection.execute(statement.encode())
 
 
+@pytest.mark.slow
 async def test_no_false_alarm_beside_live_replicas(database_url: str) -> None:
     whole = Whole(database_url)
     seconds = {"schedule": "* * * * * *", "scope_kind": "shard", "scopes": ("a", "b", "c")}

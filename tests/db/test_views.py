@@ -1,5 +1,6 @@
 """Every view shows each kind of row that it is for."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -313,6 +314,9 @@ def test_overdue_behind(db: Db) -> None:
     runner(db, slots=2, running=2)
     runner(db, "r2", slots=2, running=1)
     assert overdue(db)["reason"] == "behind"
+    failing = Jsonb({"failing": {"dispatcher": "DiskFull: no space"}})
+    db.execute("UPDATE cronledger.runners SET diagnostics = %s WHERE id = 'r2'", [failing])
+    assert overdue(db)["detail"].endswith("; r2 is failing (dispatcher: DiskFull: no space)")
 
 
 @pytest.mark.parametrize("is_parked", [False, True])
@@ -422,6 +426,53 @@ def test_an_execution_forced_in_a_pause_is_not_overdue_for_the_pause(db: Db) -> 
     assert overdue(db)["reason"] == "behind"
 
 
+def test_an_expired_lease_is_overdue_and_names_what_is_missing(db: Db) -> None:
+    job(db, handler="python", target='{"python": "jobs:resumable"}', allow_stale_reentry=True)
+    running = execution(db, "RUNNING", stale_after=now(db) - MINUTE)
+    found = overdue(db)
+    assert (found["reason"], found["id"]) == ("lease_expired", running["id"])
+    assert found["due_at"] == running["stale_after"]
+    assert re.fullmatch(
+        r"its lease ended at [0-9-]+ [0-9:]+ UTC \(attempt 1 on r1\);"
+        r" no live runner has queue default and function jobs:resumable",
+        found["detail"],
+    )
+    runner(db, "r2", handlers=["jobs:other"])
+    assert overdue(db)["detail"].endswith("has queue default and function jobs:resumable")
+    runner(db, "r3", handlers=["jobs:resumable"], slots=1, running=1)
+    assert overdue(db)["detail"].endswith("no live runner of queue default has a free slot")
+    db.execute("UPDATE cronledger.runners SET running = 0")
+    assert overdue(db)["detail"].endswith("live runners have not taken it over yet")
+    db.execute("SELECT cronledger.pause('job', 'why', NULL, 'alice')")
+    assert overdue(db)["reason"] == "paused"
+    assert overdue(db)["detail"].endswith("; paused by alice: why")
+    db.execute("SELECT cronledger.resume('job')")
+    at = now(db) - SECOND
+    db.execute("UPDATE cronledger.executions SET stale_after = %s", [at])
+    assert rows(db, "overdue") == []
+
+
+def test_an_expired_lease_that_may_not_be_stolen_waits_for_any_replica(db: Db) -> None:
+    job(db, handler="python", target='{"python": "jobs:once"}')
+    execution(db, "RUNNING", stale_after=now(db) - MINUTE)
+    db.execute("SELECT cronledger.pause('job')")  # the sweeper ends it nevertheless
+    assert overdue(db)["reason"] == "lease_expired"
+    runner(db, "w", version="external", queues=[], handlers=["external:default"])
+    assert overdue(db)["detail"].endswith("; no replica is alive to end it")
+    runner(db, "r2", queues=["other"])
+    assert overdue(db)["detail"].endswith("; live replicas have not ended it yet")
+
+
+def test_what_waits_for_an_expired_lease_says_so(db: Db) -> None:
+    job(db, overlap="wait")
+    late(db)
+    running = execution(db, "RUNNING", stale_after=now(db) - SECOND)
+    runner(db)
+    found = overdue(db)
+    assert (found["reason"], found["blocked_by"]) == ("waiting", running["id"])
+    assert " is RUNNING, but its lease ended at " in found["detail"]
+
+
 def test_overdue_lists_every_queue(db: Db) -> None:
     for queue in ("a", "b", "c"):
         job(db, queue, queue=queue)
@@ -497,18 +548,31 @@ def test_lateness_per_job_and_hour(db: Db) -> None:
 
 def test_runner_status_shows_every_state(db: Db) -> None:
     past = now(db) - SECOND
-    runner(db, "alive", slots=4, running=1, clock_skew="-3 s")
+    job(db)
+    runner(db, "alive", slots=4, running=4, clock_skew="-3 s", deploy=7)
+    execution(db, "RUNNING", runner_id="alive")
+    execution(db, "SUCCESS", runner_id="alive", plan_time=past)
     runner(db, "dead", stale_after=past)
     runner(db, "dead_draining", state="draining", stale_after=past)
     runner(db, "draining", state="draining")
     runner(db, "slotless", slots=0)
     runner(db, "stopped", state="stopped", stale_after=past)
+    runner(db, "polls", diagnostics=Jsonb({"failing": {"listen": "OperationalError"}}))
+    errors = {"listen": "OperationalError", "finisher": "DiskFull: no space"}
+    runner(db, "full", diagnostics=Jsonb({"failing": errors}))
     found = {r["runner_id"]: r for r in rows(db, "runner_status", "runner_id")}
     assert {name: r["state"] for name, r in found.items()} == {
         "alive": "alive", "dead": "dead", "dead_draining": "dead", "draining": "draining",
-        "slotless": "alive", "stopped": "stopped",
+        "slotless": "alive", "stopped": "stopped", "polls": "alive", "full": "failing",
     }  # fmt: skip
+    assert (found["full"]["failing"], found["polls"]["failing"]) == (
+        "finisher: DiskFull: no space",
+        None,
+    )
     assert (found["alive"]["load"], found["slotless"]["load"]) == (0.25, None)
+    # One execution is RUNNING in the ledger, whatever the last check-in reported.
+    assert (found["alive"]["running"], found["stopped"]["running"]) == (1, 0)
+    assert (found["alive"]["deploy"], found["dead"]["deploy"]) == (7, None)
     assert found["alive"]["clock_skew"] == -3 * SECOND
     assert timedelta() <= found["alive"]["heartbeat_age"] < MINUTE
 

@@ -31,7 +31,7 @@ async def ask(request: pytest.FixtureRequest, database_url: str) -> AsyncIterato
         yield found
 
 
-async def test_f39_an_execution_that_ended_is_returned_at_once(ask: Ask, db: Db) -> None:
+async def test_an_execution_that_ended_is_returned_at_once(ask: Ask, db: Db) -> None:
     rows.job(db, "job", schedule=None)
     for status in ("SUCCESS", "FAILED", "CANCELLED"):
         at = rows.now(db)
@@ -39,7 +39,7 @@ async def test_f39_an_execution_that_ended_is_returned_at_once(ask: Ask, db: Db)
         assert (await ask("wait", made, timeout=0)).status == status
 
 
-async def test_f39_a_timeout_names_the_execution(ask: Ask, db: Db) -> None:
+async def test_a_timeout_names_the_execution(ask: Ask, db: Db) -> None:
     rows.job(db, "job", schedule=None)
     at = rows.now(db)
     waiting = rows.execution(db, "PENDING", plan_time=at)["id"]
@@ -53,7 +53,7 @@ async def test_f39_a_timeout_names_the_execution(ask: Ask, db: Db) -> None:
         await ask("wait", 99)
 
 
-async def test_f39_it_waits_for_a_replica_and_its_retries(whole: Whole) -> None:
+async def test_it_waits_for_a_replica_and_its_retries(whole: Whole) -> None:
     waited = threading.Event()
 
     def work(ctx: Context) -> int:
@@ -78,7 +78,7 @@ async def test_f39_it_waits_for_a_replica_and_its_retries(whole: Whole) -> None:
                 assert ended.ended
 
 
-async def test_f39_no_end_of_many_is_missed(whole: Whole) -> None:
+async def test_no_end_of_many_is_missed(whole: Whole) -> None:
     def work(ctx: Context) -> int:
         return ctx.execution_id
 
@@ -91,7 +91,7 @@ async def test_f39_no_end_of_many_is_missed(whole: Whole) -> None:
 
 
 @pytest.mark.parametrize("status", ["SUCCESS", "CANCELLED"])
-def test_f39_an_end_right_after_a_poll_is_found_by_the_next_one(
+def test_an_end_right_after_a_poll_is_found_by_the_next_one(
     db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
     rows.job(db, "job", schedule=None)
@@ -110,7 +110,7 @@ def test_f39_an_end_right_after_a_poll_is_found_by_the_next_one(
     assert all(FIRST_SECONDS <= pause <= LONGEST_SECONDS for pause in pauses)
 
 
-def test_f39_pauses_grow_with_the_time_that_was_waited(
+def test_pauses_grow_with_the_time_that_was_waited(
     db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows.job(db, "job", schedule=None)
@@ -130,7 +130,7 @@ def test_f39_pauses_grow_with_the_time_that_was_waited(
         patience.pause(found)
 
 
-async def test_f39_inside_a_transaction_it_is_refused(database_url: str, db: Db) -> None:
+async def test_inside_a_transaction_it_is_refused(database_url: str, db: Db) -> None:
     rows.job(db, "job", schedule=None)
     with (
         psycopg.connect(database_url) as connection,

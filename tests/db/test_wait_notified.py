@@ -120,7 +120,7 @@ def at(running: int, db: Db, database_url: str) -> tuple[int, Db, str]:
 
 
 @pytest.mark.usefixtures("only_notified")
-async def test_f39_a_replica_notifies_of_the_end(whole: Whole, db: Db, wait: Wait) -> None:
+async def test_a_replica_notifies_of_the_end(whole: Whole, db: Db, wait: Wait) -> None:
     def work(ctx: Context) -> int:
         if ctx.attempt == 1:
             raise ValueError("not yet")
@@ -143,7 +143,7 @@ async def test_f39_a_replica_notifies_of_the_end(whole: Whole, db: Db, wait: Wai
 
 
 @pytest.mark.usefixtures("only_notified")
-async def test_f39_a_cancel_notifies_of_the_end(db: Db, database_url: str, wait: Wait) -> None:
+async def test_a_cancel_notifies_of_the_end(db: Db, database_url: str, wait: Wait) -> None:
     rows.job(db, "job", schedule=None)
     made = rows.execution(db, "PENDING", plan_time=rows.now(db))["id"]
     with announcements(database_url) as announced:
@@ -153,7 +153,7 @@ async def test_f39_a_cancel_notifies_of_the_end(db: Db, database_url: str, wait:
     assert (await waits).status == Status.CANCELLED
 
 
-async def test_f39_the_end_of_a_worker_is_found_by_a_poll(
+async def test_the_end_of_a_worker_is_found_by_a_poll(
     db: Db, database_url: str, wait: Wait
 ) -> None:
     rows.job(db, "job", schedule=None, handler="external", queue="work")
@@ -169,7 +169,7 @@ async def test_f39_the_end_of_a_worker_is_found_by_a_poll(
     assert (await waits).result == 7
 
 
-async def test_f39_only_ends_that_are_awaited_are_notified(
+async def test_only_ends_that_are_awaited_are_notified(
     ledger: Ledger, db: Db, database_url: str
 ) -> None:
     """One statement more for all of them, in the transaction that re-arms schedules."""
@@ -205,7 +205,7 @@ async def test_f39_only_ends_that_are_awaited_are_notified(
     assert sorted(map(int, heard)) == awaited
 
 
-async def test_f39_a_sweep_notifies_of_the_ends(ledger: Ledger, db: Db, database_url: str) -> None:
+async def test_a_sweep_notifies_of_the_ends(ledger: Ledger, db: Db, database_url: str) -> None:
     ledger.job("job", schedule=None, allow_stale_reentry=False)
     db.execute("LISTEN cronledger_ended")
     async with runners(database_url, {}) as (one,):
@@ -235,7 +235,7 @@ async def test_f39_a_sweep_notifies_of_the_ends(ledger: Ledger, db: Db, database
         ),
     ],
 )
-async def test_f39_an_end_before_the_notifications_arrive_is_read(
+async def test_an_end_before_the_notifications_arrive_is_read(
     at: tuple[int, Db, str], monkeypatch: pytest.MonkeyPatch, after: str, expected: list[str]
 ) -> None:
     """It ends after the first poll, before LISTEN, or after LISTEN, before the next poll."""
@@ -257,7 +257,7 @@ async def test_f39_an_end_before_the_notifications_arrive_is_read(
 
 
 @pytest.mark.usefixtures("only_notified")
-async def test_f39_an_end_while_the_connection_is_lost_is_read(
+async def test_an_end_while_the_connection_is_lost_is_read(
     running: int, db: Db, database_url: str, wait: Wait
 ) -> None:
     with announcements(database_url) as announced:
@@ -271,7 +271,7 @@ async def test_f39_an_end_while_the_connection_is_lost_is_read(
 
 
 @pytest.mark.usefixtures("only_notified")
-async def test_f39_a_new_connection_announces_again(
+async def test_a_new_connection_announces_again(
     running: int, db: Db, database_url: str, wait: Wait
 ) -> None:
     with announcements(database_url) as announced:
@@ -285,7 +285,7 @@ async def test_f39_a_new_connection_announces_again(
     assert (await waits).succeeded
 
 
-async def test_f39_a_wait_is_announced_again_before_replicas_forget_it(
+async def test_a_wait_is_announced_again_before_replicas_forget_it(
     running: int, db: Db, database_url: str, wait: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ends, "ANNOUNCE_SECONDS", 0.1)
@@ -302,7 +302,7 @@ async def test_f39_a_wait_is_announced_again_before_replicas_forget_it(
 
 
 @pytest.mark.usefixtures("only_notified")
-async def test_f39_the_waits_of_a_client_share_a_connection(
+async def test_the_waits_of_a_client_share_a_connection(
     db: Db, database_url: str, wait: Wait
 ) -> None:
     rows.job(db, "job", schedule=None)
@@ -320,7 +320,7 @@ async def test_f39_the_waits_of_a_client_share_a_connection(
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_f39_a_timeout_closes_the_connection(running: int, db: Db, database_url: str) -> None:
+async def test_a_timeout_closes_the_connection(running: int, db: Db, database_url: str) -> None:
     with Client(database_url) as client, pytest.raises(TimeoutError, match=f"execution {running} "):
         client.wait(running, 0.3)
     async with AsyncClient(database_url) as async_client:
@@ -330,7 +330,7 @@ async def test_f39_a_timeout_closes_the_connection(running: int, db: Db, databas
 
 
 @pytest.mark.usefixtures("only_notified")
-async def test_f39_a_cancelled_wait_leaves_nothing(running: int, db: Db, database_url: str) -> None:
+async def test_a_cancelled_wait_leaves_nothing(running: int, db: Db, database_url: str) -> None:
     async with AsyncClient(database_url) as client:
         for _ in range(2):
             with announcements(database_url) as announced:
@@ -349,7 +349,7 @@ async def test_f39_a_cancelled_wait_leaves_nothing(running: int, db: Db, databas
     await eventually("the connection is closed", lambda: sessions(db) == 0)
 
 
-async def test_f39_a_short_wait_does_not_listen(
+async def test_a_short_wait_does_not_listen(
     running: int, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ends, "LISTEN_AFTER_SECONDS", 2 * PATIENCE)
@@ -362,7 +362,7 @@ async def test_f39_a_short_wait_does_not_listen(
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_f39_the_session_of_a_caller_does_not_listen(
+async def test_the_session_of_a_caller_does_not_listen(
     running: int, db: Db, database_url: str
 ) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
@@ -373,7 +373,7 @@ async def test_f39_the_session_of_a_caller_does_not_listen(
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_f39_without_listen_it_polls(
+async def test_without_listen_it_polls(
     running: int, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No connection can LISTEN, and that is logged."""
@@ -399,7 +399,7 @@ async def test_f39_without_listen_it_polls(
 @needs_pgbouncer
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("listens", [False, True])
-async def test_f39_behind_pgbouncer_it_polls_or_listens_elsewhere(
+async def test_behind_pgbouncer_it_polls_or_listens_elsewhere(
     running: int, db: Db, database_url: str, tmp_path: Path, listens: bool
 ) -> None:
     direct = SecretStr(database_url) if listens else None

@@ -15,7 +15,7 @@ RECORDED = "SELECT success_watermark FROM schedules"
 
 
 @pytest.mark.parametrize("more", [{}, {"key": "k"}, {"payload": {"n": 1}}])
-async def test_f02_success_records_the_watermark_taken_at_the_claim(
+async def test_success_records_the_watermark_taken_at_the_claim(
     ledger: Ledger, database_url: str, more: Any
 ) -> None:
     ledger.job(schedule=None)
@@ -32,9 +32,7 @@ async def test_f02_success_records_the_watermark_taken_at_the_claim(
     assert ledger.one(RECORDED) == 5
 
 
-async def test_f02_input_during_a_run_makes_it_run_once_more(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_input_during_a_run_makes_it_run_once_more(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     first = enqueue(ledger, watermark=1)
     async with runners(database_url, {}) as (one,):
@@ -52,7 +50,7 @@ async def test_f02_input_during_a_run_makes_it_run_once_more(
     assert ledger.statuses() == ["SUCCESS", "SUCCESS"]
 
 
-async def test_f02_a_retry_covers_what_was_pushed_since_the_attempt_before(
+async def test_a_retry_covers_what_was_pushed_since_the_attempt_before(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule=None, max_attempts=2, retry_backoff=["0 s"])
@@ -67,7 +65,7 @@ async def test_f02_a_retry_covers_what_was_pushed_since_the_attempt_before(
     assert ledger.one(STATUS) == (4, 4, False)
 
 
-async def test_f02_a_scheduled_run_covers_input_too(ledger: Ledger, database_url: str) -> None:
+async def test_a_scheduled_run_covers_input_too(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="@every 60s", overlap="wait")
     async with runners(database_url, {}) as (one,):
         await one.settle()
@@ -79,7 +77,7 @@ async def test_f02_a_scheduled_run_covers_input_too(ledger: Ledger, database_url
     assert ledger.one(STATUS) == (8, 8, False)
 
 
-def test_f02_any_execution_takes_along_what_was_pushed_until_its_claim(ledger: Ledger) -> None:
+def test_any_execution_takes_along_what_was_pushed_until_its_claim(ledger: Ledger) -> None:
     ledger.job(schedule=None, handler="external", target={})
     ledger.trigger()
     enqueue(ledger, watermark=3, payload={"n": 1})
@@ -92,7 +90,7 @@ def test_f02_any_execution_takes_along_what_was_pushed_until_its_claim(ledger: L
     assert ledger.one(RECORDED) == 5
 
 
-def test_f02_a_worker_says_how_far_it_came(ledger: Ledger) -> None:
+def test_a_worker_says_how_far_it_came(ledger: Ledger) -> None:
     ledger.job(schedule=None, handler="external", target={}, retry_backoff=["1 h"])
     enqueue(ledger, watermark=10)
     row, token = claimed(ledger)
@@ -106,7 +104,7 @@ def test_f02_a_worker_says_how_far_it_came(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(("said", "covered"), [(7, 7), (None, None), ("all", None), (2**63, None)])
-async def test_f02_a_python_handler_says_how_far_it_came(
+async def test_a_python_handler_says_how_far_it_came(
     ledger: Ledger, database_url: str, said: Any, covered: int | None
 ) -> None:
     ledger.job(schedule=None)
@@ -119,9 +117,7 @@ async def test_f02_a_python_handler_says_how_far_it_came(
     assert ledger.one(row) == ("done", "result_invalid" if said in ("all", 2**63) else None)
 
 
-async def test_f02_a_worker_may_be_ahead_of_what_was_pushed(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_worker_may_be_ahead_of_what_was_pushed(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     enqueue(ledger)
     async with runners(database_url, {}) as (one,):
@@ -131,7 +127,7 @@ async def test_f02_a_worker_may_be_ahead_of_what_was_pushed(
     assert enqueue(ledger, watermark=11) is None
 
 
-def test_f02_a_success_without_progress_leaves_it_dirty_and_does_not_spin(ledger: Ledger) -> None:
+def test_a_success_without_progress_leaves_it_dirty_and_does_not_spin(ledger: Ledger) -> None:
     ledger.job(schedule=None, handler="external", target={}, retry_backoff=["5 m", "1 h"])
     enqueue(ledger, watermark=10)
     for covered, dirty in ((7, 7), (7, 7), (None, 7), (None, 7)):
@@ -145,7 +141,7 @@ def test_f02_a_success_without_progress_leaves_it_dirty_and_does_not_spin(ledger
     assert sorted(ledger.statuses()) == ["PENDING"] + 4 * ["SUCCESS"]
 
 
-def test_f02_new_input_does_not_wait_for_that_backoff(ledger: Ledger) -> None:
+def test_new_input_does_not_wait_for_that_backoff(ledger: Ledger) -> None:
     ledger.job(schedule=None, handler="external", target={}, retry_backoff=["5 m"])
     first = enqueue(ledger, watermark=1)
     row, token = claimed(ledger)
@@ -155,7 +151,7 @@ def test_f02_new_input_does_not_wait_for_that_backoff(ledger: Ledger) -> None:
     assert claimed(ledger)[0] == again != first
 
 
-async def test_f02_one_scope_that_cannot_run_again_stops_no_other(
+async def test_one_scope_that_cannot_run_again_stops_no_other(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job("a", schedule=None, retry_backoff=["1 m"])
@@ -182,9 +178,7 @@ async def test_f02_one_scope_that_cannot_run_again_stops_no_other(
         assert sorted(ledger.values(pending)) == ["a", "b"]
 
 
-async def test_f02_a_crash_before_it_is_recorded_is_repaired(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_crash_before_it_is_recorded_is_repaired(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     enqueue(ledger, watermark=1)
     async with runners(database_url, {}) as (one,):

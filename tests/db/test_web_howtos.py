@@ -22,7 +22,7 @@ def assert_only_shipped(whole: Whole, execution: int) -> None:
     assert whole.get(execution)["result"] == "order 7"
 
 
-def test_f50_the_fastapi_of_the_documentation_is_ready(
+def test_the_fastapi_of_the_documentation_is_ready(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documented = run_snippets("fastapi.md")
@@ -34,7 +34,7 @@ def test_f50_the_fastapi_of_the_documentation_is_ready(
         assert whole.rows("SELECT slots FROM cronledger.runners") == [{"slots": 2}]
 
 
-def test_f50_the_fastapi_of_the_documentation_enqueues_in_the_transaction_of_a_request(
+def test_the_fastapi_of_the_documentation_enqueues_in_the_transaction_of_a_request(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", whole.url)
@@ -45,6 +45,16 @@ def test_f50_the_fastapi_of_the_documentation_enqueues_in_the_transaction_of_a_r
             client.post("/orders/7")
         until("it has ended", lambda: whole.ended(execution))
     assert_only_shipped(whole, execution)
+
+
+def test_the_fastapi_of_the_documentation_serves_the_page(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documented = run_snippets("fastapi.md")  # without settings
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", whole.url)
+    with TestClient(documented["office"], "http://127.0.0.1") as client:
+        assert client.get("/ops/cron/jobs").status_code == 403
+        assert "expire_carts" in client.get("/ops/cron/jobs", headers={"X-User": "zoe"}).text
 
 
 async def test_the_flask_of_the_documentation_has_its_context_and_enqueues(

@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.db.support.rows import connected, execution, job
+from tests.db.support.rows import connected, execution, job, now
 from tests.deploy.support.files import DEPLOY
 from tests.deploy.support.metrics import unknown_in
 
@@ -20,7 +20,7 @@ SOURCES = {
     "postgresql.json": "grafana-postgresql-datasource",
 }
 WIDTH = 24
-FROM, TO = "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z"
+WEEK = timedelta(weeks=1)
 
 
 def dashboard(name: str) -> dict[str, Any]:
@@ -36,14 +36,14 @@ PANELS = [
 ]
 
 
-def test_f71_each_file_is_a_dashboard_of_its_own() -> None:
+def test_each_file_is_a_dashboard_of_its_own() -> None:
     assert {path.name for path in (DEPLOY / "grafana").glob("*.json")} == SOURCES.keys()
     for key in ("uid", "title"):
         assert len({dashboard(name)[key] for name in SOURCES}) == len(SOURCES)
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_f71_a_dashboard_can_be_imported(name: str) -> None:
+def test_a_dashboard_can_be_imported(name: str) -> None:
     found = dashboard(name)
     assert re.fullmatch(r"[a-z0-9-]{1,40}", found["uid"])
     assert found["description"] and found["tags"] == ["cronledger"]
@@ -61,7 +61,7 @@ def test_f71_a_dashboard_can_be_imported(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_f71_panels_do_not_overlap(name: str) -> None:
+def test_panels_do_not_overlap(name: str) -> None:
     taken: set[tuple[int, int]] = set()
     for panel in dashboard(name)["panels"]:
         at = panel["gridPos"]
@@ -73,7 +73,7 @@ def test_f71_panels_do_not_overlap(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "panel"), PANELS)
-def test_f71_a_panel_is_described(name: str, panel: Panel) -> None:
+def test_a_panel_is_described(name: str, panel: Panel) -> None:
     assert panel["title"] and panel["description"].endswith(".")
     assert panel["type"] in ("stat", "table", "timeseries")
     assert panel["fieldConfig"]["defaults"]["unit"]
@@ -98,11 +98,11 @@ def expressions() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("expression", [*expressions()])
-def test_f71_the_metrics_of_an_expression_exist(expression: str) -> None:
+def test_the_metrics_of_an_expression_exist(expression: str) -> None:
     assert list(unknown_in(expression)) == []
 
 
-def test_f71_a_legend_names_labels_of_its_metric() -> None:
+def test_a_legend_names_labels_of_its_metric() -> None:
     for name, kind in SOURCES.items():
         for panel in dashboard(name)["panels"] if kind == "prometheus" else ():
             for target in panel["targets"]:
@@ -111,10 +111,11 @@ def test_f71_a_legend_names_labels_of_its_metric() -> None:
                     assert list(unknown_in(f"sum by ({label}) ({target['expr']})")) == []
 
 
-def expanded(sql: str) -> str:
-    """Return the statement that Grafana sends."""
-    sql = re.sub(r"\$__timeFilter\((\w+)\)", rf"\1 BETWEEN '{FROM}' AND '{TO}'", sql)
-    sql = sql.replace("$__timeFrom()", f"'{FROM}'").replace("$__timeTo()", f"'{TO}'")
+def expanded(sql: str, now: datetime) -> str:
+    """Return the statement that Grafana sends for the two weeks around an instant."""
+    start, end = ((now + WEEK * sign).isoformat() for sign in (-1, 1))
+    sql = re.sub(r"\$__timeFilter\((\w+)\)", rf"\1 BETWEEN '{start}' AND '{end}'", sql)
+    sql = sql.replace("$__timeFrom()", f"'{start}'").replace("$__timeTo()", f"'{end}'")
     sql = sql.replace("$job", "'job','other'")
     assert "$" not in sql, sql
     return sql
@@ -128,15 +129,13 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize("target", STATEMENTS)
-def test_f71_a_viewer_runs_the_statement_of_a_panel(
-    target: dict[str, Any], database_url: str
-) -> None:
+def test_a_viewer_runs_the_statement_of_a_panel(target: dict[str, Any], database_url: str) -> None:
     with connected(database_url) as db:
         job(db)
         execution(db, "FAILED")
-        execution(db, "SUCCESS", plan_time=datetime(2026, 11, 20, tzinfo=UTC))
+        execution(db, "SUCCESS", plan_time=now(db) - WEEK / 2)
         db.execute("SET ROLE cronledger_viewer")
-        found = db.execute(expanded(target["rawSql"]).encode())
+        found = db.execute(expanded(target["rawSql"], now(db)).encode())
         assert found.description is not None
         columns = {column.name: column.type_code for column in found.description}
         if target["format"] == "time_series":
@@ -147,7 +146,7 @@ def test_f71_a_viewer_runs_the_statement_of_a_panel(
         assert target["format"] == "time_series" or "LIMIT" in target["rawSql"]
 
 
-def test_f71_the_statement_of_the_variable_lists_jobs(database_url: str) -> None:
+def test_the_statement_of_the_variable_lists_jobs(database_url: str) -> None:
     variables = {x["name"]: x for x in dashboard("postgresql.json")["templating"]["list"]}
     with connected(database_url) as db:
         job(db, "report")

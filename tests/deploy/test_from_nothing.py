@@ -31,7 +31,7 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in taken]
 
 
-def test_f71_a_failing_job_is_seen_in_prometheus(database_url: str, tmp_path: Path) -> None:
+def test_a_failing_job_is_seen_in_prometheus(database_url: str, tmp_path: Path) -> None:
     ports = dict(zip(ADDRESSES, free_ports(len(ADDRESSES)), strict=True))
 
     def here(text: str) -> str:

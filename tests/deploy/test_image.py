@@ -24,7 +24,7 @@ def ignored(path: str) -> bool:
     return any(fnmatch(path, pattern.removeprefix("**/")) for pattern in patterns)
 
 
-def test_f73_what_is_copied_exists_and_is_not_ignored() -> None:
+def test_what_is_copied_exists_and_is_not_ignored() -> None:
     copied = [
         words.split()[:-1] for words in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.M)
     ]
@@ -37,7 +37,7 @@ def test_f73_what_is_copied_exists_and_is_not_ignored() -> None:
         assert ignored(unneeded)
 
 
-def test_f73_the_image_contains_what_the_package_is_built_of() -> None:
+def test_the_image_contains_what_the_package_is_built_of() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = {*(path.partition("/")[0] for path in wheel["packages"]), *wheel["force-include"],
@@ -48,7 +48,7 @@ def test_f73_the_image_contains_what_the_package_is_built_of() -> None:
     }  # fmt: skip
 
 
-def test_f73_the_extras_of_the_image_exist() -> None:
+def test_the_extras_of_the_image_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     built, installed = re.findall(r"\[([a-z,]+)\]'", DOCKERFILE)
     assert built == installed
@@ -56,14 +56,14 @@ def test_f73_the_extras_of_the_image_exist() -> None:
     assert set(built.split(",")) <= project["optional-dependencies"].keys()
 
 
-def test_f73_the_image_runs_as_an_ordinary_user_and_passes_signals_on() -> None:
+def test_the_image_runs_as_an_ordinary_user_and_passes_signals_on() -> None:
     instructions = re.findall(r"^([A-Z]+) (.+)$", DOCKERFILE.rpartition("\nFROM ")[2], re.M)
     assert ("USER", "10001") in instructions
     assert instructions[-2:] == [("ENTRYPOINT", '["cronledger"]'), ("CMD", '["run"]')]
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_f73_a_service_runs_a_command_with_settings_that_exist(name: str) -> None:
+def test_a_service_runs_a_command_with_settings_that_exist(name: str) -> None:
     service = SERVICES[name]
     assert parsed(*service["command"]).info_name == service["command"][0]
     assert service["environment"].keys() <= VARIABLES
@@ -73,7 +73,7 @@ def test_f73_a_service_runs_a_command_with_settings_that_exist(name: str) -> Non
         assert volume.split(":")[1] in service["command"]
 
 
-def test_f73_the_settings_of_the_page_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_of_the_page_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = SERVICES["page"]["environment"]
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)

@@ -80,7 +80,7 @@ def test_there_are_manifests() -> None:
     }  # fmt: skip
 
 
-def test_f73_each_file_is_part_of_a_kustomization() -> None:
+def test_each_file_is_part_of_a_kustomization() -> None:
     for path in (DIRECTORY / "base", OVERLAY):
         kustomization = yaml.safe_load((path / "kustomization.yaml").read_text("utf-8"))
         listed = {one for one in kustomization["resources"] if one.endswith(".yaml")}
@@ -88,7 +88,7 @@ def test_f73_each_file_is_part_of_a_kustomization() -> None:
 
 
 @pytest.mark.parametrize("manifest", sources(), ids=name)
-def test_f73_a_manifest_fits_its_schema(manifest: Manifest) -> None:
+def test_a_manifest_fits_its_schema(manifest: Manifest) -> None:
     if manifest["kind"] in CUSTOM:
         assert manifest["apiVersion"] == "monitoring.coreos.com/v1"
     else:
@@ -103,7 +103,7 @@ def test_the_schema_refuses_an_unknown_field() -> None:
 
 
 @needs_kubectl
-def test_f73_what_is_sent_fits_its_schema(rendered: list[Manifest]) -> None:
+def test_what_is_sent_fits_its_schema(rendered: list[Manifest]) -> None:
     assert len(rendered) == len(sources()) + 1  # the ConfigMap
     for one in rendered:
         assert one["metadata"]["namespace"] == "cronledger"
@@ -112,7 +112,7 @@ def test_f73_what_is_sent_fits_its_schema(rendered: list[Manifest]) -> None:
 
 
 @pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
-def test_f73_a_container_runs_a_command_with_settings_that_exist(
+def test_a_container_runs_a_command_with_settings_that_exist(
     workload: Manifest, pod: Manifest
 ) -> None:
     (container,) = pod["spec"]["containers"]
@@ -121,7 +121,7 @@ def test_f73_a_container_runs_a_command_with_settings_that_exist(
 
 
 @pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
-def test_f73_a_container_is_restricted(workload: Manifest, pod: Manifest) -> None:
+def test_a_container_is_restricted(workload: Manifest, pod: Manifest) -> None:
     spec = pod["spec"]
     (container,) = spec["containers"]
     assert spec["automountServiceAccountToken"] is False
@@ -137,7 +137,7 @@ def test_f73_a_container_is_restricted(workload: Manifest, pod: Manifest) -> Non
 
 
 @pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
-def test_f73_a_container_refers_to_what_exists(workload: Manifest, pod: Manifest) -> None:
+def test_a_container_refers_to_what_exists(workload: Manifest, pod: Manifest) -> None:
     spec = pod["spec"]
     (container,) = spec["containers"]
     ports = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
@@ -158,7 +158,7 @@ def test_f73_a_container_refers_to_what_exists(workload: Manifest, pod: Manifest
 
 
 @pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
-def test_f73_each_container_reads_the_settings_that_all_share(
+def test_each_container_reads_the_settings_that_all_share(
     workload: Manifest, pod: Manifest
 ) -> None:
     (container,) = pod["spec"]["containers"]
@@ -174,7 +174,7 @@ def test_f73_each_container_reads_the_settings_that_all_share(
 
 
 @pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
-def test_f73_a_selector_matches_its_pods(workload: Manifest, pod: Manifest) -> None:
+def test_a_selector_matches_its_pods(workload: Manifest, pod: Manifest) -> None:
     labels = pod["metadata"]["labels"]
     assert workload["metadata"]["labels"] == labels
     if workload["kind"] == "Deployment":
@@ -182,7 +182,7 @@ def test_f73_a_selector_matches_its_pods(workload: Manifest, pod: Manifest) -> N
 
 
 @needs_kubectl
-def test_f73_every_selector_that_is_sent_matches_pods_and_ports(rendered: list[Manifest]) -> None:
+def test_every_selector_that_is_sent_matches_pods_and_ports(rendered: list[Manifest]) -> None:
     workloads = [(pod["metadata"]["labels"], pod) for _, pod in pods(rendered)]
 
     def selected(labels: dict[str, str]) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def test_f73_every_selector_that_is_sent_matches_pods_and_ports(rendered: list[M
 
 
 @needs_kubectl
-def test_f73_each_pod_has_a_network_policy(rendered: list[Manifest]) -> None:
+def test_each_pod_has_a_network_policy(rendered: list[Manifest]) -> None:
     chosen: set[str] = set()
     for one in rendered:
         if one["kind"] == "NetworkPolicy":
@@ -227,7 +227,7 @@ def test_f73_each_pod_has_a_network_policy(rendered: list[Manifest]) -> None:
 
 
 @needs_kubectl
-def test_f73_a_drain_has_its_time(rendered: list[Manifest], tmp_path: Path) -> None:
+def test_a_drain_has_its_time(rendered: list[Manifest], tmp_path: Path) -> None:
     spec = {name(one): pod["spec"] for one, pod in pods(rendered)}["Deployment cronledger-replica"]
     (config,) = [one for one in rendered if one["kind"] == "ConfigMap"]
     file = tmp_path / "cronledger.toml"
@@ -240,14 +240,14 @@ def test_f73_a_drain_has_its_time(rendered: list[Manifest], tmp_path: Path) -> N
     assert container["args"][1] == "/etc/cronledger/cronledger.toml"
 
 
-def test_f73_new_replicas_start_before_old_ones_end() -> None:
+def test_new_replicas_start_before_old_ones_end() -> None:
     replica = {name(one): one for one in sources()}["Deployment cronledger-replica"]
     assert replica["spec"]["replicas"] >= 2
     assert replica["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
 @needs_kubectl
-def test_f73_the_rules_know_the_scraped_jobs(rendered: list[Manifest]) -> None:
+def test_the_rules_know_the_scraped_jobs(rendered: list[Manifest]) -> None:
     scraped = yaml.safe_load((DEPLOY / "prometheus" / "scrape.yml").read_text("utf-8"))
     expected = {
         one["job_name"]: one.get("honor_labels", False) for one in scraped["scrape_configs"]
@@ -271,7 +271,7 @@ esac
 
 
 @needs_kubectl
-def test_f73_a_roll_out_migrates_before_and_after(rendered: list[Manifest], tmp_path: Path) -> None:
+def test_a_roll_out_migrates_before_and_after(rendered: list[Manifest], tmp_path: Path) -> None:
     """A stand-in for kubectl records the calls."""
     real = check("sh", "-c", "command -v kubectl").strip()
     (tmp_path / "bin").mkdir()
@@ -301,7 +301,7 @@ def test_f73_a_roll_out_migrates_before_and_after(rendered: list[Manifest], tmp_
     assert all("-n cronledger" in call for call in order)
 
 
-def test_f73_the_compose_file_and_the_manifests_use_one_user_and_one_grace() -> None:
+def test_the_compose_file_and_the_manifests_use_one_user_and_one_grace() -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
     replica = {name(one): pod["spec"] for one, pod in pods(sources())}[
         "Deployment cronledger-replica"

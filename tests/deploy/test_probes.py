@@ -19,7 +19,7 @@ def start(database_url: str, tmp_path: Path) -> Iterator[Start]:
         yield made
 
 
-def test_f73_the_page_responds_to_its_probes(start: Start) -> None:
+def test_the_page_responds_to_its_probes(start: Start) -> None:
     page, *_ = yaml.safe_load_all((DEPLOY / "kubernetes" / "base" / "page.yaml").read_text("utf-8"))
     (container,) = page["spec"]["template"]["spec"]["containers"]
     paths = {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}

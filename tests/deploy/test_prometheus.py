@@ -35,21 +35,27 @@ def rows(heading: str) -> list[str]:
 
 
 @pytest.mark.parametrize("group", TABLES)
-def test_f71_each_row_of_a_table_has_one_rule(group: str) -> None:
+def test_each_row_of_a_table_has_one_rule(group: str) -> None:
     assert [rule["alert"] for rule in rules(group)] == rows(TABLES[group])
 
 
-def test_f71_no_rule_is_outside_of_the_tables() -> None:
+def test_no_rule_is_outside_of_the_tables() -> None:
     assert {group["name"] for group in read_yaml(RULES)["groups"]} == set(TABLES)
     names = [rule["alert"] for rule in rules()]
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
-def test_f71_a_rule_uses_metrics_that_exist_and_names_its_remedy(rule: dict[str, Any]) -> None:
+def test_a_rule_uses_metrics_that_exist_and_names_its_remedy(rule: dict[str, Any]) -> None:
     assert list(unknown_in(rule["expr"])) == []
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert rule["annotations"].keys() == {"summary", "description", "runbook"}
+    summary = rule["annotations"]["summary"]
+    assert summary.startswith("{{ with $labels.ledger }}Ledger {{ . }}: {{ end }}")
+    assert [list(unknown_in(query)) for query in re.findall("printf `([^`]+)`", summary)] in (
+        [],
+        [[]],
+    )
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
     assert not anchor or anchor in anchors(ROOT / page)
     assert (ROOT / page).exists()
@@ -70,7 +76,7 @@ def test_what_does_not_exist_is_found(expression: str, found: list[str]) -> None
     assert list(unknown_in(expression)) == found
 
 
-def test_f71_each_rule_is_tested_with_and_without_its_fault() -> None:
+def test_each_rule_is_tested_with_and_without_its_fault() -> None:
     tests = [one for test in read_yaml(TESTS)["tests"] for one in test["alert_rule_test"]]
     names = {rule["alert"] for rule in rules()}
     assert {one["alertname"] for one in tests if one.get("exp_alerts")} == names
@@ -78,7 +84,7 @@ def test_f71_each_rule_is_tested_with_and_without_its_fault() -> None:
 
 
 @needs_promtool
-def test_f71_promtool_accepts_the_files() -> None:
+def test_promtool_accepts_the_files() -> None:
     check("promtool", "check", "rules", RULES)
     check("promtool", "check", "config", DEPLOY / "prometheus" / "scrape.yml")
     check("promtool", "test", "rules", TESTS.name, cwd=TESTS.parent)
@@ -86,7 +92,7 @@ def test_f71_promtool_accepts_the_files() -> None:
 
 @needs_promtool
 @pytest.mark.parametrize("rule", first_fast(rules()), ids=lambda rule: str(rule["alert"]))
-def test_f71_the_tests_notice_a_rule_that_never_fires(rule: dict[str, Any], tmp_path: Path) -> None:
+def test_the_tests_notice_a_rule_that_never_fires(rule: dict[str, Any], tmp_path: Path) -> None:
     text = RULES.read_text("utf-8")
     name = f"- alert: {rule['alert']}\n"
     (tmp_path / TESTS.name).write_text(TESTS.read_text("utf-8"))
@@ -94,7 +100,7 @@ def test_f71_the_tests_notice_a_rule_that_never_fires(rule: dict[str, Any], tmp_
     assert call("promtool", "test", "rules", TESTS.name, cwd=tmp_path).returncode != 0
 
 
-def test_f71_the_ledger_is_scraped_with_its_own_label_job() -> None:
+def test_the_ledger_is_scraped_with_its_own_label_job() -> None:
     jobs = {
         one["job_name"]: one for one in read_yaml(RULES.with_name("scrape.yml"))["scrape_configs"]
     }

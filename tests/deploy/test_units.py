@@ -57,14 +57,14 @@ def test_there_are_units() -> None:
 
 @needs_systemd
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_f72_systemd_accepts_a_unit(path: Path, here: Path) -> None:
+def test_systemd_accepts_a_unit(path: Path, here: Path) -> None:
     done = call("systemd-analyze", "verify", "--man=no", here / path.name)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 @needs_systemd
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_f72_a_unit_is_restricted(path: Path, here: Path) -> None:
+def test_a_unit_is_restricted(path: Path, here: Path) -> None:
     check(
         "systemd-analyze", "security", "--no-pager", "--offline=yes", f"--threshold={EXPOSURE}",
         here / path.name,
@@ -72,7 +72,7 @@ def test_f72_a_unit_is_restricted(path: Path, here: Path) -> None:
 
 
 @needs_systemd
-def test_f72_an_unrestricted_unit_is_noticed(here: Path) -> None:
+def test_an_unrestricted_unit_is_noticed(here: Path) -> None:
     kept = (
         line
         for line in (here / REPLICA).read_text().splitlines()
@@ -87,7 +87,7 @@ def test_f72_an_unrestricted_unit_is_noticed(here: Path) -> None:
 
 
 @needs_systemd
-def test_f72_the_drop_in_lifts_what_it_names(here: Path) -> None:
+def test_the_drop_in_lifts_what_it_names(here: Path) -> None:
     shutil.copytree(here, here / "units")
     (here / "units" / "cronledger.service.d").mkdir()
     shutil.copy(DROP_IN, here / "units" / "cronledger.service.d")
@@ -106,25 +106,25 @@ def test_f72_the_drop_in_lifts_what_it_names(here: Path) -> None:
     assert "✓ ProtectSystem=" in rated
 
 
-def test_f72_the_drop_in_names_all_that_implies_no_new_privileges() -> None:
+def test_the_drop_in_names_all_that_implies_no_new_privileges() -> None:
     lifted = {line.partition("=")[0] for line in DROP_IN.read_text("utf-8").splitlines()}
     assert IMPLY_NO_NEW_PRIVILEGES & unit("cronledger.service").keys() <= lifted
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_f72_a_unit_runs_a_command_that_exists(path: Path) -> None:
+def test_a_unit_runs_a_command_that_exists(path: Path) -> None:
     _, *words = unit(path.name)["ExecStart"].split()
     assert parsed(*words).info_name == words[0]
 
 
-def test_f72_a_drain_has_its_time() -> None:
+def test_a_drain_has_its_time() -> None:
     service, default = unit("cronledger.service"), Settings.model_fields["drain_timeout"].default
     assert int(service["TimeoutStopSec"]) >= default.total_seconds() + GRACE
     assert service["KillMode"] == "mixed"
     assert int(unit("cronledger-web.service")["TimeoutStopSec"]) > GRACE_SECONDS + STOP_SECONDS
 
 
-def test_f72_exit_codes_that_need_a_person_prevent_a_restart() -> None:
+def test_exit_codes_that_need_a_person_prevent_a_restart() -> None:
     given = {int(code) for code in unit("cronledger.service")["RestartPreventExitStatus"].split()}
     assert given == {Exit.USAGE, Exit.SCHEMA, Exit.OTHER_DATABASE}
     for name in ("cronledger-web.service", "cronledger-metrics.service"):
@@ -132,7 +132,7 @@ def test_f72_exit_codes_that_need_a_person_prevent_a_restart() -> None:
         assert given == {Exit.USAGE, Exit.SCHEMA}
 
 
-def test_f72_commands_keep_their_control_groups() -> None:
+def test_commands_keep_their_control_groups() -> None:
     service = unit("cronledger.service")
     assert service["Delegate"] == "yes"
     assert service.get("ProtectControlGroups", "no") == "no"
@@ -141,6 +141,6 @@ def test_f72_commands_keep_their_control_groups() -> None:
 
 
 @pytest.mark.parametrize("name", [REPLICA, "cronledger-web.service"])
-def test_f72_only_the_process_itself_reports(name: str) -> None:
+def test_only_the_process_itself_reports(name: str) -> None:
     service = unit(name)
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")

@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from cronledger.app import Context
+from cronledger.declaring.app import Context
 from cronledger.engine.running.handlers.command import environment
 from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import Job

@@ -32,7 +32,7 @@ def _metrics() -> dict[str, tuple[str, set[str]]]:
     return found
 
 
-def test_f68_the_page_lists_every_metric_with_its_type_and_labels() -> None:
+def test_the_page_lists_every_metric_with_its_type_and_labels() -> None:
     listed = {
         name: (kind, set(re.findall(r"`(\w+)`", labels)))
         for name, kind, labels in ROW.findall(SECTION)
@@ -40,12 +40,12 @@ def test_f68_the_page_lists_every_metric_with_its_type_and_labels() -> None:
     assert listed == _metrics()
 
 
-def test_f68_the_page_describes_every_value_of_a_label() -> None:
+def test_the_page_describes_every_value_of_a_label() -> None:
     words = set(re.findall(r"`(\w+)`", SECTION))
     assert words >= {*HANDLERS, *OUTCOMES, *STATES}
 
 
-def test_f68_the_program_of_the_page_registers_its_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_of_the_page_registers_its_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "postgresql:///unused")
     (program,) = [
         block.text for block in blocks(FILE) if block.language == "python" and block.text in SECTION

@@ -59,12 +59,12 @@ def shown() -> Iterator[tuple[str, str]]:
 FILES = dict(shown())
 
 
-def test_f46_it_is_a_schema_of_its_dialect() -> None:
+def test_it_is_a_schema_of_its_dialect() -> None:
     Draft7Validator.check_schema(document())
 
 
 @pytest.mark.parametrize("place", FILES)
-def test_f46_it_accepts_every_file_of_the_documentation(place: str) -> None:
+def test_it_accepts_every_file_of_the_documentation(place: str) -> None:
     assert [error.message for error in errors(FILES[place])] == []
 
 
@@ -92,7 +92,7 @@ def test_the_files_of_the_documentation_are_found() -> None:
         '[jobs.b]\ncommand = "a | b"', "[jobs.b]\nexternal = true", '[jobs.b]\nsql = "SELECT 1"',
     ],
 )  # fmt: skip
-def test_f46_it_accepts_what_the_loader_accepts(line: str, tmp_path: Path) -> None:
+def test_it_accepts_what_the_loader_accepts(line: str, tmp_path: Path) -> None:
     text = JOB + line if not line.startswith("schedule") else JOB.replace(
         'schedule = "@daily"', line
     )  # fmt: skip
@@ -108,7 +108,7 @@ def test_f46_it_accepts_what_the_loader_accepts(line: str, tmp_path: Path) -> No
         ('[job.a]\ncommand = ["x"]', "$"),
         ("[cronledger]\nslot = 3", "$.cronledger"),
         ("[cronledger]\nslots = 0", "$.cronledger.slots"),
-        ('[cronledger]\nretention = "90"', "$.cronledger.retention"),
+        ('[cronledger]\ndrain_timeout = "90"', "$.cronledger.drain_timeout"),
         ('[cronledger]\nlog_format = "xml"', "$.cronledger.log_format"),
         ('[defaults]\nschedule = "@daily"', "$.defaults"),
         ('[defaults]\ncommand = ["x"]', "$.defaults"),
@@ -143,7 +143,7 @@ def test_f46_it_accepts_what_the_loader_accepts(line: str, tmp_path: Path) -> No
         ('[jobs."a\\nb"]\ncommand = ["x"]', "$.jobs"),
     ],
 )
-def test_f46_it_refuses_what_the_loader_refuses(text: str, at: str, tmp_path: Path) -> None:
+def test_it_refuses_what_the_loader_refuses(text: str, at: str, tmp_path: Path) -> None:
     assert {error.json_path for error in errors(text)} == {at}
     file = tmp_path / "cronledger.toml"
     file.write_text(text, "utf-8")
@@ -179,7 +179,7 @@ def test_every_property_has_a_description_and_no_type_of_python() -> None:
     assert whole["definitions"]["job"]["properties"]["grace"]["default"] == "1m"
 
 
-def test_f46_the_command_prints_what_the_documentation_has() -> None:
+def test_the_command_prints_what_the_documentation_has() -> None:
     said = CliRunner().invoke(main, ["schema"])
     assert said.exit_code == 0
     committed = (ROOT / "docs" / FILE).read_text("utf-8")
@@ -187,7 +187,7 @@ def test_f46_the_command_prints_what_the_documentation_has() -> None:
     assert json.loads(schema.document()) == json.loads(committed)
 
 
-def test_f46_files_that_are_written_name_the_schema() -> None:
+def test_files_that_are_written_name_the_schema() -> None:
     options = Options("UTC", "me", as_user=False, faithful=False)
     text = "0 5 * * 1 tar -zcf /var/backups/home.tgz /home/\n"
     written = render([read_crontab(text, file="c", format="user", options=options)], options)
@@ -202,7 +202,7 @@ def test_f46_files_that_are_written_name_the_schema() -> None:
         "notify = []", 'notify = { channel = "ops", on = ["overdue"] }',
     ],
 )  # fmt: skip
-def test_f65_rules_have_short_forms(text: str) -> None:
+def test_rules_have_short_forms(text: str) -> None:
     assert errors(JOB + text) == []
 
 
@@ -224,7 +224,7 @@ def test_f65_rules_have_short_forms(text: str) -> None:
         ('kind = "apprise"\nurls = { env = "A" }\nurl = "json://localhost"', False),
     ],
 )
-def test_f65_it_accepts_a_channel_if_the_file_is_accepted(
+def test_it_accepts_a_channel_if_the_file_is_accepted(
     text: str, valid: bool, tmp_path: Path
 ) -> None:
     file = tmp_path / "cronledger.toml"

@@ -7,6 +7,8 @@ import pytest
 
 from docs.tools.structure import ROOT, levels, sizes
 
+pytestmark = pytest.mark.tools
+
 
 def test_each_package_stands_above_what_it_imports() -> None:
     found = levels(grimp.build_graph("cronledger"))

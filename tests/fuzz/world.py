@@ -110,6 +110,7 @@ WHERE j.name = 'manual'
 # As an earlier version stored them, without today's checks.
 ODD = """
 ALTER TABLE cronledger.jobs DISABLE TRIGGER check_values;
+ALTER TABLE cronledger.schedules DISABLE TRIGGER check_new_name;
 INSERT INTO cronledger.jobs
     (name, schedule, timezone, handler, target, payload, scope_kind, scopes) VALUES
  ('odd deep', '0 * * * *', 'UTC', 'sql', '{"sql": "SELECT 1"}',
@@ -125,6 +126,7 @@ INSERT INTO cronledger.jobs
      ARRAY[['a', 'b'], ['', E'c\\x1b[2J']]);
 UPDATE cronledger.jobs SET retry_backoff = '{NULL, -1 h}' WHERE name = 'odd target';
 ALTER TABLE cronledger.jobs ENABLE TRIGGER check_values;
+ALTER TABLE cronledger.schedules ENABLE TRIGGER check_new_name;
 INSERT INTO cronledger.jobs
     (name, schedule, timezone, handler, paused_at, retired_at, starts_at, ends_at) VALUES
  ('paused', '* * * * *', 'UTC', 'external', cronledger.db_now(), NULL, NULL, NULL),

@@ -386,6 +386,12 @@ MUTATIONS = (
     ),
     Mutation("stale and cancelled, and stolen", "cancel", requests.steals_what_was_cancelled),
     Mutation("retry in a pause", "pause", requests.retries_in_a_pause),
+    Mutation(
+        "retirements of a scope taken for one",
+        "I2",
+        requests.takes_retirements_for_one,
+        quick=True,
+    ),
     Mutation("a token offered twice", "I5", requests.tokens_again, quick=True),
     Mutation("a batch beyond its limit", "I11", requests.starts_all_at_the_limit),
     Mutation("a missed deadline without a breach", "deadlines", forgets_breaches, quick=True),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cronledger.app import Context
+from cronledger.declaring.app import Context
 from cronledger.engine.maintenance.sweeper import EXAMINE_SECONDS, MAINTENANCE, SLACK_SECONDS
 from cronledger.engine.runtime.assembly import LONGEST_REST
 from cronledger.ledger import statements
@@ -123,6 +123,7 @@ CLAIM = ("claim_look", "next_due")
 FULL_ROUND = (
     "sweep_stale", "resume_paused", "rearm_left_behind", "settle_left_behind", "end_orphans",
     "reap_runners", "maintain_partitions", "mark_changed_hours", "roll_up_hours", "prune_hours",
+    "redact_outputs",
     "prune_breaches", "lock_deadlines", "take_manual_deadlines", "judge_deadlines",
     "close_breaches", "next_deadline",
 )  # fmt: skip
@@ -285,7 +286,7 @@ CHANGES = {
         "(SELECT diagnostics = jsonb_build_object() FROM {}.runners WHERE id = 'dead')", EXAMINED
     ),
     "a dead runner older than the retention": Change(
-        DEAD % "91 days", "NOT EXISTS (SELECT FROM {}.runners WHERE id = 'dead')", EXAMINED
+        DEAD % "3001 days", "NOT EXISTS (SELECT FROM {}.runners WHERE id = 'dead')", EXAMINED
     ),
 }  # fmt: skip
 

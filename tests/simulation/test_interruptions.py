@@ -4,8 +4,11 @@ import threading
 import time
 
 import psycopg
+import pytest
 
 from tests.simulation.support.backend import Database
+
+pytestmark = pytest.mark.tools
 
 TIMES = 300
 """Of 3,000 such races, 207 left the lock behind while it was one of the session."""

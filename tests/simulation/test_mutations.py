@@ -8,6 +8,8 @@ from tests.simulation.support.backend import Database
 from tests.simulation.support.mistakes.mutating import function, statement
 from tests.simulation.support.mistakes.text_anchors import AnchorError
 
+pytestmark = pytest.mark.tools
+
 FEW_SEEDS = 100
 QUICK = [mutation for mutation in MUTATIONS if mutation.quick]
 

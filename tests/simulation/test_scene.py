@@ -10,6 +10,8 @@ from tests.simulation.support.backend import Database
 from tests.simulation.support.run import Verdict, simulate
 from tests.simulation.support.scene import Scene
 
+pytestmark = pytest.mark.tools
+
 
 def drawn(part: str) -> Iterator[int]:
     """The seeds that have it."""
@@ -24,6 +26,7 @@ def drawn(part: str) -> Iterator[int]:
         ("providers", 0.34),
         ("moves", 1 / 12),
         ("crowd", 0.25),
+        ("flapping", 0.25),
     ],
 )
 def test_each_part_is_in_so_many_seeds(part: str, share: float) -> None:
@@ -42,6 +45,11 @@ def happened(part: str, database: Database, verdict: Verdict) -> bool:
             query = (
                 "SELECT count(*) FROM executions WHERE job_name = 'crowd' AND trigger = 'manual'"
             )
+        case "flapping":
+            query = (
+                "SELECT count(*) FROM (SELECT FROM scope_retirements WHERE job_name LIKE 'flaps%'"
+                " GROUP BY job_name, scope_kind, scope_id HAVING count(*) > 2) r"
+            )
         case "transactions":
             query = "SELECT count(*) FROM sim_effects"
         case "providers":
@@ -54,7 +62,7 @@ def happened(part: str, database: Database, verdict: Verdict) -> bool:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    "part", first_fast(["workers", "transactions", "providers", "moves", "crowd"])
+    "part", first_fast(["workers", "transactions", "providers", "moves", "crowd", "flapping"])
 )
 def test_it_happens(simulated: Database, part: str) -> None:
     for _, seed in zip(range(6), drawn(part), strict=False):

@@ -27,6 +27,7 @@ def test_a_seed_does_the_same_each_time(databases: Databases) -> None:
     assert differences(REPLAYED, databases._dsn) == {}
 
 
+@pytest.mark.slow
 def test_another_seed_does_something_else(simulated: Database) -> None:
     traces: list[list[str]] = [[], []]
     digests = {simulate(seed, simulated, traces[seed].append).digest for seed in (0, 1)}

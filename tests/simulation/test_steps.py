@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from cronledger.engine.running.heartbeats import Heartbeats
-from cronledger.engine.runtime import assembly
 from cronledger.engine.runtime.runtime import Runtime
 from tests.simulation.support.backend import Database
 from tests.simulation.support.run import SimHeartbeats, simulate
@@ -48,8 +47,6 @@ def test_every_loop_of_a_replica_is_stepped(stepped: tuple[Counter[str], Counter
 
 def test_every_part_that_runs_by_itself_is_known() -> None:
     """Whatever of the parts has a thread or a `start` is replaced, or has nothing to do here."""
-    made = set(inspect.signature(assembly.Components.__init__).parameters)
-    assert "coordinator" in made
     source = inspect.getsource(Runtime.start)
     begun = {
         ast.unparse(node.func)

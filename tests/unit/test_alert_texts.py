@@ -21,7 +21,7 @@ def of(*alerts: dict[str, Any]) -> dict[str, Any]:
     return {"channel": "ops", "ledger": "a-ledger", "alerts": list(alerts)}
 
 
-def test_f65_every_event_has_words() -> None:
+def test_every_event_has_words() -> None:
     events = {*Event.__args__, *LedgerEvent.__args__}  # type: ignore[attr-defined]
     assert STATES.keys() == events
 
@@ -39,16 +39,16 @@ def test_f65_every_event_has_words() -> None:
         ({"event": "violation", "job": None, "scope": None}, "Cron <ledger> violations"),
     ],
 )
-def test_f65_a_subject_names_the_job_and_its_state(values: dict[str, Any], line: str) -> None:
+def test_a_subject_names_the_job_and_its_state(values: dict[str, Any], line: str) -> None:
     assert subject(of(alert(**values))) == line
 
 
-def test_f65_a_subject_of_several_alerts_counts_them() -> None:
+def test_a_subject_of_several_alerts_counts_them() -> None:
     several = [alert(job=name) for name in ("a", "b", "c", "d", "a")]
     assert subject(of(*several)) == "cronledger: 5 alerts about a, b, c, …"
 
 
-def test_f65_a_text_contains_the_cause_and_the_end_of_the_output() -> None:
+def test_a_text_contains_the_cause_and_the_end_of_the_output() -> None:
     details = {"error_code": "exit_code", "error_msg": "exit 1", "output": "x" * 5000 + "the end"}
     found = text(of(alert(execution_id=7, owner="data", details=details)))
     for part in ("report: failed", "no disk", "execution: 7", "owner: data", "error: exit_code"):
@@ -57,7 +57,7 @@ def test_f65_a_text_contains_the_cause_and_the_end_of_the_output() -> None:
     assert len(found) < 3000
 
 
-def test_f65_a_text_describes_the_first_alerts_and_counts_the_others() -> None:
+def test_a_text_describes_the_first_alerts_and_counts_the_others() -> None:
     found = text(of(*[alert(job=f"job-{n}") for n in range(MOST_SHOWN + 3)]))
     assert f"job-{MOST_SHOWN - 1}:" in found
     assert f"job-{MOST_SHOWN}:" not in found

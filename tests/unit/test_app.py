@@ -7,16 +7,17 @@ from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
+from pydantic import AfterValidator, BaseModel
 
 import cronledger
 from cronledger import App, Context, LeaseLost
-from cronledger.app import CancelToken, Policies, bind
+from cronledger.declaring.app import CancelToken, bind
 from cronledger.rules import validation
-from cronledger.rules.model import CatchUp, Handler, Job, ScopeKey, Trigger
+from cronledger.rules.model import CatchUp, Handler, ScopeKey, Trigger
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.python import load_app, resolve_function
 
@@ -123,26 +124,24 @@ def test_bind_refuses_what_no_handler_can_be(function: Any) -> None:
         App().job("* * * * *", name="x")(function)
 
 
+def declared_once() -> None: ...
+
+
 def test_a_declared_function_stays_what_it_was() -> None:
     app = App("a")
-    declared = app.job("*/5 * * * *", timezone="Europe/Berlin", grace="90s", catch_up="skip")(plain)
-    assert declared is plain
-    job = app.jobs["plain"]
+    declare = app.job("*/5 * * * *", timezone="Europe/Berlin", grace="90s", catch_up="skip")
+    assert declare(declared_once) is declared_once
+    job = app.jobs["declared_once"]
     assert (job.schedule, job.timezone, job.grace) == (
         "*/5 * * * *",
         "Europe/Berlin",
         timedelta(seconds=90),
     )
     assert (job.handler, job.catch_up) == (Handler.PYTHON, CatchUp.SKIP)
-    assert job.target == {"python": f"{__name__}:plain"}
-    assert app.handlers == {"plain": plain}
+    assert job.target == {"python": f"{__name__}:declared_once"}
+    assert app.handlers == {"declared_once": declared_once}
     assert app.providers == {}
-    assert validation.check(app.jobs.values(), retention=timedelta(days=90)) == ()
-
-
-def test_policies_are_those_of_job() -> None:
-    decided = {"name", "schedule", "handler", "target", "payload_schema"}
-    assert set(Policies.__annotations__) == set(Job.model_fields) - decided
+    assert validation.check(app.jobs.values()) == ()
 
 
 def test_only_what_was_said_counts_as_set() -> None:
@@ -150,6 +149,24 @@ def test_only_what_was_said_counts_as_set() -> None:
     app.job(name="x")(plain)
     assert app.jobs["x"].model_fields_set == {"name", "schedule", "handler", "target"}
     assert app.jobs["x"].schedule is None
+
+
+def test_the_first_line_of_the_docstring_is_the_description() -> None:
+    def documented() -> None:
+        """
+        Send the report.
+
+        To everybody.
+        """
+
+    app = App()
+    app.job()(documented)
+    app.job(name="named", description="Another text.")(documented)
+    app.job(name="none", description=None)(documented)
+    app.job(name="partial")(partial(plain))
+    assert [job.description for job in app.jobs.values()] == [
+        "Send the report.", "Another text.", None, None,
+    ]  # fmt: skip
 
 
 def test_a_name_is_taken_once() -> None:
@@ -180,6 +197,124 @@ def test_bad_policies_are_refused_at_once(policies: dict[str, Any], said: str) -
     assert dict(app.jobs) == {}
 
 
+@pytest.mark.parametrize(
+    ("policies", "said"),
+    [
+        ({"schedule": "61 * * * *"}, r'jobs\.plain\.schedule = "61 \* \* \* \*": .*; use'),
+        ({"schedule": "0 0 31 2 *"}, r"jobs\.plain\.schedule = .*: .*"),
+        ({"timezone": "Europe/Berlim"}, r'jobs\.plain\.timezone = "Europe/Berlim": .*; did you'),
+        ({"schedule": None, "timezone": "Mars"}, r'jobs\.plain\.timezone = "Mars": unknown'),
+        ({"stale_timeout": "2s"}, r'jobs\.plain\.stale_timeout = "2s": is shorter than 3 s'),
+        ({"catch_up": "all"}, r'jobs\.plain\.catch_up = "all": conflicts with overlap'),
+        ({"jitter": "1h"}, r'jobs\.plain\.jitter = "1h": is not shorter than'),
+        ({"scope_kind": "tenant"}, r'jobs\.plain\.scope_kind = "tenant": needs scopes'),
+        ({"name": " plain"}, r"name = .*: begins or ends with white space"),
+        ({"payload": "a\0"}, r"jobs\.plain\.payload = .*NUL"),
+    ],
+)
+def test_what_could_never_run_is_refused_at_once(policies: dict[str, Any], said: str) -> None:
+    app = App()
+    with pytest.raises(ConfigurationError, match=said) as error:
+        app.job(**{"schedule": "* * * * *", **policies})(plain)
+    assert {problem.where for problem in error.value.problems} == {f"{__name__}:plain"}
+    assert (dict(app.jobs), dict(app.handlers), dict(app.bound)) == ({}, {}, {})
+
+
+def test_all_problems_of_a_declaration_are_reported_together() -> None:
+    def handler(payload: int) -> None: ...
+
+    app = App()
+    app.job(name="taken")(plain)
+    policies: dict[str, Any] = {
+        "name": "taken", "timezone": "Mars", "grace": "1x", "ovrlap": "skip", "target": {},
+        "stale_timeout": "1s", "retry_on": [int, LeaseLost], "never_retry_on": ["not a name!"],
+        "max_attempts": 2, "payload": "three",
+    }  # fmt: skip
+    with pytest.raises(ConfigurationError) as error:
+        app.job("61 * * * *", **policies)(handler)
+    fields = [problem.field for problem in error.value.problems]
+    assert sorted(str(field) for field in fields) == [
+        "grace", "name", "never_retry_on", "ovrlap", "payload", "retry_on", "retry_on",
+        "schedule", "stale_timeout", "target", "timezone",
+    ]  # fmt: skip
+    assert {problem.job for problem in error.value.problems} == {"taken"}
+    assert list(app.jobs) == ["taken"]
+    with pytest.raises(ConfigurationError) as error:
+        app.job("61 * * * *", name="n\n", payload=object())(plain)
+    assert [problem.field for problem in error.value.problems] == ["payload", "name", "schedule"]
+
+
+def test_warnings_do_not_refuse_a_declaration() -> None:
+    app = App()
+    app.job("*/45 * * * *", retry_jitter=0.5)(plain)
+    found = validation.check(app.jobs.values())
+    assert [problem.field for problem in found] == ["retry_jitter", "schedule"]
+
+
+class Order(BaseModel):
+    number: int
+
+
+def ships(ctx: Context, payload: Order) -> None: ...
+
+
+def ships_by_default(ctx: Context, payload: Order | str = "none") -> None: ...
+
+
+def ships_nothing(ctx: Context, payload: Order | None) -> None: ...
+
+
+def ships_anything(ctx: Context, payload: Any) -> None: ...
+
+
+MISSING = r"jobs\.j\.payload: is missing, but the handler requires one \(payload: Input should be"
+REFUSED = r"jobs\.j\.payload: would be refused by the handler \(payload\.number: Input should be"
+
+
+@pytest.mark.parametrize(
+    ("function", "declared", "said"),
+    [
+        (ships, {}, MISSING),
+        (ships, {"payload": None}, MISSING),
+        (ships, {"payload": {"number": "x"}}, REFUSED),
+        (ships, {"payload": {"number": "x"}, "schedule": None}, REFUSED),
+        (ships_by_default, {"payload": 3}, r"jobs\.j\.payload: would be refused by the handler"),
+        (ships, {"payload": {"number": 3}}, None),
+        (ships, {"payload": Order(number=3)}, None),
+        (ships, {"schedule": None}, None),
+        (ships_by_default, {}, None),
+        (ships_nothing, {}, None),
+        (ships_anything, {}, None),
+        (plain, {"payload": 3}, None),
+    ],
+)
+def test_a_job_whose_every_firing_would_fail_is_refused(
+    function: Callable[..., Any], declared: dict[str, Any], said: str | None
+) -> None:
+    app = App()
+    policies: dict[str, Any] = {"schedule": "@hourly", "name": "j", **declared}
+    if said is None:
+        app.job(**policies)(function)
+        return
+    with pytest.raises(ConfigurationError, match=said) as error:
+        app.job(**policies)(function)
+    (problem,) = error.value.problems
+    assert problem.remedy
+    assert '"x"' not in str(problem)
+
+
+def test_a_payload_whose_validator_fails_here_is_left_to_the_replica() -> None:
+    def looks_up(value: int) -> int:
+        raise LookupError("no settings in this process")
+
+    def handler(payload: int) -> None: ...
+
+    handler.__annotations__["payload"] = Annotated[int, AfterValidator(looks_up)]
+    app = App()
+    app.job("@hourly", payload=3)(handler)
+    assert app.jobs["handler"].payload == 3
+
+
 def test_a_payload_becomes_plain_json() -> None:
     app = App()
     app.job(payload={"at": datetime(2026, 1, 1, tzinfo=UTC)})(plain)
@@ -196,8 +331,7 @@ def test_scopes_are_fixed_or_provided() -> None:
     assert app.jobs["fixed"].scopes == ("a", "b")
     assert app.jobs["provided"].scopes is None
     assert app.providers == {"provided": tenants}
-    retention = timedelta(days=90)
-    assert validation.check(app.jobs.values(), retention=retention, providers=app.providers) == ()
+    assert validation.check(app.jobs.values(), providers=app.providers) == ()
     with pytest.raises(TypeError, match="scope provider"):
         app.job(name="needy", scope_kind="tenant", scopes=needs)(plain)  # type: ignore[arg-type]
 
@@ -209,7 +343,7 @@ def test_slips_of_the_decorator() -> None:
     with pytest.raises(TypeError, match="name="):
         app.job()(lambda: None)
     app.job(name="lambda")(lambda: None)
-    assert validation.check(app.jobs.values(), retention=timedelta(days=90)) == ()
+    assert validation.check(app.jobs.values()) == ()
 
 
 def test_deploy_is_an_integer_or_an_instant() -> None:
@@ -241,7 +375,7 @@ def test_context() -> None:
 def test_the_package_imports_nothing_until_it_is_asked() -> None:
     program = """
 import sys, cronledger
-assert not {"pydantic", "cronledger.app"} & set(sys.modules), "import cronledger is heavy"
+assert not {"pydantic", "cronledger.declaring.app"} & set(sys.modules), "import cronledger is heavy"
 from cronledger import App, Context, Discard, LeaseLost, Result, Retry
 heavy = {"psycopg", "croniter", "asyncio", "pydantic_settings"} & set(sys.modules)
 assert not heavy, heavy

@@ -402,7 +402,7 @@ def both_answers(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     window=windows(),
     written=st.tuples(
@@ -426,7 +426,7 @@ def test_agrees_with_the_planner_around_clock_changes(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     written=st.tuples(
         fields("second"),
@@ -451,7 +451,7 @@ def test_agrees_with_the_planner_on_every_field(
     assert walked == planned
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     window=windows(), cut=st.integers(0, 3000), text=st.sampled_from(["*/7 * * * *", "5 H * * *"])
 )

@@ -6,7 +6,7 @@ from cronledger.engine import awaited
 from cronledger.engine.awaited import Awaited
 
 
-def test_f39_announced_executions_are_awaited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_announced_executions_are_awaited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     at = [100.0]
     monkeypatch.setattr(awaited, "monotonic", lambda: at[0])
     known = Awaited()
@@ -21,7 +21,7 @@ def test_f39_announced_executions_are_awaited_for_a_while(monkeypatch: pytest.Mo
     assert known.among([1, 2, 3]) == []
 
 
-def test_f39_other_notifications_are_left_to_others() -> None:
+def test_other_notifications_are_left_to_others() -> None:
     known = Awaited()
     assert not any(map(known.note, ("", "pending", "jobs", "connected", "waiting 1")))
     assert known.note("wait " + "9" * 5000)
@@ -29,7 +29,7 @@ def test_f39_other_notifications_are_left_to_others() -> None:
     assert known.among([9, 1]) == []
 
 
-def test_f39_the_oldest_announcements_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_announcements_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(awaited, "MOST_REMEMBERED", 3)
     known = Awaited()
     for number in (1, 2, 3, 1, 4):

@@ -6,6 +6,8 @@ import pytest
 
 from tests.bench import guard
 
+pytestmark = pytest.mark.tools
+
 RECORDED = {"cpu_10": 20.0, "blocks": 18.0}
 
 

@@ -13,6 +13,8 @@ from tests.bench.forms import FULL, PLAIN, SHORT
 from tests.bench.sample import Sample, compete, cpu, ratio, speed
 from tests.bench.server import Server
 
+pytestmark = pytest.mark.tools
+
 
 def sample(per_second: float, client: float = 60.0, server: float = 40.0) -> dict[str, float]:
     return Sample(per_second, client, server, 900).json()

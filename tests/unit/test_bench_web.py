@@ -8,6 +8,8 @@ from tests.bench.web.__main__ import FULL, LIMIT_MS, MEMORY_MB, SHORT, VIEWERS, 
 from tests.bench.web.dataset import PERIODS, WEEKS, Size
 from tests.bench.web.pages import quantile
 
+pytestmark = pytest.mark.tools
+
 
 def report(p95: float = 20.0, grown: float = 5.0) -> dict[str, Any]:
     return {

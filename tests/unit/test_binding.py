@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from cronledger.binding import PayloadInvalidError, bind
+from cronledger.declaring.binding import bind
+from cronledger.rules.problems import PayloadInvalidError
 
 if TYPE_CHECKING:
-    from cronledger.app import Context
+    from cronledger.declaring.app import Context
 
 
 class Order(BaseModel):
@@ -45,18 +46,18 @@ def by_name(ctx: Context, other: int = 1, *, payload: Order) -> Any:
     "function",
     [first, second, positional, by_name, partial(second), partial(by_name, other=2)],
 )
-def test_f16_the_parameter_is_found_wherever_it_is(function: Callable[..., Any]) -> None:
+def test_the_parameter_is_found_wherever_it_is(function: Callable[..., Any]) -> None:
     assert bind(function)(Given({"number": "3"})) == Order(number=3)
 
 
-def test_f16_without_an_annotation_it_is_the_json() -> None:
+def test_without_an_annotation_it_is_the_json() -> None:
     def raw(payload):  # type: ignore[no-untyped-def]
         return payload
 
     assert bind(raw)(Given({"a": [1]})) == {"a": [1]}
 
 
-def test_f16_a_default_is_used_only_without_a_payload() -> None:
+def test_a_default_is_used_only_without_a_payload() -> None:
     def optional(payload: int = 5) -> int:
         return payload
 
@@ -73,12 +74,12 @@ def test_f16_a_default_is_used_only_without_a_payload() -> None:
         ([], "payload: Input should be an object"),
     ],
 )
-def test_f16_what_is_wrong_is_said(payload: Any, said: str) -> None:
+def test_what_is_wrong_is_said(payload: Any, said: str) -> None:
     with pytest.raises(PayloadInvalidError, match=said):
         bind(first)(Given(payload))
 
 
-def test_f16_a_validator_that_raises_anything_refuses_the_payload() -> None:
+def test_a_validator_that_raises_anything_refuses_the_payload() -> None:
     class Odd(BaseModel):
         number: int
 
@@ -92,7 +93,7 @@ def test_f16_a_validator_that_raises_anything_refuses_the_payload() -> None:
         bind(handler)(Given({"number": 1}))
 
 
-def test_f16_a_type_that_cannot_be_validated_is_refused_at_once() -> None:
+def test_a_type_that_cannot_be_validated_is_refused_at_once() -> None:
     class Plain: ...
 
     def wrong(payload: Any) -> None: ...

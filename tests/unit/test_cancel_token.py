@@ -7,10 +7,10 @@ from unittest import mock
 
 import pytest
 
-from cronledger.app import Cancelled, CancelToken
+from cronledger.declaring.app import Cancelled, CancelToken
 
 
-def test_f25_cancelling_reaches_all_below_and_none_above() -> None:
+def test_cancelling_reaches_all_below_and_none_above() -> None:
     root = CancelToken()
     one, other = root.child(), root.child()
     below = one.child()
@@ -25,7 +25,7 @@ def test_f25_cancelling_reaches_all_below_and_none_above() -> None:
     assert root.child().cancelled
 
 
-def test_f25_a_block_cancels_its_helpers_when_it_ends() -> None:
+def test_a_block_cancels_its_helpers_when_it_ends() -> None:
     root = CancelToken()
     ended = []
 
@@ -41,14 +41,14 @@ def test_f25_a_block_cancels_its_helpers_when_it_ends() -> None:
     assert not root.cancelled
 
 
-def test_f25_wait_answers_whether_it_was_cancelled() -> None:
+def test_wait_answers_whether_it_was_cancelled() -> None:
     scope = CancelToken()
     assert not scope.wait(0)
     scope.cancel()
     assert scope.wait()
 
 
-def test_f25_what_is_over_need_not_be_told() -> None:
+def test_what_is_over_need_not_be_told() -> None:
     """A thread that asks learns that the lease has ended, though no other thread got to say so."""
     over = threading.Event()
     root = CancelToken(over.is_set)
@@ -61,14 +61,14 @@ def test_f25_what_is_over_need_not_be_told() -> None:
         below.check()
 
 
-def test_f25_children_that_nobody_holds_are_forgotten() -> None:
+def test_children_that_nobody_holds_are_forgotten() -> None:
     root = CancelToken()
     gone = weakref.ref(root.child())
     gc.collect()
     assert gone() is None
 
 
-def test_f25_children_made_beside_a_cancel_are_cancelled() -> None:
+def test_children_made_beside_a_cancel_are_cancelled() -> None:
     for _ in range(50):
         root, made = CancelToken(), list[CancelToken]()
         go = threading.Barrier(2)
@@ -87,7 +87,7 @@ def test_f25_children_made_beside_a_cancel_are_cancelled() -> None:
         assert all(child.cancelled for child in made)
 
 
-def test_f25_a_cancel_inside_of_another_token_does_not_hang() -> None:
+def test_a_cancel_inside_of_another_token_does_not_hang() -> None:
     """As when the garbage collector ends the `with` block of a token while this one works."""
     outer, inner = CancelToken(), CancelToken()
 
@@ -96,7 +96,7 @@ def test_f25_a_cancel_inside_of_another_token_does_not_hang() -> None:
             super().__init__()
             inner.cancel()
 
-    with mock.patch("cronledger.cancellation.threading.Event", Event):
+    with mock.patch("cronledger.declaring.cancellation.threading.Event", Event):
         waiting = threading.Thread(target=outer.wait, args=[0.0], daemon=True)
         waiting.start()
         waiting.join(60)

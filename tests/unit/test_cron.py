@@ -83,7 +83,7 @@ def test_day_of_month_and_day_of_week(text: str, day_or: bool, days: list[str]) 
     assert first(text, len(days), day_or=day_or) == [f"2026-{day} 00:00:00" for day in days]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     day=st.sampled_from(["*", "*/2", "*/7", "1", "28", "5-9", "1,15", "10-20/3", "l"]),
     month=st.sampled_from(["*", "2", "3-5", "*/4", "jan,dec"]),
@@ -190,7 +190,7 @@ WORDS = (
 words = st.sampled_from(WORDS.split())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=st.lists(words, min_size=5, max_size=6).map(" ".join) | st.text(max_size=20))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
@@ -281,7 +281,7 @@ def test_shortest_period(text: str, period: timedelta) -> None:
     assert cron.parse(text).shortest_period == period
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     text=st.tuples(
         st.sampled_from(["0", "0,50", "*/13", "59"]),

@@ -326,7 +326,7 @@ policies = {"gap": st.sampled_from(["shift", "skip"]), "fold": st.sampled_from([
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(case=around_changes(), lead=st.sampled_from([-15, 0, 30, 60, 540]), **policies)
 def test_equals_the_oracle(case: tuple[str, str, datetime], lead: int, gap: Any, fold: Any) -> None:
     zone, text, change = case
@@ -336,7 +336,7 @@ def test_equals_the_oracle(case: tuple[str, str, datetime], lead: int, gap: Any,
     assert found == oracle(text, zone, after, through, gap=gap, fold=fold)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     case=around_changes(),
     cuts=st.lists(st.timedeltas(-30 * HOUR, 30 * HOUR), min_size=3, max_size=3).map(sorted),
@@ -359,7 +359,7 @@ def test_a_range_is_the_sum_of_its_parts(
             assert list(spec.firings(firing.plan_time, c)) == whole[at + 1 :]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     case=around_changes(),
     seconds=st.sampled_from(["", "", "30 ", "0,45 ", "5-50/7 "]),
@@ -386,7 +386,7 @@ def test_a_count_is_the_number_of_plan_times(
         assert spec.count(plan_time - MICROSECOND, plan_time - MICROSECOND) == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(case=around_changes(), back=st.timedeltas(timedelta(0), 60 * HOUR))
 def test_next_after_is_the_first_of_firings(
     case: tuple[str, str, datetime], back: timedelta

@@ -109,7 +109,7 @@ def loaded(imported: Imported, options: Options | None = None) -> dict[str, dict
         target |= {"env": env} if env else {}
         target |= {"cwd": cwd} if cwd else {}
         job = Job(name=name, handler=Handler.COMMAND, target=target, **policies)
-        validation.check([job], retention=timedelta(days=90))
+        validation.check([job])
     return tables
 
 
@@ -246,7 +246,7 @@ def test_zones() -> None:
     assert "Europe/Berln" in note.message
 
 
-def test_f65_mailto_becomes_a_channel_of_the_jobs_after_it() -> None:
+def test_mailto_becomes_a_channel_of_the_jobs_after_it() -> None:
     mailed = read(
         "@daily a\nMAILTO=ops\n@daily b\n@daily c | mail $MAILTO\nMAILFROM=cron@example.org\n"
         'MAILTO=" ops@example.org, root , ops@example.org"\n@daily d\nMAILTO=""\n@daily e\n'
@@ -261,7 +261,7 @@ def test_f65_mailto_becomes_a_channel_of_the_jobs_after_it() -> None:
 
 
 @pytest.mark.parametrize("value", ["$USER", "a b", "-f x@y; rm", "<ops@example.org>", "ops@"])
-def test_f65_what_is_not_an_address_is_omitted(value: str) -> None:
+def test_what_is_not_an_address_is_omitted(value: str) -> None:
     imported = read(f'MAILTO="{value}"\n@daily x')
     assert (imported.jobs[0].mail, imported.complete) == (None, False)
     assert f"{value!r} is not an address; it is omitted" in imported.notes[0].message
@@ -269,7 +269,7 @@ def test_f65_what_is_not_an_address_is_omitted(value: str) -> None:
     assert both.jobs[0].mail == Mail(("ops@localhost",), SENDER)
 
 
-def test_f65_each_mailto_of_several_crontabs_is_one_channel(tmp_path: Path) -> None:
+def test_each_mailto_of_several_crontabs_is_one_channel(tmp_path: Path) -> None:
     texts = ("MAILTO=ops@example.org\n@daily a\n", "MAILTO=ops@example.org\n@daily b\nMAILTO=OPS@"
              "example.org\n@daily c\nMAILTO=\n@daily d\n")  # fmt: skip
     crontabs = [read(text, file=f"/etc/cron.d/{n}") for n, text in enumerate(texts)]
@@ -419,9 +419,9 @@ def test_flags_before_the_command() -> None:
 
 def test_users_other_than_ours_are_told() -> None:
     text = "@daily www-data sweep\n@daily root tidy\n@daily ops:staff/batch heap"
-    imported = read(text, "system", current_user="root")
+    imported = read(f"{text}\n@daily www-data again", "system", current_user="root")
     assert [(note.line, note.kind) for note in imported.notes] == [(1, "changed"), (3, "changed")]
-    assert [job.description for job in imported.jobs] == [
+    assert [job.description for job in imported.jobs[:3]] == [
         "(cron user: www-data)",
         "(cron user: root)",
         "(cron user: ops)",
@@ -500,6 +500,16 @@ def test_policies() -> None:
     assert "--faithful" in render([read("@daily x")], Options()).split("[jobs", maxsplit=1)[0]
 
 
+@pytest.mark.parametrize(
+    ("schedule", "lease"),
+    [("@daily", "10m"), ("5 * * * *", "10m"), ("* * * * *", None), ("*/5 3 * * *", None)],
+)
+def test_a_job_that_fires_at_most_once_an_hour_survives_a_restart_of_the_database(
+    schedule: str, lease: str | None
+) -> None:
+    assert loaded(read(f"{schedule} x"))["x"].get("stale_timeout") == lease
+
+
 @pytest.mark.parametrize("faithful", [False, True])
 def test_an_imported_job_may_take_as_long_as_under_cron(tmp_path: Path, faithful: bool) -> None:
     """certbot sleeps for up to 12 hours; the default run_timeout is one."""
@@ -550,7 +560,7 @@ SETTINGS = st.sampled_from(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     lines=st.lists(
         st.one_of(
@@ -578,7 +588,7 @@ def test_every_entry_becomes_one_job_or_one_dropped_note(
     assert list(loaded(imported)) == [job.name for job in imported.jobs]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=60), st.sampled_from(["user", "system"]))
 def test_any_text_is_read_and_rendered(text: str, format: Format) -> None:
     imported = read(text, format)
@@ -613,18 +623,77 @@ def test_command_reads_directories_as_cron_does(tmp_path: Path) -> None:
     tables = tomllib.loads(result.stdout)["jobs"]
     assert [name.partition("-")[0] for name in tables] == ["custom", "sysstat", "sysstat"]
     assert {table["timezone"] for table in tables.values()} == {"Europe/Berlin"}
-    assert f"{folder / 'custom'}:1: cron runs this as nobody-here" in result.stderr
+    assert f"{folder / 'custom'}:1: cron runs the entries of nobody-here as" in result.stderr
     assert f"{folder / 'custom.dpkg-old'}: skipped" in result.stderr
     assert f"{folder / 'sysstat'}: 2 jobs, read in system format" in result.stderr
 
 
-def test_command_tells_the_owner_of_a_spool_file(tmp_path: Path) -> None:
-    folder = tmp_path / "spool" / "cron" / "crontabs"
-    folder.mkdir(parents=True)
-    (folder / "jo.doe").write_text("@daily root x\n")
-    result = run(folder)
-    assert "jo.doe:1: cron runs this as jo.doe" in result.stderr
-    assert tomllib.loads(result.stdout)["jobs"]["jo-root-x"]["command"] == "root x"
+@pytest.mark.parametrize(
+    ("folder", "options"),
+    [
+        ("var/spool/cron/crontabs", []),
+        ("var/spool/cron", []),
+        ("backup/crontabs", []),
+        ("backup/tabs", []),
+        ("backup/web1", ["--user"]),
+    ],
+)
+def test_the_file_name_in_a_spool_directory_is_the_user(
+    tmp_path: Path, folder: str, options: list[str]
+) -> None:
+    spool = tmp_path / folder
+    spool.mkdir(parents=True)
+    (spool / "jo.doe").write_text("@daily root ~/x\n")
+    told = run(spool, *options)
+    assert f"{spool / 'jo.doe'}:1: cron runs the entries of jo.doe as this user" in told.stderr
+    assert tomllib.loads(told.stdout)["jobs"]["jo-root-x"]["command"] == "root ~/x"
+    switched = run(spool, *options, "--as-user")
+    assert switched.exit_code == 0
+    assert tomllib.loads(switched.stdout)["jobs"]["jo-root-x"]["command"] == [
+        *("runuser", "-u", "jo.doe", "--", "/bin/sh", "-c", "root ~/x"),
+    ]
+
+
+def test_a_known_user_is_the_owner_of_its_file_in_any_directory(tmp_path: Path) -> None:
+    (tmp_path / "nobody").write_text("@daily x\n")
+    (tmp_path / "certbot").write_text("@daily root y\n")
+    tables = tomllib.loads(run(tmp_path, "--as-user").stdout)["jobs"]
+    assert tables["nobody-x"]["command"][:3] == ["runuser", "-u", "nobody"]
+    assert tables["certbot-y"]["command"] == "y"
+
+
+def test_crontab_user_names_the_user_of_files_that_name_none(tmp_path: Path) -> None:
+    named = run("-", "--crontab-user", "jo", "--as-user", stdin="@daily root x\n")
+    assert named.exit_code == 0
+    assert tomllib.loads(named.stdout)["jobs"]["root-x"]["command"] == [
+        *("runuser", "-u", "jo", "--", "/bin/sh", "-c", "root x"),
+    ]
+    (spool := tmp_path / "crontabs").mkdir()
+    (spool / "ann").write_text("@daily x\n")
+    (tmp_path / "etc").mkdir()
+    (system := tmp_path / "etc" / "crontab").write_text("@daily www-data z\n")
+    both = run(spool, "-", system, "--crontab-user", "jo", "--as-user", stdin="@daily y\n")
+    tables = tomllib.loads(both.stdout)["jobs"]
+    assert [tables[name]["command"][2] for name in ("ann-x", "y", "z")] == ["ann", "jo", "www-data"]
+    for wrong in (["--system"], ["--crontab-user", " "]):
+        assert run("-", "--crontab-user", "jo", *wrong, stdin="@daily x").exit_code == 2
+
+
+def test_as_user_is_refused_where_no_user_is_known(tmp_path: Path) -> None:
+    (mine := tmp_path / "mine").write_text("@daily x\n")
+    for file in ("-", mine):
+        refused = run(file, "--as-user", stdin="@daily x\n")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert f"--as-user: the user of FILE '{file}' is unknown" in refused.stderr
+        assert "--crontab-user" in refused.stderr
+    assert run("-", "--as-user", stdin="# no entries\n").exit_code == 0
+
+
+def test_as_user_keeps_the_home_that_the_crontab_sets() -> None:
+    job = only("HOME=/srv\n@daily jo x", "system", as_user=True)
+    assert job.command == (
+        *("runuser", "-u", "jo", "--", "env", "HOME=/srv", "/bin/sh", "-c", "x"),
+    )
 
 
 def test_command_reads_standard_input_and_can_be_told_the_format() -> None:
@@ -643,7 +712,26 @@ def test_command_reports_what_it_left_out() -> None:
     assert "-:2: not imported: @reboot has no equivalent" in result.stderr
     assert "\n    @reboot x\n" in result.stderr
     assert "-:3: not imported: contains a NUL or is not UTF-8" in result.stderr
+    assert result.stderr.endswith("-: 0 jobs, 2 lines not imported, read in user format\n")
     assert "jobs" not in tomllib.loads(result.stdout)
+
+
+def test_command_warns_about_values_that_are_probably_secrets() -> None:
+    crontab = "DB_PASSWORD=hunter2\nA=b\n@daily curl https://u:hunter2@h/x\n@daily curl u:$P@h\n"
+    result = run("-", stdin=crontab)
+    assert result.exit_code == 0
+    noted = [line.partition(": ")[0] for line in result.stderr.splitlines()]
+    assert noted == ["-:1", "-:3", "-"]
+    assert "hunter2" not in result.stderr
+    assert "DB_PASSWORD is probably a secret" in result.stderr
+
+
+def test_notes_and_counts_of_several_files(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_text("@daily ops x\n@reboot ops y\n@daily ops z\n")
+    result = run(tmp_path, "--system")
+    assert result.stderr.count("cron runs the entries of ops as this user") == 1
+    assert result.stderr.endswith("2 files: 4 jobs, 2 lines not imported\n")
 
 
 def test_command_writes_a_file_and_overwrites_none(tmp_path: Path) -> None:
@@ -655,7 +743,10 @@ def test_command_writes_a_file_and_overwrites_none(tmp_path: Path) -> None:
     assert refused.exit_code == 2
     assert "--force" in refused.stderr
     assert output.read_text() == written
+    assert output.stat().st_mode & 0o777 == 0o600
+    output.chmod(0o644)
     assert run("-", "-o", output, "--force", stdin="@reboot y").exit_code == 1
+    assert output.stat().st_mode & 0o777 == 0o600
     assert "@reboot y" in output.read_text()
     assert run("-", "-o", tmp_path / "no" / "f", stdin="@daily x").exit_code == 2
 

@@ -12,7 +12,7 @@ from cronledger.explain.day.account import RunnerGap
 from cronledger.explain.day.states import State, equation, state_of
 from cronledger.web.drawing.accounted_day import draw
 from cronledger.web.drawing.svg import add, element, markup
-from tests.unit.support.days import accounted, counted, executed, revision, skipped
+from tests.unit.support.days import accounted, counted, executed, requested, revision, skipped
 
 DAY = date(2026, 6, 1)
 START = datetime(2026, 6, 1, tzinfo=UTC)
@@ -42,9 +42,11 @@ def whole_day() -> str:
             revision(3, START + 6 * HOUR + HOUR / 2, requested_by="ben"),
         ],
         counts=[
-            counted(0), counted(60, late=True), counted(120, "FAILED"), counted(180, "RUNNING"),
-            counted(240, "CANCELLED"), counted(300, "PENDING", again=True), counted(61, seconds=2),
-            counted(33, trigger="manual", seconds=0), counted(34, "FAILED", trigger="enqueue"),
+            counted(0, 61 * 60 + 1), counted(60 * 60, late=True),
+            counted(120 * 60, status="FAILED"), counted(180 * 60, status="RUNNING"),
+            counted(240 * 60, status="CANCELLED"),
+            counted(300 * 60, status="PENDING", again=True),
+            requested(33, "manual"), requested(34, "enqueue", "FAILED"),
         ],
         skips=[
             skipped(START + 6 * HOUR, START + 6 * HOUR, "paused"),
@@ -152,11 +154,11 @@ def test_changes_of_the_clocks_are_drawn(
 
 
 def test_a_dense_day_is_drawn_by_minutes_and_listed_by_hours() -> None:
-    every = (1 << 60) - 1
+    ran = [second for second in range(86_400) if second // 60 != 600]
     day = accounted(
         DAY,
         revisions=[revision(2, START - HOUR, schedule="* * * * * *")],
-        counts=[counted(n, seconds=every, count=60) for n in range(1440) if n != 600],
+        counts=[counted(*ran)],
         executions=None,
     )
     assert equation(day.counts) == "86,400 planned = 86,340 ran + 60 unexplained"

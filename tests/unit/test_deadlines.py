@@ -49,7 +49,7 @@ def utc(text: str) -> datetime:
         ("12:00", APIA, "2011-12-30T00:00", "2011-12-30T10:00"),
     ],
 )
-def test_f67_a_deadline_is_the_first_instant_that_its_text_means(
+def test_a_deadline_is_the_first_instant_that_its_text_means(
     text: str, zone: str, anchor: str, expected: str
 ) -> None:
     assert deadlines.instant(text, utc(anchor), zone) == utc(expected)
@@ -63,15 +63,13 @@ zones = st.sampled_from([BERLIN, SANTIAGO, "Australia/Lord_Howe", "Asia/Kathmand
 
 
 @given(walls, instants, zones)
-def test_f67_the_independent_search_of_verify_agrees(
-    wall: time, anchor: datetime, zone: str
-) -> None:
+def test_the_independent_search_of_verify_agrees(wall: time, anchor: datetime, zone: str) -> None:
     found = deadlines.instant(f"{wall:%H:%M:%S}", anchor, zone)
     assert found == shown_next(wall, zone, anchor)
 
 
 @given(walls, instants, zones)
-def test_f67_a_wall_time_is_shown_or_left_out_by_a_change(
+def test_a_wall_time_is_shown_or_left_out_by_a_change(
     wall: time, anchor: datetime, zone: str
 ) -> None:
     found = deadlines.instant(f"{wall:%H:%M:%S}", anchor, zone)
@@ -91,7 +89,7 @@ def test_f67_a_wall_time_is_shown_or_left_out_by_a_change(
     [("6:00", "06:00"), (" 06:00:00 ", "06:00"), ("6:00:30", "06:00:30"), ("PT15M", "15m"),
      ("60s", "1m")],
 )  # fmt: skip
-def test_f67_texts_have_a_canonical_form(text: str, expected: str) -> None:
+def test_texts_have_a_canonical_form(text: str, expected: str) -> None:
     assert deadline_texts.normal(text) == expected
 
 
@@ -100,7 +98,7 @@ def test_f67_texts_have_a_canonical_form(text: str, expected: str) -> None:
     [("p95", "p95"), (" 2 * p95 ", "2*p95"), ("1.50*p50", "1.5*p50"), ("1*p99", "p99"),
      ("90s", "1m30s"), ("P1D", "1d")],
 )  # fmt: skip
-def test_f67_expected_durations_have_a_canonical_form(text: str, expected: str) -> None:
+def test_expected_durations_have_a_canonical_form(text: str, expected: str) -> None:
     assert deadline_texts.normal_expected(text) == expected
 
 
@@ -117,14 +115,14 @@ def test_f67_expected_durations_have_a_canonical_form(text: str, expected: str) 
         ({"expect_duration": "0*p95"}, "expect_duration = .*2\\*p95"),
     ],
 )  # fmt: skip
-def test_f67_a_text_without_a_meaning_is_refused(policy: dict[str, object], message: str) -> None:
+def test_a_text_without_a_meaning_is_refused(policy: dict[str, object], message: str) -> None:
     app = App("shop")
     with pytest.raises(ConfigurationError, match=message):
         app.job("* * * * *", name="report", **policy)(lambda: None)  # type: ignore[arg-type]
-        check(app.jobs.values(), retention=timedelta(days=90))
+        check(app.jobs.values())
 
 
-def test_f67_an_app_declares_them_as_times_and_lengths() -> None:
+def test_an_app_declares_them_as_times_and_lengths() -> None:
     app = App("shop")
 
     @app.job("* * * * *", start_by=time(6), finish_by=timedelta(minutes=15), expect_duration="90s")

@@ -1,4 +1,4 @@
-"""The methods that `@app.job` gives a function. The function stays what it was."""
+"""The handles that `@app.job` returns. A function stays what it was."""
 
 import asyncio
 import copy
@@ -6,14 +6,15 @@ import inspect
 import pickle
 import subprocess
 import sys
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any
 
 import pytest
 
 from cronledger import App, Context
-from cronledger.binding import bind
-from cronledger.declared import METHODS, JobCalls
+from cronledger.declaring.binding import bind
+from cronledger.declaring.handles import METHODS, JobHandle, job_of
+from cronledger.rules.problems import PayloadInvalidError
 
 app = App("declared")
 
@@ -46,15 +47,101 @@ def test_the_function_is_callable_as_before() -> None:
 def test_it_has_the_methods_of_its_job() -> None:
     for name in METHODS:
         method = getattr(tidy, name)
-        assert isinstance(method.__self__, JobCalls)
+        assert isinstance(method.__self__, JobHandle)
         assert method.__doc__
         assert inspect.iscoroutinefunction(method) == name.endswith("_async")
     assert vars(tidy).keys() == set(METHODS)
 
 
+def region(payload: str = "") -> str:
+    """Synchronize a region."""
+    return f"synchronized {payload}"
+
+
+async def relay(payload: str) -> str:
+    return payload
+
+
+eu = app.job("@every 90s", name="sync-eu", payload="eu")(region)
+us = app.job("@every 90s", name="sync-us", payload="us")(region)
+relays = [app.job(name=f"relay-{number}")(relay) for number in range(2)]
+
+
+@app.job("@daily", name="outer")
+@app.job("@hourly", name="inner")
+async def stacked() -> str:
+    return "stacked"
+
+
+def jobs_of(*handles: Any) -> list[str]:
+    return [job.name for handle in handles if (job := job_of(handle)) is not None]
+
+
+def test_each_declaration_of_a_function_has_a_handle_of_its_own() -> None:
+    assert jobs_of(eu, us, *relays, stacked) == [
+        "sync-eu", "sync-us", "relay-0", "relay-1", "outer",
+    ]  # fmt: skip
+    for handle, name in ((eu, "sync-eu"), (us, "sync-us")):
+        for method in METHODS:
+            assert getattr(handle, method).__self__.job is app.jobs[name]
+    assert [app.jobs[name].payload for name in ("sync-eu", "sync-us")] == ["eu", "us"]
+    assert app.handlers["sync-eu"] is app.handlers["sync-us"] is region
+    assert app.handlers["inner"] is app.handlers["outer"]
+    again = App("again").job(name="again")(us)
+    assert jobs_of(again, us, eu) == ["again", "sync-us", "sync-eu"]
+    assert repr(us) == f"<job 'sync-us' of {__name__}:region>"
+
+
+def test_a_handle_is_called_like_its_function() -> None:
+    assert [handle("x") for handle in (eu, us, region)] == ["synchronized x"] * 3
+    assert asyncio.run(relays[1]("x")) == "x"
+    assert asyncio.run(stacked()) == "stacked"
+    handle: Any = us
+    assert (us.__name__, us.__qualname__, handle.__doc__) == (
+        "region", "region", "Synchronize a region.",
+    )  # fmt: skip
+    assert list(inspect.signature(us).parameters) == ["payload"]
+    assert inspect.unwrap(handle) is region
+    asynchronous: Any = relays[1]
+    assert inspect.iscoroutinefunction(asynchronous.__call__)
+    assert not inspect.iscoroutinefunction(handle.__call__)
+
+
+def test_a_handle_is_bound_as_its_function() -> None:
+    assert bind(us).function is region
+    bound = bind(relays[1])
+    assert (bound.function, bound.is_async) == (relay, True)
+    assert bound.payload is not None
+
+
+def test_a_handle_is_pickled_as_its_function_is() -> None:
+    assert pickle.loads(pickle.dumps(eu)) is eu
+    assert pickle.loads(pickle.dumps(stacked)) is stacked
+    handles: list[Any] = [us, relays[1], copy.deepcopy(us)]
+    for handle in handles:
+        again = pickle.loads(pickle.dumps(handle))
+        assert type(again) is type(handle)
+        assert (again.job, again.function) == (handle.job, handle.function)
+    enqueue: Any = us.enqueue
+    again = pickle.loads(pickle.dumps(enqueue))
+    assert again.__self__.job == app.jobs["sync-us"]
+    with pytest.raises(PayloadInvalidError, match="job 'sync-us' would refuse the payload"):
+        again(3, conn=None)
+
+    def local() -> None: ...
+
+    for name in ("one", "two"):
+        unnamed = App().job(name=name)(local)
+    with pytest.raises((pickle.PicklingError, AttributeError), match="local"):
+        pickle.dumps(unnamed)
+
+
 def test_what_is_not_a_function_stays_as_it_is() -> None:
     class Handlers:
+        name = "of the class"
+
         def method(self, ctx: Context) -> str:
+            """Call the method."""
             return "method"
 
         def __call__(self) -> str:
@@ -64,14 +151,33 @@ def test_what_is_not_a_function_stays_as_it_is() -> None:
             return "own"
 
     others = App("others")
-    handlers = Handlers()
+    handlers, cached = Handlers(), lru_cache(region)
     given: dict[str, Any] = {
         "method": handlers.method, "object": handlers, "partial": partial(tidy, payload=4),
+        "cached": cached,
     }  # fmt: skip
-    for name, function in given.items():
-        assert others.job(name=name)(function) is function
+    handles: dict[str, Any] = {
+        name: others.job(name=name)(function) for name, function in given.items()
+    }
+    assert jobs_of(*handles.values()) == list(given)
+    method, called, part, cache = (handles[name] for name in given)
+    ctx: Any = None
+    assert (method(ctx), called(), part(None), cache("x")) == (
+        "method", "called", 4, "synchronized x",
+    )  # fmt: skip
+    names = ["Handlers.method", "Handlers", "tidy", "region"]
+    assert [one.__name__ for one in handles.values()] == [x.rpartition(".")[2] for x in names]
+    assert [one.__qualname__.rpartition("<locals>.")[2] for one in handles.values()] == names
+    assert [one.__doc__ for one in handles.values()] == [
+        "Call the method.", None, None, "Synchronize a region.",
+    ]  # fmt: skip
+    # Attributes of its own are those of the object.
+    assert called.name == "of the class"
+    assert cache.cache_info().misses == 1
+    with pytest.raises(AttributeError, match="absent"):
+        print(called.absent)
     assert handlers.enqueue() == "own"
-    assert pickle.loads(pickle.dumps(given["partial"]))(None) == 4
+    assert pickle.loads(pickle.dumps(part))(None) == 4
     assert others.handlers == given
 
 
@@ -80,11 +186,16 @@ def test_a_decorator_around_a_declared_function_makes_another_function() -> None
     def around(ctx: Context) -> int:
         return 2 * tidy(ctx)
 
-    other = App("other").job(name="around")(around)
-    calls: Any = other.enqueue
-    assert calls.__self__.jobs.keys() == {"around"}
-    inner: Any = tidy.enqueue
-    assert inner.__self__.jobs.keys() == {"tidy"}
+    other: Any = App("other").job(name="around")(around)
+    assert other is around
+    assert jobs_of(other, tidy) == ["around", "tidy"]
+
+    @wraps(us)
+    def again(payload: str) -> str:
+        return us(payload)
+
+    assert job_of(again) is None
+    assert jobs_of(App("other").job(name="again")(again), us) == ["again", "sync-us"]
 
 
 def test_declaring_imports_no_driver() -> None:

@@ -82,7 +82,7 @@ def refused(name: str, channel: object) -> str:
     return str(caught.value)
 
 
-def test_f65_a_file_and_an_app_declare_the_same_channels(tmp_path: Path) -> None:
+def test_a_file_and_an_app_declare_the_same_channels(tmp_path: Path) -> None:
     path = tmp_path / "cronledger.toml"
     path.write_text(FILE)
     declared = {job.name: job for job in load(path).jobs}
@@ -152,7 +152,7 @@ def test_f65_a_file_and_an_app_declare_the_same_channels(tmp_path: Path) -> None
         ),
     ],
 )  # fmt: skip
-def test_f65_a_wrong_channel_names_field_value_and_remedy(channel: object, message: str) -> None:
+def test_a_wrong_channel_names_field_value_and_remedy(channel: object, message: str) -> None:
     found = refused("ops", channel)
     assert found.startswith(message)
     assert "\n" not in found
@@ -160,12 +160,12 @@ def test_f65_a_wrong_channel_names_field_value_and_remedy(channel: object, messa
 
 
 @pytest.mark.parametrize("name", ["", "a b", ".ops", "x" * 101])
-def test_f65_a_wrong_name_is_refused(name: str) -> None:
+def test_a_wrong_name_is_refused(name: str) -> None:
     message = "is not a name for a channel; begin with a letter or digit"
     assert message in refused(name, {"kind": "slack", "url": "https://x"})
 
 
-def test_f65_a_file_reports_all_problems_of_all_channels(tmp_path: Path) -> None:
+def test_a_file_reports_all_problems_of_all_channels(tmp_path: Path) -> None:
     path = tmp_path / "cronledger.toml"
     path.write_text(
         '[channels.a]\nkind = "sms"\n[channels.b]\nkind = "email"\n[channels.c]\nkind = "slack"\n'
@@ -181,7 +181,7 @@ def test_f65_a_file_reports_all_problems_of_all_channels(tmp_path: Path) -> None
     assert all(problem.where == str(path) and problem.remedy for problem in caught.value.problems)
 
 
-def test_f65_an_app_refuses_what_a_file_refuses() -> None:
+def test_an_app_refuses_what_a_file_refuses() -> None:
     wrong: Any = {"ops": {"kind": "sms"}}
     with pytest.raises(ConfigurationError, match=r"channels\.ops\.kind"):
         App(channels=wrong)
@@ -191,7 +191,7 @@ def test_f65_an_app_refuses_what_a_file_refuses() -> None:
 
 
 @pytest.mark.parametrize("queue", ["alerts"])
-def test_f65_no_other_job_uses_the_queue(tmp_path: Path, queue: str) -> None:
+def test_no_other_job_uses_the_queue(tmp_path: Path, queue: str) -> None:
     path = tmp_path / "cronledger.toml"
     path.write_text(f'[jobs.mine]\ncommand = ["true"]\nqueue = "{queue}"\n')
     with pytest.raises(ConfigurationError) as caught:

@@ -9,7 +9,7 @@ from cronledger.rules.model import ScopeKey, Trigger
 from cronledger.testing import context
 
 
-def test_f43_a_context_needs_no_runner() -> None:
+def test_a_context_needs_no_runner() -> None:
     ctx = context("report", {"n": 1}, resources="pool", attempt=2, scope_kind="tenant")
     assert isinstance(ctx, Context)
     assert (ctx.job, ctx.payload, ctx.resources, ctx.attempt) == ("report", {"n": 1}, "pool", 2)
@@ -21,7 +21,7 @@ def test_f43_a_context_needs_no_runner() -> None:
         ctx.transaction()
 
 
-def test_f43_a_test_requests_the_end() -> None:
+def test_a_test_requests_the_end() -> None:
     ctx = context()
     helpers = ctx.cancel_token.child()
     ctx.cancel_token.cancel()
@@ -31,7 +31,7 @@ def test_f43_a_test_requests_the_end() -> None:
         helpers.check()
 
 
-def test_f43_a_test_ends_the_lease() -> None:
+def test_a_test_ends_the_lease() -> None:
     ctx = context(execution_id=7)
     ctx.lose_lease()
     with pytest.raises(LeaseLost, match="execution 7"):
@@ -40,7 +40,7 @@ def test_f43_a_test_ends_the_lease() -> None:
     context().check_lease()
 
 
-def test_f43_values_that_no_execution_has_are_refused() -> None:
+def test_values_that_no_execution_has_are_refused() -> None:
     with pytest.raises(ValueError, match="has no time zone"):
         context(plan_time=datetime(2030, 1, 1))  # noqa: DTZ001
     with pytest.raises(ValueError, match="cron"):

@@ -8,9 +8,10 @@ import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
 
-import cronledger
+import cronledger.declaring.app
 from cronledger import App, Context, Replica
-from cronledger.app import Policies
+from cronledger.declaring.policies import Policies
+from docs.tools import policies
 
 app = App("hints")
 
@@ -33,20 +34,18 @@ def with_a_sync_transaction(ctx: Context) -> None:
 def test_the_hints_of_a_transaction_exist() -> None:
     """`make lint` checks `assert_type` above. The names in the hints are those of psycopg."""
     hints = get_type_hints(
-        cronledger.app.Transaction.__enter__, vars(psycopg) | {"TupleRow": TupleRow}
+        cronledger.declaring.app.Transaction.__enter__, vars(psycopg) | {"TupleRow": TupleRow}
     )
     assert hints["return"] == Connection[TupleRow]
     assert list(app.jobs) == ["with_an_async_transaction", "with_a_sync_transaction"]
 
 
-def test_each_argument_of_job_has_one_line_of_description() -> None:
-    text = inspect.getdoc(App.job) or ""
-    described = re.search(r"Args:\n(.*?)\n\n", text, re.DOTALL)
+def test_the_policies_and_their_descriptions_are_those_of_job() -> None:
+    for path, text in policies.written().items():
+        assert path.read_text("utf-8") == text, "it is out of date; run `make docs`"
+    described = re.search(r"Args:\n(.*?)\n\n", inspect.getdoc(App.job) or "", re.DOTALL)
     assert described is not None
-    lines = described[1].split("\n")
-    names = [re.fullmatch(r"    (\w+): [A-Z`].*\.", line) for line in lines]
-    assert all(names), lines
-    assert [name[1] for name in names if name] == [
+    assert re.findall(r"^    (\w+): [A-Z`]", described[1], re.MULTILINE) == [
         "schedule", "name", "middleware", *Policies.__annotations__,
     ]  # fmt: skip
 

@@ -18,16 +18,19 @@ from cronledger.engine.running.handlers.http import (
         "127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
         "100.64.0.1", "224.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fec0::1", "fd00::1",
         "ff02::1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::a00:1", "192.0.2.1",
+        "168.63.129.16", "::ffff:168.63.129.16", "64:ff9b:1::808:808", "64:ff9b:1:2::10.0.0.1",
+        "::10.0.0.1", "::8.8.8.8", "::ffff:0:10.0.0.1", "::ffff:0:808:808", "5f00::1",
+        "100:0:0:1::1",
     ],
 )  # fmt: skip
-def test_f29_not_public(address: str) -> None:
+def test_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize(
     "address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 )
-def test_f29_public(address: str) -> None:
+def test_public(address: str) -> None:
     assert is_public(ip_address(address))
 
 
@@ -43,7 +46,7 @@ class Names:
     async def close(self) -> None: ...
 
 
-async def test_f29_a_name_with_one_private_address_is_refused() -> None:
+async def test_a_name_with_one_private_address_is_refused() -> None:
     for allow, refused in ((False, True), (True, False)):
         resolver = Resolver(allow)
         resolver._inner = Names("8.8.8.8", "127.0.0.1")  # type: ignore[assignment]
@@ -70,5 +73,5 @@ DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
         ({}, None),
     ],
 )
-def test_f29_retry_after(headers: dict[str, str], seconds: int | None) -> None:
+def test_retry_after(headers: dict[str, str], seconds: int | None) -> None:
     assert retry_after(headers) == (None if seconds is None else timedelta(seconds=seconds))

@@ -9,8 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronledger.engine import log_throttle
+from cronledger.engine.maintenance.listener import Listener
 from cronledger.engine.runtime import loops as module
 from cronledger.engine.runtime.loops import Loops
+from cronledger.ledger.access import Access
 
 AWAY = psycopg.OperationalError("the server closed the connection")
 
@@ -39,7 +41,7 @@ class Steps:
 
 
 async def _said(steps: Steps) -> list[str]:
-    made = Loops(lambda: None, lambda: None)
+    made = Loops()
     with capture_logs() as logs:
         made.drive("one", steps)
         await asyncio.wait_for(steps.done.wait(), 90)
@@ -51,6 +53,42 @@ async def test_a_step_that_fails_now_and_then_says_so_once() -> None:
     """As on a full disk: it fails when it has something to write."""
     full = psycopg.errors.DiskFull("no space left")
     assert await _said(Steps(full, None, full, None, full)) == ["step_failed"]
+
+
+async def test_an_error_that_lasts_is_reported_for_a_minute_after_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    full = psycopg.errors.DiskFull("no space left")
+    made = Loops()
+    for name, errors in (("once", [full]), ("twice", [full, full]), ("away", [AWAY, AWAY])):
+        steps = Steps(*errors, None)
+        made.drive(name, steps)
+        await asyncio.wait_for(steps.done.wait(), 90)
+    assert (list(made.failed()), made.failing()) == (["twice"], {})
+    monkeypatch.setattr(module, "FAILED_SECONDS", 0.0)
+    assert made.failed() == {}
+    await made.halt()
+
+
+async def test_a_connection_for_listen_that_comes_and_goes_is_logged_once_a_minute() -> None:
+    listener = Listener(Access("postgresql:///unused"), "cronledger")
+    with capture_logs() as logs:
+        for _ in range(3):
+            await listener._failed("refused")
+            listener._restored()
+        await listener._failed("timeout")
+    assert [(x["event"], x.get("error")) for x in logs] == [
+        ("listen_failed", "refused"), ("listen_restored", None), ("listen_failed", "timeout"),
+    ]  # fmt: skip
+
+
+async def test_the_log_of_a_failed_step_has_its_error_as_a_field() -> None:
+    made, steps = Loops(), Steps(ValueError("first\nsecond"))
+    with capture_logs() as logs:
+        made.drive("one", steps)
+        await asyncio.wait_for(steps.done.wait(), 90)
+        await made.halt()
+    assert [(entry["event"], entry["error"]) for entry in logs] == [("step_failed", "first")]
 
 
 async def test_another_error_is_said_at_once() -> None:
@@ -65,7 +103,10 @@ class Clock:
         self.distrusted = self.suspected = 0
 
     def loops(self) -> Loops:
-        return Loops(self._distrust, self._suspect)
+        made = Loops()
+        made.unreachable.then(self._distrust)
+        made.suspected.then(self._suspect)
+        return made
 
     def _distrust(self) -> None:
         self.distrusted += 1
@@ -171,7 +212,7 @@ async def test_a_loop_whose_step_never_heard_of_its_cancellation_is_halted(
 ) -> None:
     """As one that waits for the pool when a connection comes in the tick of its cancellation."""
     monkeypatch.setattr(module, "CANCEL_AGAIN_SECONDS", 0.01)
-    made, waits, swallowed = Loops(lambda: None, lambda: None), asyncio.Event(), asyncio.Event()
+    made, waits, swallowed = Loops(), asyncio.Event(), asyncio.Event()
 
     async def deaf() -> float | None:
         waits.set()
@@ -189,7 +230,7 @@ async def test_a_loop_whose_step_never_heard_of_its_cancellation_is_halted(
 
 
 async def test_a_loop_can_be_made_to_step_earlier_and_not_later() -> None:
-    made, steps = Loops(lambda: None, lambda: None), 0
+    made, steps = Loops(), 0
     stepped = asyncio.Event()
 
     async def step() -> float | None:
@@ -219,7 +260,7 @@ async def test_a_loop_can_be_made_to_step_earlier_and_not_later() -> None:
 
 async def test_a_step_that_is_under_way_is_followed_by_the_earlier_one() -> None:
     """What was found meanwhile may be unknown to it."""
-    made, steps, goes_on = Loops(lambda: None, lambda: None), 0, asyncio.Event()
+    made, steps, goes_on = Loops(), 0, asyncio.Event()
     second = asyncio.Event()
 
     async def step() -> float | None:
@@ -238,12 +279,12 @@ async def test_a_step_that_is_under_way_is_followed_by_the_earlier_one() -> None
     await made.halt()
 
 
-async def test_f68_errors_are_counted_and_the_age_is_that_of_the_last_success(
+async def test_errors_are_counted_and_the_age_is_that_of_the_last_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [100.0]
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
-    made, ages, done = Loops(lambda: None, lambda: None), list[float](), asyncio.Event()
+    made, ages, done = Loops(), list[float](), asyncio.Event()
     answers: list[Exception | None] = [None, ValueError("no"), None, ValueError("no")]
 
     async def step() -> float | None:

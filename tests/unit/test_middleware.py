@@ -32,7 +32,7 @@ async def handler_async() -> None: ...
 BOTH = Middleware(sync=around, asynchronous=around_async)
 
 
-def test_f41_each_handler_has_the_middleware_of_its_kind() -> None:
+def test_each_handler_has_the_middleware_of_its_kind() -> None:
     app, inner = App(middleware=[BOTH]), Counting()
     app.job()(handler_async)
     app.job(middleware=[inner])(handler)
@@ -48,7 +48,7 @@ def test_f41_each_handler_has_the_middleware_of_its_kind() -> None:
         (around_async, handler, r"handler \S+:handler is a `def`; give both kinds: Middleware\("),
     ],
 )
-def test_f41_middleware_of_the_other_kind_is_refused_when_it_is_declared(
+def test_middleware_of_the_other_kind_is_refused_when_it_is_declared(
     middleware: Any, function: Callable[..., Any], said: str
 ) -> None:
     for app, inside in ((App(middleware=[middleware]), []), (App(), [middleware])):
@@ -66,14 +66,14 @@ def test_f41_middleware_of_the_other_kind_is_refused_when_it_is_declared(
         (["around"], "is not a middleware"),
     ],
 )
-def test_f41_what_is_no_middleware_is_refused(middleware: Any, said: str) -> None:
+def test_what_is_no_middleware_is_refused(middleware: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         App(middleware=middleware)
     with pytest.raises(TypeError, match=said):
         App().job(middleware=middleware)
 
 
-def test_f41_a_pair_has_one_function_of_each_kind() -> None:
+def test_a_pair_has_one_function_of_each_kind() -> None:
     with pytest.raises(
         TypeError, match=r"Middleware\(sync=…\): \S+ is an `async def`; use a `def`"
     ):
@@ -82,7 +82,7 @@ def test_f41_a_pair_has_one_function_of_each_kind() -> None:
         Middleware(sync=around, asynchronous=around)
 
 
-def test_f41_one_function_has_one_list_of_middleware() -> None:
+def test_one_function_has_one_list_of_middleware() -> None:
     app = App()
     app.job(name="a", middleware=[around])(handler)
     app.job(name="b")(handler)

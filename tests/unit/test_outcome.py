@@ -334,7 +334,7 @@ anything = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(anything, st.integers(0, 60))
 def test_clean_json_can_be_stored_or_says_why_not(value: Any, limit: int) -> None:
     stored = oc.clean_json(value, limit)
@@ -356,7 +356,7 @@ def storable(text: str | None, most: int) -> bool:
     )
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(anything, anything, anything, st.none() | any_text)
 def test_whatever_a_handler_returns_is_a_success_that_can_be_stored(
     value: Any, rows: Any, watermark: Any, output: str | None
@@ -377,7 +377,7 @@ errors = st.builds(
 ) | st.builds(oc.Retry, st.none() | st.floats(0, 1e6), anything)  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(errors, st.none() | errors, st.none() | any_text)
 def test_whatever_a_handler_raises_is_a_failure_that_can_be_stored(
     error: BaseException, cause: BaseException | None, output: str | None
@@ -406,6 +406,17 @@ def test_backoff_never_shrinks_where_its_steps_do_not(
     assert all(step <= wait <= 2 * step for step, wait in zip(sorted(steps), found, strict=False))
     low, high = sorted((share, other))
     assert oc.backoff(declared, 1, low) <= oc.backoff(declared, 1, high)
+
+
+def test_an_expired_lease_names_the_outage_its_length_and_the_setting() -> None:
+    ended = oc.lease_expired(58.2, "OperationalError: refused", timedelta(minutes=1))
+    assert ended.error_msg == (
+        "stopped because its lease was not renewed for 58s (the ledger was unreachable:"
+        " OperationalError: refused); attempts survive longer outages with a stale_timeout longer"
+        " than 1m"
+    )
+    still = oc.lease_expired(58.2, None, timedelta(minutes=1))
+    assert "(the process got no CPU time)" in (still.error_msg or "")
 
 
 ways = st.sampled_from([

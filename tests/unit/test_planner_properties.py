@@ -78,7 +78,8 @@ def check_next(world: World, now: datetime, call: Call, answer: Plan) -> None:
     left = judged(world, cursor, now, call.blocker)
     later = world.exists(cursor, now + AHEAD * SECOND)
     edits = [r.effective_from for r in world.revisions[1:] if r.effective_from > now]
-    changes = [*edits, *(t for t in (world.returned_at,) if t is not None and t > now)]
+    returns = (end for _, end in world.retirements if end is not None and end > now)
+    changes = [*edits, *returns]
     held = world.reason(now + TICK) is not None
     if answer.parked in (Parked.WAITING, Parked.LIMIT):
         assert left
@@ -120,7 +121,7 @@ def check_next(world: World, now: datetime, call: Call, answer: Plan) -> None:
 # --- properties ----------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(worlds(), st.lists(calls, min_size=4, max_size=8))
 def test_every_plan_time_is_settled_once_in_order_by_the_rules(
     world: World, steps: list[Call]
@@ -135,7 +136,7 @@ def test_every_plan_time_is_settled_once_in_order_by_the_rules(
             latest, before = now, known
             known = world.known_at(latest)
             known = before if before == known else known  # it has listed its plan_times
-        row = replace(row, retired_at=known.retired_at, returned_at=known.returned_at)
+        row = replace(row, retirements=known.retirements)
         revisions = known.since(row.planned_revision)
         answer = plan(
             row, revisions, now, blocker=call.blocker, room=call.room, step=call.step
@@ -164,7 +165,7 @@ def settle(world: World, cursor: datetime, now: datetime, blocker: int | None, s
             return seen
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(worlds(), st.integers(0, 400_000), st.sampled_from([None, 7]), st.integers(1, 25))
 def test_small_steps_settle_what_one_large_step_does(
     world: World, now_ms: int, blocker: int | None, step: int
@@ -175,7 +176,7 @@ def test_small_steps_settle_what_one_large_step_does(
     assert settle(known, second(-2.5), now, blocker, step) == whole
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(worlds(), st.integers(0, 400_000), calls)
 def test_a_plan_is_a_function_of_what_it_is_given(world: World, now_ms: int, call: Call) -> None:
     now = second(now_ms / 1000)
@@ -202,7 +203,7 @@ def planned_all_ways(world: World, row: ScheduleRow, now: datetime, call: Call) 
     return answers[0]
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(worlds(), st.lists(calls, min_size=2, max_size=6))
 def test_a_backlog_that_is_searched_and_counted_is_planned_like_one_that_is_read(
     world: World, steps: list[Call]
@@ -211,11 +212,11 @@ def test_a_backlog_that_is_searched_and_counted_is_planned_like_one_that_is_read
     for call in steps:
         now = max(now + 3 * call.wait, second(-2))
         known = world.known_at(max(now, row.planned_through))
-        row = replace(row, retired_at=known.retired_at, returned_at=known.returned_at)
+        row = replace(row, retirements=known.retirements)
         row = advanced(row, planned_all_ways(known, row, now, call))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(
     local_worlds(),
     st.lists(
@@ -238,7 +239,7 @@ def test_so_it_is_around_changes_of_the_clocks(
     for call in steps:
         now += call.wait
         known = world.known_at(max(now, row.planned_through))
-        row = replace(row, retired_at=known.retired_at, returned_at=known.returned_at)
+        row = replace(row, retirements=known.retirements)
         answer = planned_all_ways(known, row, now, call)
         row = advanced(row, answer)
         event(f"runs: {min(len(answer.runs), 100) // 10 * 10}")
@@ -263,7 +264,7 @@ def covered(
 looks = st.lists(st.integers(0, LAST), min_size=2, max_size=5).map(sorted)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(definitions(), looks)
 def test_how_often_one_looks_changes_nothing_that_is_all_to_run(
     definition: Job, offsets: list[int]
@@ -280,7 +281,7 @@ def test_how_often_one_looks_changes_nothing_that_is_all_to_run(
     assert all(reason is None for _, (reason, _, _) in once[0])
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(worlds(), looks)
 def test_however_often_one_looks_each_plan_time_is_accounted_for_once(
     world: World, offsets: list[int]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.model import JobState, Parked, Revision, ScheduleRow
+from cronledger.rules.model import JobState, Parked, Retirement, Revision, ScheduleRow
 from cronledger.rules.planner import due_at, plan
 from tests.unit.support.planning import (
     DAY,
@@ -259,17 +259,41 @@ def test_a_job_that_returns_starts_from_then() -> None:
 
 
 def test_a_retired_scope_and_its_return() -> None:
-    answer = planned("10:00", "10:35", job(**EACH), retired_at=at("10:15"))
+    answer = planned("10:00", "10:35", job(**EACH), retirements=[Retirement(at("10:15"), None)])
     assert skips(answer) == ["missed 10:10", "retired 10:20-10:30 x2"]
     assert answer.parked is Parked.RETIRED
 
-    fields: dict[str, Any] = {"retired_at": at("10:15"), "returned_at": at("10:40")}
+    fields: dict[str, Any] = {"retirements": [Retirement(at("10:15"), at("10:40"))]}
     back = planned("10:35", "10:50", job(**EACH), **fields)
     assert (skips(back), runs(back)) == (["retired 10:40"], ["10:50"])
     assert back.next_due_at == at("11:00")
 
 
-def test_what_was_due_before_a_retirement_is_missed_whatever_runs_after_it() -> None:
+def test_a_scope_that_was_retired_twice_runs_what_was_due_between_and_before() -> None:
+    gone = [Retirement(at("10:15"), at("10:25")), Retirement(at("10:45"), at("10:55"))]
+    answer = planned("10:00", "11:05", job(**EACH), retirements=gone)
+    assert skips(answer) == ["retired 10:20", "retired 10:50"]
+    assert runs(answer) == ["10:10", "10:30", "10:40", "11:00"]
+    answer = planned(
+        "10:00", "10:52", job(**EACH), retirements=[gone[0], Retirement(gone[1][0], None)]
+    )
+    assert skips(answer) == [
+        "missed 10:10",
+        "retired 10:20",
+        "missed 10:30-10:40 x2",
+        "retired 10:50",
+    ]
+    assert (runs(answer), answer.parked) == ([], Parked.RETIRED)
+
+
+def test_retirements_that_overlap_because_the_clock_went_back_count_as_one() -> None:
+    gone = [Retirement(at("10:15"), at("10:45")), Retirement(at("10:25"), at("10:35"))]
+    answer = planned("10:00", "10:55", job(**EACH), retirements=gone)
+    assert skips(answer) == ["retired 10:20-10:40 x3"]
+    assert runs(answer) == ["10:10", "10:50"]
+
+
+def test_what_was_due_before_a_retirement_of_the_job_is_missed_whatever_runs_after_it() -> None:
     revisions = history(("10:25", RETIRED), ("10:26", ACTIVE), catch_up="latest")
     answer = planned("10:00", "10:50:30", revisions)
     assert (runs(answer), skips(answer)) == (
@@ -279,9 +303,9 @@ def test_what_was_due_before_a_retirement_is_missed_whatever_runs_after_it() -> 
 
 
 def test_a_scope_is_retired_from_the_instant_on_and_back_from_the_instant_on() -> None:
-    answer = planned("10:00", "10:15", job(), retired_at=at("10:15"))
+    answer = planned("10:00", "10:15", job(), retirements=[Retirement(at("10:15"), None)])
     assert answer.parked is Parked.RETIRED
-    fields: dict[str, Any] = {"retired_at": at("10:15"), "returned_at": at("10:40")}
+    fields: dict[str, Any] = {"retirements": [Retirement(at("10:15"), at("10:40"))]}
     gone = planned("10:15", "10:39:59.999999", job(), **fields)
     assert (gone.parked, gone.next_due_at) == (None, at("10:40"))
     back = planned("10:39:59.999999", "10:40", job(), **fields)
@@ -290,13 +314,13 @@ def test_a_scope_is_retired_from_the_instant_on_and_back_from_the_instant_on() -
 
 def test_retirement_outweighs_a_pause() -> None:
     revisions = history(("10:05", PAUSED))
-    answer = planned("10:00", "10:30", revisions, retired_at=at("10:15"))
+    answer = planned("10:00", "10:30", revisions, retirements=[Retirement(at("10:15"), None)])
     assert skips(answer) == ["paused 10:10 r2", "retired 10:20-10:30 x2 r2"]
     assert answer.parked is Parked.RETIRED
 
 
 def test_a_return_from_before_the_clock_went_back_waits_for_its_instant() -> None:
-    fields: dict[str, Any] = {"retired_at": at("10:05"), "returned_at": at("10:50")}
+    fields: dict[str, Any] = {"retirements": [Retirement(at("10:05"), at("10:50"))]}
     answer = planned("10:00", "10:30", job(**EACH), **fields)
     assert (answer.parked, answer.next_due_at) == (None, at("10:50"))
 

@@ -33,8 +33,9 @@ def statements() -> set[str]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
                 called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
                 first = node.args[0] if node.args else None
-                if called in CALLS and isinstance(first, ast.Constant):
-                    found.add(str(first.value))
+                name = first.value if isinstance(first, ast.Constant) else None
+                if called in CALLS and isinstance(name, str):
+                    found.add(name)
     return found
 
 

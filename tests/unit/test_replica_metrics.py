@@ -64,7 +64,7 @@ class World:
         return self.samples()[name, tuple(sorted(labels.items()))]
 
 
-def test_f68_every_series_exists_before_the_first_event() -> None:
+def test_every_series_exists_before_the_first_event() -> None:
     samples = World("default", "heavy").samples()
     for queue in ("default", "heavy"):
         for handler in ("python", "command", "sql", "http"):
@@ -77,7 +77,15 @@ def test_f68_every_series_exists_before_the_first_event() -> None:
     assert samples["claim_duration_seconds_count", ()] == 0
 
 
-def test_f68_an_attempt_is_counted_once_with_its_duration() -> None:
+def test_every_metric_of_a_replica_has_the_name_of_its_ledger() -> None:
+    world = World("default")
+    text = Exposition(lambda: world.seen, "shop").render("")[0].decode()
+    samples = [x for family in read_text(text) for x in family.samples]
+    labels = [x.labels.get("ledger") for x in samples if x.name.startswith("cronledger_")]
+    assert len(labels) == len(world.samples()) and set(labels) == {"shop"}
+
+
+def test_an_attempt_is_counted_once_with_its_duration() -> None:
     world = World("default")
     before = world.samples()
     world.counts.ended("default", "python", "failed", 0.3)
@@ -99,7 +107,7 @@ def test_f68_an_attempt_is_counted_once_with_its_duration() -> None:
     }
 
 
-def test_f68_a_kind_of_handler_that_no_replica_runs_gets_its_series_when_it_ends() -> None:
+def test_a_kind_of_handler_that_no_replica_runs_gets_its_series_when_it_ends() -> None:
     world = World("default")
     world.counts.ended("default", "external", "failed", 0)
     labels = {"queue": "default", "handler": "external"}
@@ -107,7 +115,7 @@ def test_f68_a_kind_of_handler_that_no_replica_runs_gets_its_series_when_it_ends
     assert world.value("executions_total", outcome="success", **labels) == 0
 
 
-def test_f68_a_bucket_contains_its_bound() -> None:
+def test_a_bucket_contains_its_bound() -> None:
     histogram = Histogram((1, 2))
     for seconds in (0, 1, 1.5, 2, 3):
         histogram.observe(seconds)
@@ -116,11 +124,11 @@ def test_f68_a_bucket_contains_its_bound() -> None:
 
 
 @pytest.mark.parametrize("bounds", [DURATIONS, LATENESSES, CLAIMS])
-def test_f68_bounds_ascend(bounds: tuple[float, ...]) -> None:
+def test_bounds_ascend(bounds: tuple[float, ...]) -> None:
     assert list(bounds) == sorted(set(bounds))
 
 
-def test_f68_the_state_of_the_replica() -> None:
+def test_the_state_of_the_replica() -> None:
     world = World("default")
     assert world.value("slots") == 4
     assert world.value("running") == 3
@@ -139,14 +147,14 @@ def test_f68_the_state_of_the_replica() -> None:
     assert world.value("build_info", python=python, schema_version=newest, version=version) == 1
 
 
-def test_f68_a_clock_that_is_not_known_has_no_skew() -> None:
+def test_a_clock_that_is_not_known_has_no_skew() -> None:
     world = World("default")
     world.seen = Observation(world.counts, "starting", False, slots=4)
     assert not [name for name, _ in world.samples() if name.startswith("clock_skew")]
     assert world.value("database_reachable") == 0
 
 
-def test_f68_every_state_and_every_kind_of_handler_is_a_label() -> None:
+def test_every_state_and_every_kind_of_handler_is_a_label() -> None:
     assert get_args(State) == STATES
     assert set(HANDLERS) == {"python", "command", "sql", "http"}
     assert set(OUTCOMES) == {"success", "failed", "cancelled", "released", "lost"}
@@ -154,7 +162,7 @@ def test_f68_every_state_and_every_kind_of_handler_is_a_label() -> None:
 
 @needs_promtool
 @pytest.mark.parametrize("queues", [("default",), ('odd "name"\\', "new\nline", "ü")])
-def test_f68_promtool_accepts_the_text(queues: tuple[str, ...]) -> None:
+def test_promtool_accepts_the_text(queues: tuple[str, ...]) -> None:
     world = World(*queues)
     for seconds in (0, 1e-9, 0.1, 1e9):
         world.counts.ended(queues[0], "http", "success", seconds)
@@ -164,7 +172,7 @@ def test_f68_promtool_accepts_the_text(queues: tuple[str, ...]) -> None:
     assert complaints(text) == ""
 
 
-def test_f68_the_scraper_chooses_the_format() -> None:
+def test_the_scraper_chooses_the_format() -> None:
     world = World("default")
     text, content_type = world.exposition.render(PLAIN)
     assert content_type.startswith("text/plain; version=0.0.4")
@@ -178,14 +186,14 @@ def test_f68_the_scraper_chooses_the_format() -> None:
         assert world.exposition.render(accept)[1].startswith("text/plain; version=0.0.4")
 
 
-def test_f68_no_label_names_a_job_a_scope_or_a_runner() -> None:
+def test_no_label_names_a_job_a_scope_or_a_runner() -> None:
     labels = {name for _, found in World("default").samples() for name, _ in found}
     assert labels == {
         "queue", "handler", "outcome", "loop", "state", "le", "version", "python", "schema_version",
     }  # fmt: skip
 
 
-def test_f68_two_replicas_of_a_program_are_independent() -> None:
+def test_two_replicas_of_a_program_are_independent() -> None:
     collectors = [Replica(url=URL, settings=Settings()).collector() for _ in range(2)]
     for collector in collectors:
         registry = CollectorRegistry(auto_describe=True)
@@ -211,11 +219,11 @@ assert "prometheus_client" in sys.modules
 """
 
 
-def test_f68_the_library_is_imported_only_when_it_is_used() -> None:
+def test_the_library_is_imported_only_when_it_is_used() -> None:
     subprocess.run([sys.executable, "-c", IMPORTS], check=True, timeout=90)
 
 
-def test_f68_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     remedy = re.escape("pip install 'cronledger[metrics]'")
     with pytest.raises(ConfigurationError, match=remedy):
@@ -225,7 +233,7 @@ def test_f68_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatc
     require_usable(Settings(health_port=0))
 
 
-def test_f68_metrics_need_a_port() -> None:
+def test_metrics_need_a_port() -> None:
     with pytest.raises(ConfigurationError, match="CRONLEDGER_HEALTH_PORT"):
         require_usable(Settings(metrics=True))
     require_usable(Settings(metrics=True, health_port=0))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Protocol,
 import pytest
 
 from cronledger import App, Context
-from cronledger.binding import bind
+from cronledger.declaring.binding import bind
+from cronledger.declaring.resources import ResourceMissingError
 from cronledger.engine.apps import AppRegistry
-from cronledger.resources import ResourceMissingError
 from cronledger.rules.problems import ConfigurationError
 from cronledger.testing import context
 
@@ -86,7 +86,7 @@ def kept(pool: Pool[int] | None = None) -> object:
         (kept, ALL, None),
     ],
 )
-def test_f40_a_parameter_receives_the_value_or_a_field_of_its_type(
+def test_a_parameter_receives_the_value_or_a_field_of_its_type(
     function: Callable[..., Any], value: Any, expected: object
 ) -> None:
     bound = bind(function, resources=True).provided(value)
@@ -94,7 +94,7 @@ def test_f40_a_parameter_receives_the_value_or_a_field_of_its_type(
     assert bound.resources is value
 
 
-def test_f40_resources_and_a_payload_reach_one_handler() -> None:
+def test_resources_and_a_payload_reach_one_handler() -> None:
     def both(ctx: Context, mail: Mail, payload: int) -> object:
         return ctx.job, mail, payload
 
@@ -111,7 +111,7 @@ def test_f40_resources_and_a_payload_reach_one_handler() -> None:
         (field, Pair(READER, POOL), "could receive `reader` or `writer` of the lifespan's value"),
     ],
 )
-def test_f40_nothing_or_too_much_that_fits_is_an_error(
+def test_nothing_or_too_much_that_fits_is_an_error(
     function: Callable[..., Any], value: Any, said: str
 ) -> None:
     with pytest.raises(ResourceMissingError, match=said) as raised:
@@ -152,14 +152,14 @@ def unchecked(mail: Sends) -> None: ...
         (unchecked, "which is not a class"),
     ],
 )
-def test_f40_what_cannot_be_a_resource_is_refused_when_it_is_declared(
+def test_what_cannot_be_a_resource_is_refused_when_it_is_declared(
     function: Callable[..., Any], said: str
 ) -> None:
     with pytest.raises(TypeError, match=said):
         App(lifespan=entered).job()(function)
 
 
-def test_f40_without_a_lifespan_no_parameter_receives_a_resource() -> None:
+def test_without_a_lifespan_no_parameter_receives_a_resource() -> None:
     with pytest.raises(TypeError, match="or give the App a lifespan that yields it"):
         App().job()(field)
 
@@ -197,12 +197,12 @@ async def without_the_app() -> AsyncIterator[Resources]:
         (3, "cannot be called with the App"),
     ],
 )
-def test_f40_what_is_no_lifespan_is_refused(lifespan: Any, said: str) -> None:
+def test_what_is_no_lifespan_is_refused(lifespan: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         App(lifespan=lifespan)
 
 
-def test_f40_a_registry_claims_for_an_app_once_it_has_resources() -> None:
+def test_a_registry_claims_for_an_app_once_it_has_resources() -> None:
     app = App("shop", lifespan=entered)
     app.job()(field)
     app.job()(writer)
@@ -223,7 +223,7 @@ def test_f40_a_registry_claims_for_an_app_once_it_has_resources() -> None:
     assert app in registry
 
 
-def test_f40_a_function_of_two_apps_has_no_lifespan() -> None:
+def test_a_function_of_two_apps_has_no_lifespan() -> None:
     one, two = App("one", lifespan=entered), App("two")
     one.job(name="a")(whole_of_nothing)
     two.job(name="b")(whole_of_nothing)

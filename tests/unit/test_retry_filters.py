@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.rules import outcome as oc
 from cronledger.rules import retry_filters
 from cronledger.rules.model import Job
@@ -85,9 +85,7 @@ HTTP = [
     ],
     ids=lambda value: str(getattr(value, "error_msg", ""))[:20],
 )  # fmt: skip
-def test_f44_what_an_item_matches(
-    ended: oc.Outcome, matching: list[str], others: list[str]
-) -> None:
+def test_what_an_item_matches(ended: oc.Outcome, matching: list[str], others: list[str]) -> None:
     # Jobs that were not validated: what matters here is what matches.
     for item in matching:
         wanted, unwanted = plain(retry_on=(item,)), plain(never_retry_on=(item,))
@@ -103,7 +101,7 @@ def plain(**filters: tuple[str, ...]) -> Job:
     return job().model_copy(update=filters)
 
 
-def test_f44_never_wins_and_no_filter_matches_all() -> None:
+def test_never_wins_and_no_filter_matches_all() -> None:
     both = decided(BUSY, retry_on=["OSError"], never_retry_on=["ConnectionError"])
     assert (both.retry_after, both.final) == (None, True)
     assert decided(BUSY).retry_after == MINUTE
@@ -111,7 +109,7 @@ def test_f44_never_wins_and_no_filter_matches_all() -> None:
     assert decided(BUSY, never_retry_on=["ValueError"]).retry_after == MINUTE
 
 
-def test_f44_a_group_is_retried_if_each_of_its_exceptions_is() -> None:
+def test_a_group_is_retried_if_each_of_its_exceptions_is() -> None:
     for filters in ({"retry_on": ["OSError"]}, {"retry_on": ["KeyError"]},
                     {"never_retry_on": ["LookupError"]}, {"never_retry_on": ["ExceptionGroup"]},
                     ):  # fmt: skip
@@ -120,7 +118,7 @@ def test_f44_a_group_is_retried_if_each_of_its_exceptions_is() -> None:
     assert decided(GROUP, retry_on=["ExceptionGroup"]).retry_after == MINUTE
 
 
-def test_f44_what_is_requested_or_the_runners_own_passes() -> None:
+def test_what_is_requested_or_the_runners_own_passes() -> None:
     filters = {"retry_on": ["KeyError"], "never_retry_on": ["Exception", "handler_error"]}
     assert decided(oc.failure(oc.Retry("3s")), **filters).retry_after == timedelta(seconds=3)
     assert decided(oc.lease_over("lease"), **filters).retry_after == MINUTE
@@ -130,7 +128,7 @@ def test_f44_what_is_requested_or_the_runners_own_passes() -> None:
     assert decided(BUSY, retry_on=["retry_requested"]).not_retried == "retry_on has no match"
 
 
-def test_f44_the_error_says_which_filter_it_was() -> None:
+def test_the_error_says_which_filter_it_was() -> None:
     refused = decided(BUSY, never_retry_on=["OSError"])
     assert refused.error_msg is not None
     assert refused.error_msg.startswith(f"{__name__}.Busy: no\n")
@@ -147,7 +145,7 @@ def test_f44_the_error_says_which_filter_it_was() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=5_000))
-def test_f44_the_note_fits_into_the_longest_error(text: str) -> None:
+def test_the_note_fits_into_the_longest_error(text: str) -> None:
     item = "a" * 198 + ".b"
     ended = oc.failed("handler_error", text, causes=retry_filters.one_cause(item))
     refused = decided(ended, never_retry_on=[item])
@@ -167,7 +165,7 @@ FINE: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("handler", "items"), FINE, ids=[handler for handler, _ in FINE])
-def test_f44_items_that_are_fine(handler: str, items: list[Any]) -> None:
+def test_items_that_are_fine(handler: str, items: list[Any]) -> None:
     requested = ["retry_requested"] if handler in ("python", "external") else []
     declared = job(handler, retry_on=[*items, *requested], never_retry_on=items)
     assert declared.never_retry_on == tuple(map(str, items))
@@ -189,7 +187,7 @@ BAD: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("handler", "item"), BAD, ids=str)
-def test_f44_items_that_are_refused(handler: str, item: str) -> None:
+def test_items_that_are_refused(handler: str, item: str) -> None:
     for field in retry_filters.FILTERS:
         (problem,) = problems(job(handler, **{field: [item]}), "f")
         assert (problem.job, problem.field, problem.where) == ("j", field, "f")
@@ -200,12 +198,12 @@ def test_f44_items_that_are_refused(handler: str, item: str) -> None:
 @pytest.mark.parametrize(
     ("item", "remedy"), [("IOError", '"OSError"'), ("builtins.KeyError", '"KeyError"')]
 )
-def test_f44_another_name_of_a_class_is_corrected(item: str, remedy: str) -> None:
+def test_another_name_of_a_class_is_corrected(item: str, remedy: str) -> None:
     (problem,) = problems(job(retry_on=[item]))
     assert problem.remedy == f"write {remedy}"
 
 
-def test_f44_a_requested_retry_cannot_be_prevented() -> None:
+def test_a_requested_retry_cannot_be_prevented() -> None:
     (problem,) = problems(job(never_retry_on=["retry_requested"]))
     assert (problem.message, problem.remedy) == (
         "has no effect, because a requested retry passes all filters", "remove it",
@@ -213,7 +211,7 @@ def test_f44_a_requested_retry_cannot_be_prevented() -> None:
 
 
 @pytest.mark.parametrize("value", ["75", ["x"] * 101, [""], [True], [["75"]], [None], {"a": 1}])
-def test_f44_what_is_no_list_of_texts_is_refused(value: Any) -> None:
+def test_what_is_no_list_of_texts_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="retry_on"):
         job("command", retry_on=value)
 
@@ -221,7 +219,7 @@ def test_f44_what_is_no_list_of_texts_is_refused(value: Any) -> None:
 def plain_function() -> None: ...
 
 
-def test_f44_classes_are_stored_by_name() -> None:
+def test_classes_are_stored_by_name() -> None:
     class Local(Exception):
         pass
 
@@ -231,7 +229,7 @@ def test_f44_classes_are_stored_by_name() -> None:
     stored = app.jobs["a"].retry_on
     assert stored == (
         f"{__name__}.Busy", "OSError", "psycopg.OperationalError",
-        f"{__name__}.test_f44_classes_are_stored_by_name.<locals>.Local", "timeout",
+        f"{__name__}.test_classes_are_stored_by_name.<locals>.Local", "timeout",
         "shop.errors.Busy",
     )  # fmt: skip
     assert list(problems(app.jobs["a"])) == []
@@ -248,7 +246,7 @@ def test_f44_classes_are_stored_by_name() -> None:
         (OSError("x"), "never_retry_on"),
     ],
 )
-def test_f44_other_classes_are_refused(item: Any, said: str) -> None:
+def test_other_classes_are_refused(item: Any, said: str) -> None:
     app = App()
     with pytest.raises(ConfigurationError, match=said):
         app.job(name="a", max_attempts=2, never_retry_on=[item])(plain_function)

@@ -40,7 +40,7 @@ def reporter(systemd: Notifications, *healths: Health) -> StateReporter:
     return StateReporter(ServiceManager(systemd.address), lambda: next(states), 58.0)
 
 
-def test_f72_variables_are_read_and_are_not_inherited() -> None:
+def test_variables_are_read_and_are_not_inherited() -> None:
     environ = {"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "30000000", "PATH": "/bin"}
     manager = ServiceManager.from_environment(environ)
     assert (manager.address, manager.watchdog_seconds) == ("/run/x", 30.0)
@@ -57,7 +57,7 @@ def test_f72_variables_are_read_and_are_not_inherited() -> None:
         ({}, None),
     ],
 )
-def test_f72_the_watchdog_is_that_of_this_process(
+def test_the_watchdog_is_that_of_this_process(
     variables: dict[str, str], seconds: float | None
 ) -> None:
     given = {"NOTIFY_SOCKET": "@x", **variables}
@@ -65,7 +65,7 @@ def test_f72_the_watchdog_is_that_of_this_process(
     assert given == {}
 
 
-def test_f72_without_a_service_manager_nothing_is_sent() -> None:
+def test_without_a_service_manager_nothing_is_sent() -> None:
     manager = ServiceManager.from_environment({})
     assert manager.address is None
     with capture_logs() as logs:
@@ -73,7 +73,7 @@ def test_f72_without_a_service_manager_nothing_is_sent() -> None:
     assert logs == []
 
 
-def test_f72_a_start_is_extended_until_the_replica_is_ready(systemd: Notifications) -> None:
+def test_a_start_is_extended_until_the_replica_is_ready(systemd: Notifications) -> None:
     away = replace(STARTING, database="away", failing={"start": "connection\nrefused"})
     other = replace(RUNNING, database="other")
     reports = reporter(systemd, STARTING, away, other, RUNNING, RUNNING)
@@ -98,7 +98,7 @@ def test_f72_a_start_is_extended_until_the_replica_is_ready(systemd: Notificatio
     assert new(systemd) == {"WATCHDOG": "1"}
 
 
-def test_f72_no_watchdog_is_sent_while_a_loop_is_stuck(systemd: Notifications) -> None:
+def test_no_watchdog_is_sent_while_a_loop_is_stuck(systemd: Notifications) -> None:
     stuck = replace(RUNNING, stuck="dispatcher")
     away = replace(RUNNING, database="away", away_for_s=90.0)
     reports = reporter(systemd, RUNNING, stuck, stuck, away)
@@ -112,12 +112,12 @@ def test_f72_no_watchdog_is_sent_while_a_loop_is_stuck(systemd: Notifications) -
     assert "WATCHDOG" in new(systemd)
 
 
-def test_f72_a_stuck_start_is_not_extended(systemd: Notifications) -> None:
+def test_a_stuck_start_is_not_extended(systemd: Notifications) -> None:
     reporter(systemd, replace(STARTING, stuck="check_in")).report()
     assert new(systemd).keys() == {"STATUS"}
 
 
-def test_f72_a_drain_is_announced_once_with_its_time(systemd: Notifications) -> None:
+def test_a_drain_is_announced_once_with_its_time(systemd: Notifications) -> None:
     draining = replace(RUNNING, state="draining")
     reports = reporter(systemd, RUNNING, draining, draining)
     reports.report()
@@ -129,7 +129,7 @@ def test_f72_a_drain_is_announced_once_with_its_time(systemd: Notifications) -> 
     assert new(systemd) == {"WATCHDOG": "1"}
 
 
-async def test_f72_it_reports_until_it_is_cancelled(systemd: Notifications) -> None:
+async def test_it_reports_until_it_is_cancelled(systemd: Notifications) -> None:
     manager, stop = ServiceManager(systemd.address, 0.02), asyncio.Event()
     task = asyncio.create_task(StateReporter(manager, lambda: RUNNING, 58.0).run(stop))
     await eventually(
@@ -142,7 +142,7 @@ async def test_f72_it_reports_until_it_is_cancelled(systemd: Notifications) -> N
     assert sum("READY" in message for message in systemd.received) == 1
 
 
-def test_f72_a_message_that_was_not_received_is_sent_again(systemd: Notifications) -> None:
+def test_a_message_that_was_not_received_is_sent_again(systemd: Notifications) -> None:
     manager = ServiceManager(systemd.address)
     reports = StateReporter(manager, lambda: RUNNING, 58.0)
     while manager.send("WATCHDOG=1"):
@@ -153,7 +153,7 @@ def test_f72_a_message_that_was_not_received_is_sent_again(systemd: Notification
     assert "READY" in new(systemd)
 
 
-def test_f72_a_service_manager_that_is_away_is_logged_once(tmp_path: Path) -> None:
+def test_a_service_manager_that_is_away_is_logged_once(tmp_path: Path) -> None:
     manager = ServiceManager(str(tmp_path / "absent"))
     with capture_logs() as logs:
         assert not manager.send("READY=1")
@@ -162,7 +162,7 @@ def test_f72_a_service_manager_that_is_away_is_logged_once(tmp_path: Path) -> No
     assert "No such file" in logs[0]["error"]
 
 
-def test_f72_a_status_is_one_line_of_bounded_length(systemd: Notifications) -> None:
+def test_a_status_is_one_line_of_bounded_length(systemd: Notifications) -> None:
     failing = {"dispatcher": "permission\ndenied " + "x" * 4000}
     reporter(systemd, replace(RUNNING, failing=failing)).report()
     status = new(systemd)["STATUS"]

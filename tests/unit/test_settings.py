@@ -36,7 +36,6 @@ def test_defaults() -> None:
     assert settings.slots == 10
     assert settings.poll_interval is None
     assert settings.drain_timeout == timedelta(seconds=25)
-    assert settings.retention == timedelta(days=90)
     assert settings.unknown == ()
     assert settings.warnings() == ()
 
@@ -53,7 +52,7 @@ def test_a_poll_interval_that_is_set_applies_with_and_without_listen(
 
 
 def test_variables_stand_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = {"slots": 3, "schema": "from_file", "queues": ["a"], "retention": "10d", "deploy": 4}
+    file = {"slots": 3, "schema": "from_file", "queues": ["a"], "drain_timeout": "9s", "deploy": 4}
     monkeypatch.setenv("CRONLEDGER_SLOTS", "5")
     monkeypatch.setenv("CRONLEDGER_QUEUES", "x, y")
     monkeypatch.setenv("CRONLEDGER_POLL_INTERVAL", "1m30s")
@@ -62,7 +61,7 @@ def test_variables_stand_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEDGER_DEPLOY", "")
     settings = Settings.load(file)
     assert (settings.slots, settings.queues) == (5, ("x", "y"))
-    assert (settings.schema_name, settings.retention) == ("from_file", timedelta(days=10))
+    assert (settings.schema_name, settings.drain_timeout) == ("from_file", timedelta(seconds=9))
     assert (settings.poll_interval, settings.log_level) == (timedelta(seconds=90), "info")
     assert (settings.embedded_dir, settings.deploy) == (Path("/var/lib/x"), 4)
     monkeypatch.setenv("CRONLEDGER_SCHEMA", "from_variable")
@@ -81,12 +80,18 @@ def test_bad_values_are_reported_together_with_where_they_stand(
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_SLOTS", "many")
     monkeypatch.setenv("CRONLEDGER_SCHEMA", "No Schema")
-    file = {"retention": "1s", "poll_interval": "5", "log_format": "xml", "slotz": 1, "queues": []}
+    file = {
+        "partition_interval": "1s",
+        "poll_interval": "5",
+        "log_format": "xml",
+        "slotz": 1,
+        "queues": [],
+    }
     said = {line.partition(":")[2].split()[0]: line for line in problems(file)}
     assert set(said) == {
         "CRONLEDGER_SLOTS",
         "CRONLEDGER_SCHEMA",
-        "cronledger.retention",
+        "cronledger.partition_interval",
         "cronledger.poll_interval",
         "cronledger.log_format",
         "cronledger.slotz:",
@@ -94,9 +99,19 @@ def test_bad_values_are_reported_together_with_where_they_stand(
     }
     assert said["CRONLEDGER_SLOTS"].startswith('environment: CRONLEDGER_SLOTS = "many": should be')
     assert said["cronledger.slotz:"].endswith("unknown name; did you mean `slots`?")
-    assert said["cronledger.retention"].endswith('= "1s": is out of range; use 1h to 36525d')
+    assert said["cronledger.partition_interval"].endswith("use 1h to 366d")
     assert said["cronledger.poll_interval"].startswith('c.toml: cronledger.poll_interval = "5"')
     assert "use 'auto', 'console' or 'json'" in said["cronledger.log_format"]
+
+
+def test_the_former_setting_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    remedy = "remove it: the ledger stores it; run `cronledger retention set DURATION`"
+    assert problems({"retention": "9d"}) == [
+        f"c.toml: cronledger.retention: unknown name; {remedy}"
+    ]
+    monkeypatch.setenv("CRONLEDGER_RETENTION", "9d")
+    (warning,) = Settings.load().warnings()
+    assert (warning.field, warning.remedy) == ("CRONLEDGER_RETENTION", remedy)
 
 
 def test_the_schema_has_one_name_in_the_file() -> None:
@@ -199,10 +214,10 @@ def test_masked(dsn: str, shown: str) -> None:
 
 
 def test_describe_has_every_setting_as_it_is_written() -> None:
-    described = Settings.load({"queues": ["a", "b"], "retention": "36h"}).describe()
+    described = Settings.load({"queues": ["a", "b"], "partition_interval": "36h"}).describe()
     assert {f"CRONLEDGER_{name.upper()}" for name in described} == VARIABLES
     assert described["queues"] == '["a", "b"]'
-    assert described["retention"] == "1d12h"
+    assert described["partition_interval"] == "1d12h"
     assert described["schema"] == "cronledger"
     assert described["database_url"] == ""
 
@@ -213,3 +228,13 @@ def test_no_database_names_both_remedies() -> None:
     assert "CRONLEDGER_DATABASE_URL=postgresql://" in str(refusal.value)
     assert "CRONLEDGER_DATABASE_URL=embedded" in str(refusal.value)
     assert Settings.load({"database_url": "embedded"}).require_database() == "embedded"
+
+
+@pytest.mark.parametrize("name", ["select", "user", "pg_cron", "information_schema"])
+def test_a_schema_name_that_sql_reserves_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_SCHEMA", name)
+    (line,) = problems({})
+    assert line.startswith(f'environment: CRONLEDGER_SCHEMA = "{name}": is a ')
+    assert line.endswith("use another name, such as cronledger")

@@ -381,7 +381,33 @@ async def test_a_grandchild_that_holds_the_output_does_not_delay_the_end(
 ) -> None:
     end = await asyncio.wait_for(run(supervisor, "sleep 600 & echo $!; exit 0"), 90)
     assert (end.returncode, end.reason) == (0, "exited")
-    assert not alive(int(end.output))
+    assert not alive(int(end.output.split()[0]))
+
+
+async def test_the_output_names_the_processes_that_a_command_left(supervisor: Supervisor) -> None:
+    begun = "; until grep -q sleep /proc/$!/comm; do sleep 0.01; done; "
+    two = f"sleep 600 & echo $!{begun} sleep 601 & echo $!{begun} printf 'no newline'"
+    end = await asyncio.wait_for(run(supervisor, two), 90)
+    first, second, last, told = end.output.splitlines()
+    assert (end.returncode, last) == (0, "no newline")
+    assert told == (
+        f"cronledger: ended 2 processes that the command left running: sleep ({first}), "
+        f"sleep ({second})"
+    )
+    many = "for i in 1 2 3 4 5 6 7; do sleep 600 & done"
+    assert (await run(supervisor, many)).output.endswith(", and 2 more\n")
+    for quiet in ("sleep 0 & wait", "true"):
+        assert (await run(supervisor, quiet)).output == ""
+
+
+async def test_a_stopped_command_has_left_no_processes(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    seen = tmp_path / "pids"
+    task = asyncio.create_task(run(supervisor, daemon(seen, "deaf") + "sleep 600", grace=0.1))
+    await until(pids(seen, 1))
+    supervisor.stop("one")
+    assert (await task).output == ""
 
 
 DAEMON = [

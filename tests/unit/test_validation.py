@@ -1,6 +1,5 @@
 """What is refused when a job is declared: every case names field, value and remedy."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,13 +8,12 @@ from cronledger.rules import validation
 from cronledger.rules.model import Handler, Job
 from cronledger.rules.problems import ConfigurationError, Problem
 
-RETENTION = timedelta(days=90)
 BASE: dict[str, Any] = {"name": "j", "handler": "command", "target": {"command": ["true"]}}
 
 
 def found(has_provider: bool = False, **fields: Any) -> list[Problem]:
     job = Job.model_validate(BASE | fields)
-    return list(validation.problems(job, retention=RETENTION, where="f", has_provider=has_provider))
+    return list(validation.problems(job, where="f", has_provider=has_provider))
 
 
 def refused(has_provider: bool = False, **fields: Any) -> list[str]:
@@ -46,6 +44,7 @@ FINE: list[dict[str, Any]] = [
     {"scope_kind": "tenant", "scopes": ["a", "b"], "payload": {"a": [1, 2.5, None, True, "ä"]}},
     {"target": {"command": "a | b", "env": {"A": ""}, "cwd": "/tmp"}},
     {"handler": "python", "target": {"python": "a.b:c.d"}},
+    {"keep_output": "1h"},
     {"max_attempts": 2, "retry_on": [75, "64-78"], "never_retry_on": ["timeout"]},
     {"retry_on": None},
     {"handler": "python", "target": {"python": "a:f.<locals>.g"}},
@@ -68,10 +67,11 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"schedule": "@every 90s", "jitter": "90s"}, ["jitter"]),
     ({"schedule": "@every 90s", "schedule_delay": "2m"}, ["schedule_delay"]),
     ({"schedule": "*/5 * * * *", "jitter": "5m"}, ["jitter"]),
-    ({"catch_up_window": "91d"}, ["catch_up_window"]),
     ({"catch_up_limit": 5}, ["catch_up_limit"]),
     ({"catch_up_limit": 100}, ["catch_up_limit"]),
     ({"stale_timeout": "2s999ms"}, ["stale_timeout"]),
+    ({"keep_output": "59m"}, ["keep_output"]),
+    ({"keep_output": "36526d"}, ["keep_output"]),
     ({"run_timeout": "0s"}, ["run_timeout"]),
     ({"grace": "36526d"}, ["grace"]),
     ({"retry_backoff": ["1s", "36526d"], "max_attempts": 2}, ["retry_backoff"]),
@@ -91,6 +91,8 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"scopes": ["a"]}, ["scopes"]),
     ({"scope_kind": "tenant", "schedule": "0 6 * * *"}, ["scope_kind"]),
     ({"scope_kind": "tenant", "scopes": ["a", "a"]}, ["scopes"]),
+    ({"queue": "\u00a0q"}, ["queue"]),
+    ({"scope_kind": "k\x85", "scopes": ["a", " b"]}, ["scope_kind", "scopes[1]"]),
     ({"payload": {1, 2}}, ["payload"]),
     ({"payload": [float("nan")]}, ["payload"]),
     ({"payload": {"a": ["b\x00"]}}, ["payload"]),
@@ -107,6 +109,8 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"target": {"command": ""}}, ["target.command"]),
     ({"target": {"command": "a", "env": {"A": 1}}}, ["target.env.A"]),
     ({"target": {"command": "a", "env": {"A=B": "1"}}}, ["target.env.A=B"]),
+    ({"target": {"command": "a", "env": {"A": {"env": "PGPASSWORD"}}}}, ["target.env.A"]),
+    ({"target": {"command": "a", "env": {"A": {"file": "a"}}}}, ["target.env.A"]),
     ({"target": {"command": "a", "dir": "/"}}, ["target.dir"]),
     ({"handler": "python", "target": {"python": "no_colon"}}, ["target.python"]),
     ({"handler": "sql", "target": {"sql": " \n"}}, ["target.sql"]),
@@ -130,6 +134,11 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"payload": {"a": [-(10**309)]}}, ["payload"]),
     ({"payload": {"a": "ä" * 32_767}}, ["payload"]),
 ]
+
+
+@pytest.mark.parametrize("name", ["pay ", " pay", "pay\u2003", "pa\x9fy"])
+def test_a_name_that_people_cannot_tell_from_others_is_refused(name: str) -> None:
+    assert refused(name=name) == ["name"]
 
 
 @pytest.mark.parametrize(("fields", "expected"), REFUSED, ids=str)
@@ -178,16 +187,16 @@ def test_a_provider_stands_for_scopes() -> None:
 def test_a_job_read_from_a_row_counts_as_set_what_differs() -> None:
     job = Job(name="j", handler=Handler.EXTERNAL, schedule="@every 90s")
     row = Job.model_validate(job.model_dump())
-    assert [p.field for p in validation.problems(row, retention=RETENTION) if not p.warning] != []
+    assert [p.field for p in validation.problems(row) if not p.warning] != []
     lean = Job.model_validate(row.model_dump(exclude_defaults=True))
-    assert validation.problems(lean, retention=RETENTION) == ()
+    assert validation.problems(lean) == ()
 
 
 def test_a_cycle_in_a_payload_is_a_problem_not_a_crash() -> None:
     cycle: list[Any] = []
     cycle.append(cycle)
     job = Job.model_construct(**(Job.model_validate(BASE).model_dump() | {"payload": cycle}))
-    assert "payload" in [p.field for p in validation.problems(job, retention=RETENTION)]
+    assert "payload" in [p.field for p in validation.problems(job)]
 
 
 def test_values_that_may_be_secret_are_not_shown() -> None:
@@ -207,7 +216,7 @@ def test_a_secret_under_a_misspelt_name_is_not_shown() -> None:
 def test_one_line_per_problem() -> None:
     job = Job.model_validate(BASE | {"stale_timeout": "1s", "schedule": "a\nb c d e"})
     with pytest.raises(ConfigurationError) as refusal:
-        validation.check([job], retention=RETENTION, where="cron.toml")
+        validation.check([job], where="cron.toml")
     lines = str(refusal.value).splitlines()
     assert len(lines) == len(refusal.value.problems) == 2
     assert lines[0].startswith('cron.toml: jobs.j.stale_timeout = "1s": is shorter than 3 s')
@@ -219,7 +228,7 @@ def test_check_answers_warnings_and_knows_providers() -> None:
     job = Job.model_validate(
         BASE | {"scope_kind": "t", "schedule": "0 6 * * *", "retry_jitter": 0.5}
     )
-    (warning,) = validation.check([job], retention=RETENTION, providers={"j"})
+    (warning,) = validation.check([job], providers={"j"})
     assert warning.field == "retry_jitter"
     with pytest.raises(ConfigurationError, match="scope_kind"):
-        validation.check([job], retention=RETENTION)
+        validation.check([job])

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from cronledger import Context, LeaseLost
-from cronledger.app import bind
+from cronledger.declaring.app import bind
 from cronledger.engine.lease import Lease
 from cronledger.engine.running.handlers.guard import (
     Guard,
@@ -101,14 +101,14 @@ async def notices_async(ctx: Context, lapse: Lapse) -> None:
     ("function", "middleware"),
     [(notices, ()), (notices, (swallow,)), (notices_async, (swallow_async,))],
 )
-async def test_f41_what_a_handler_noticed_is_not_swallowed(
+async def test_what_a_handler_noticed_is_not_swallowed(
     function: Callable[..., Any], middleware: tuple[Any, ...]
 ) -> None:
     with pytest.raises(LeaseEndedError):
         await run(function, *middleware)
 
 
-async def test_f41_a_lease_that_ends_during_middleware_starts_no_handler() -> None:
+async def test_a_lease_that_ends_during_middleware_starts_no_handler() -> None:
     lease_of: dict[str, Lapse] = {}
     began: list[str] = []
 
@@ -124,7 +124,7 @@ async def test_f41_a_lease_that_ends_during_middleware_starts_no_handler() -> No
     assert began == []
 
 
-async def test_f41_a_cancelled_task_stays_cancelled() -> None:
+async def test_a_cancelled_task_stays_cancelled() -> None:
     async def waits(ctx: Context, lapse: Lapse) -> None:
         lapse()
         await asyncio.sleep(0)  # where the guard cancels it
@@ -134,7 +134,7 @@ async def test_f41_a_cancelled_task_stays_cancelled() -> None:
     assert task.cancelled()
 
 
-async def test_f41_without_an_interruption_middleware_decides() -> None:
+async def test_without_an_interruption_middleware_decides() -> None:
     def fails(ctx: Context, lapse: Lapse) -> None:
         raise LeaseLost("not so")
 

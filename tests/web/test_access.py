@@ -42,7 +42,7 @@ def cancel(browser: TestClient, execution: int, **headers: str) -> Any:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8642", "[::1]:8642"])
-def test_f55_loopback_serves_this_machine(browser: TestClient, host: str) -> None:
+def test_loopback_serves_this_machine(browser: TestClient, host: str) -> None:
     assert browser.get("/", headers={"Host": host}).status_code == 200
 
 
@@ -55,13 +55,13 @@ def test_f55_loopback_serves_this_machine(browser: TestClient, host: str) -> Non
         {"Forwarded": "for=203.0.113.9"},
     ],
 )
-def test_f55_loopback_refuses_foreign_names_and_proxies(
+def test_loopback_refuses_foreign_names_and_proxies(
     browser: TestClient, headers: dict[str, str]
 ) -> None:
     assert browser.get("/", headers=headers).status_code == 403
 
 
-def test_f55_loopback_refuses_other_machines(database_url: str, logins: Logins) -> None:
+def test_loopback_refuses_other_machines(database_url: str, logins: Logins) -> None:
     with client(app(database_url, logins), peer="10.0.0.7") as other:
         response = other.get("/")
         assert response.status_code == 403
@@ -78,7 +78,7 @@ def by_token(database_url: str, logins: Logins) -> TestClient:
     return client(app(database_url, logins, web_auth="token", web_tokens=TOKENS), "203.0.113.9")
 
 
-def test_f55_without_a_token_there_is_only_the_form(by_token: TestClient) -> None:
+def test_without_a_token_there_is_only_the_form(by_token: TestClient) -> None:
     with by_token:
         response = by_token.get("/?a=b c")
         assert response.status_code == 303
@@ -89,7 +89,7 @@ def test_f55_without_a_token_there_is_only_the_form(by_token: TestClient) -> Non
         assert by_token.get("/static/page.css").status_code == 200
 
 
-def test_f55_a_person_signs_in_and_out(by_token: TestClient, db: Db) -> None:
+def test_a_person_signs_in_and_out(by_token: TestClient, db: Db) -> None:
     with by_token:
         wrong = by_token.post("/sign-in", data={"token": "guess"}, headers=SAME_ORIGIN)
         assert wrong.status_code == 403 and "set-cookie" not in wrong.headers
@@ -98,7 +98,7 @@ def test_f55_a_person_signs_in_and_out(by_token: TestClient, db: Db) -> None:
         )
         assert entered.status_code == 303 and entered.headers["location"] == "/?a=1"
         cookie = entered.headers["set-cookie"].lower()
-        assert "httponly" in cookie and "samesite=strict" in cookie
+        assert "httponly" in cookie and "samesite=lax" in cookie
         page = by_token.get("/")
         assert "alice operator" in text(page.text) and "alice-secret" not in page.text
         by_token.post("/sign-out", headers=SAME_ORIGIN)
@@ -106,14 +106,16 @@ def test_f55_a_person_signs_in_and_out(by_token: TestClient, db: Db) -> None:
 
 
 @pytest.mark.parametrize("next", ["//evil.example", "https://evil.example", "/\\evil", "evil"])
-def test_f55_the_form_leads_to_no_other_site(by_token: TestClient, next: str) -> None:
+def test_the_form_leads_to_no_other_site(by_token: TestClient, next: str) -> None:
     with by_token:
         data = {"token": "alice-secret", "next": next}
         entered = by_token.post("/sign-in", data=data, headers=SAME_ORIGIN)
         assert entered.headers["location"] == "/"
+        again = by_token.get("/sign-in", params={"next": next})
+        assert (again.status_code, again.headers["location"]) == (303, "/")
 
 
-def test_f55_a_program_sends_its_token_as_bearer(by_token: TestClient) -> None:
+def test_a_program_sends_its_token_as_bearer(by_token: TestClient) -> None:
     with by_token:
         allowed = by_token.get("/", headers={"Authorization": "Bearer grafana-secret"})
         assert "grafana viewer" in text(allowed.text)
@@ -122,7 +124,7 @@ def test_f55_a_program_sends_its_token_as_bearer(by_token: TestClient) -> None:
             assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
 
 
-def test_f55_a_viewer_acts_on_nothing(by_token: TestClient, db: Db, execution: int) -> None:
+def test_a_viewer_acts_on_nothing(by_token: TestClient, db: Db, execution: int) -> None:
     with by_token:
         viewer = {"Authorization": "Bearer grafana-secret"}
         refused = cancel(by_token, execution, **viewer)
@@ -130,6 +132,13 @@ def test_f55_a_viewer_acts_on_nothing(by_token: TestClient, db: Db, execution: i
         assert "grafana may read this page, and may not act on it." in text(refused.text)
         assert value(db, "SELECT status FROM cronledger.executions") == "PENDING"
         assert "Cancel" not in by_token.get("/", headers=viewer).text
+
+
+@pytest.mark.parametrize("path", ["/ledger.json", "/ledger.csv", "/metrics"])
+def test_a_program_without_a_token_is_refused(by_token: TestClient, path: str) -> None:
+    with by_token:
+        refused = by_token.get(path)
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
 
 
 # --- a proxy --------------------------------------------------------------------------------------
@@ -144,7 +153,7 @@ def seen(
         return browser.get("/", headers=given)
 
 
-def test_f55_the_headers_of_the_proxy_decide(database_url: str, logins: Logins) -> None:
+def test_the_headers_of_the_proxy_decide(database_url: str, logins: Logins) -> None:
     user = (b"X-Forwarded-User", "zoë@example.com".encode())
     viewer = seen(database_url, logins, "10.0.0.7", user)
     assert "zoë@example.com viewer" in text(viewer.text)
@@ -163,13 +172,13 @@ def test_f55_the_headers_of_the_proxy_decide(database_url: str, logins: Logins) 
         ("", [("X-Forwarded-User", "zoe")]),
     ],
 )
-def test_f55_a_forged_or_missing_header_is_refused(
+def test_a_forged_or_missing_header_is_refused(
     database_url: str, logins: Logins, peer: str, headers: list[tuple[str, str]]
 ) -> None:
     assert seen(database_url, logins, peer, *headers).status_code == 403
 
 
-def test_f55_only_the_named_groups_may_read(database_url: str, logins: Logins) -> None:
+def test_only_the_named_groups_may_read(database_url: str, logins: Logins) -> None:
     page = app(database_url, logins, **PROXY, web_viewer_groups=["staff"])
     with client(page, "10.0.0.7") as browser:
         for groups, status in (("staff", 200), ("ops", 200), ("other", 403), ("", 403)):
@@ -180,7 +189,7 @@ def test_f55_only_the_named_groups_may_read(database_url: str, logins: Logins) -
 # --- an embedding program -------------------------------------------------------------------------
 
 
-def test_f55_the_embedding_program_identifies_people(database_url: str, logins: Logins) -> None:
+def test_the_embedding_program_identifies_people(database_url: str, logins: Logins) -> None:
     async def identify(request: HTTPConnection) -> Identity | None:
         name = request.headers.get("x-session")
         return None if name is None else Identity(name, Role.VIEWER)
@@ -208,7 +217,7 @@ def test_f55_the_embedding_program_identifies_people(database_url: str, logins: 
         {},
     ],
 )
-def test_f55_a_foreign_origin_changes_nothing(
+def test_a_foreign_origin_changes_nothing(
     browser: TestClient, db: Db, execution: int, headers: dict[str, str]
 ) -> None:
     assert cancel(browser, execution, **headers).status_code == 403
@@ -216,14 +225,30 @@ def test_f55_a_foreign_origin_changes_nothing(
 
 
 @pytest.mark.parametrize("headers", [SAME_ORIGIN, {"Origin": "http://127.0.0.1"}])
-def test_f55_the_page_itself_may_act(
+def test_the_page_itself_may_act(
     browser: TestClient, db: Db, execution: int, headers: dict[str, str]
 ) -> None:
     assert cancel(browser, execution, **headers).status_code == 303
     assert value(db, "SELECT status FROM cronledger.executions") == "CANCELLED"
 
 
-def test_f55_a_bearer_token_needs_no_origin(by_token: TestClient, db: Db, execution: int) -> None:
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("https://cron.example.com", 303), ("HTTPS://CRON.example.com", 303),
+        ("http://cron.example.com", 403), ("https://cron.example.com:8443", 403),
+    ],
+)  # fmt: skip
+def test_an_action_needs_the_origin_of_the_page_with_its_scheme(
+    database_url: str, logins: Logins, execution: int, *, origin: str, status: int
+) -> None:
+    public = "https://cron.example.com"
+    user = {"X-Forwarded-User": "zoe", "X-Forwarded-Groups": "ops", "Host": "cron.example.com"}
+    with client(app(database_url, logins, **PROXY, web_public_url=public), "10.0.0.7") as browser:
+        assert cancel(browser, execution, **user, Origin=origin).status_code == status
+
+
+def test_a_bearer_token_needs_no_origin(by_token: TestClient, db: Db, execution: int) -> None:
     with by_token:
         token = {"Authorization": "Bearer alice-secret"}
         assert cancel(by_token, execution, **token, Origin="http://evil.example").status_code == 403
@@ -231,7 +256,7 @@ def test_f55_a_bearer_token_needs_no_origin(by_token: TestClient, db: Db, execut
 
 
 @pytest.mark.parametrize("path", ["/", "/nowhere", "/static/page.css", "/static/nowhere"])
-def test_f55_every_response_has_the_headers(browser: TestClient, path: str) -> None:
+def test_every_response_has_the_headers(browser: TestClient, path: str) -> None:
     headers = browser.get(path).headers
     policy = headers["content-security-policy"]
     assert policy.startswith("default-src 'self';") and "unsafe" not in policy
@@ -241,7 +266,7 @@ def test_f55_every_response_has_the_headers(browser: TestClient, path: str) -> N
     assert headers["cache-control"] in ("no-store", "no-cache")
 
 
-def test_f55_a_page_has_no_inline_script_or_style(browser: TestClient, db: Db) -> None:
+def test_a_page_has_no_inline_script_or_style(browser: TestClient, db: Db) -> None:
     rows.job(db)
     rows.execution(db, "RUNNING")
     page = browser.get("/").text
@@ -256,6 +281,7 @@ def test_f55_a_page_has_no_inline_script_or_style(browser: TestClient, db: Db) -
         ({"web_auth": "proxy"}, "CRONLEDGER_WEB_PROXY_PEERS"),
     ],
 )
-def test_f55_an_access_that_admits_nobody_is_refused(settings: dict[str, Any], name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name}: is not set"):
-        create_app(settings=Settings.load(settings), url="postgresql://h/d")
+def test_an_access_that_admits_nobody_is_refused(settings: dict[str, Any], name: str) -> None:
+    page = create_app(settings=Settings.load(settings), url="postgresql://h/d")
+    with pytest.raises(ConfigurationError, match=f"{name}: is not set"), client(page):
+        pass

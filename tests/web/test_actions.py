@@ -9,9 +9,7 @@ from tests.web.support.logins import Logins
 from tests.web.test_access import TOKENS
 
 
-def test_f57_an_action_bears_the_name_of_its_person(
-    database_url: str, logins: Logins, db: Db
-) -> None:
+def test_an_action_bears_the_name_of_its_person(database_url: str, logins: Logins, db: Db) -> None:
     rows.job(db)
     execution = rows.execution(db, "RUNNING")["id"]
     with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
@@ -27,14 +25,14 @@ def test_f57_an_action_bears_the_name_of_its_person(
     assert row["cancel_requested_by"] == "alice"
 
 
-def test_f57_a_refusal_of_the_ledger_has_its_remedy(browser: TestClient) -> None:
+def test_a_refusal_of_the_ledger_has_its_remedy(browser: TestClient) -> None:
     refused = browser.post("/execution/cancel", data={"id": "42"}, headers=SAME_ORIGIN)
     assert refused.status_code == 404
     assert "execution 42 does not exist" in text(refused.text)
     assert "Its partition may have been dropped after retention." in text(refused.text)
 
 
-def test_f57_a_form_that_cannot_be_read_is_refused(browser: TestClient) -> None:
+def test_a_form_that_cannot_be_read_is_refused(browser: TestClient) -> None:
     for data in ({"id": "x"}, {"id": "9" * 30}, {"id": ["1", "2"]}, {}):
         refused = browser.post("/execution/cancel", data=data, headers=SAME_ORIGIN)
         assert refused.status_code == 400, refused.text
@@ -42,7 +40,7 @@ def test_f57_a_form_that_cannot_be_read_is_refused(browser: TestClient) -> None:
     assert large.status_code == 413
 
 
-def test_f57_an_action_that_the_database_did_not_confirm_is_reported(
+def test_an_action_that_the_database_did_not_confirm_is_reported(
     database_url: str, logins: Logins
 ) -> None:
     away = "host=127.0.0.1 port=1 dbname=none"
@@ -53,7 +51,7 @@ def test_f57_an_action_that_the_database_did_not_confirm_is_reported(
         assert browser.get("/").status_code == 200
 
 
-def test_f57_a_login_that_may_not_act_gets_the_remedy(database_url: str, logins: Logins) -> None:
+def test_a_login_that_may_not_act_gets_the_remedy(database_url: str, logins: Logins) -> None:
     viewer = logins.url(database_url, "viewer")
     with client(app(database_url, logins, web_act_url=viewer)) as browser:
         refused = browser.post("/queues/pause-all", headers=SAME_ORIGIN)

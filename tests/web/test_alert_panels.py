@@ -41,7 +41,7 @@ def alert(db: Db, at: datetime, execution: Mapping[str, Any], **columns: Any) ->
     rows.insert(db, "raised_alerts", **row | columns)
 
 
-def test_f64_nothing_is_open(browser: TestClient, db: Db, at: datetime) -> None:
+def test_nothing_is_open(browser: TestClient, db: Db, at: datetime) -> None:
     execution = rows.execution(db, "SUCCESS", "report")
     open_state(db, at, since=None, count=1)  # it takes more failures until an alert
     shown = browser.get("/").text
@@ -53,7 +53,7 @@ def test_f64_nothing_is_open(browser: TestClient, db: Db, at: datetime) -> None:
     assert "tidy active @hourly" in panel(browser.get("/jobs").text, "jobs")
 
 
-def test_f64_now_shows_open_alerts(browser: TestClient, db: Db, at: datetime) -> None:
+def test_now_shows_open_alerts(browser: TestClient, db: Db, at: datetime) -> None:
     open_state(db, at)
     open_state(db, at, None, runner_id="r1", event="runner_lost", summary="r1 is lost")
     shown = browser.get("/").text
@@ -65,7 +65,7 @@ def test_f64_now_shows_open_alerts(browser: TestClient, db: Db, at: datetime) ->
     assert "No alert of the jobs that match is open." in text(browser.get("/?owner=x").text)
 
 
-def test_f64_a_list_of_jobs_marks_open_alerts(browser: TestClient, db: Db, at: datetime) -> None:
+def test_a_list_of_jobs_marks_open_alerts(browser: TestClient, db: Db, at: datetime) -> None:
     rows.job(db, "shards", scope_kind="shard", scopes=["a", "b"])
     open_state(db, at)
     open_state(db, at, channel="mail")
@@ -78,7 +78,7 @@ def test_f64_a_list_of_jobs_marks_open_alerts(browser: TestClient, db: Db, at: d
     assert re.search(r"tidy active @hourly", shown)
 
 
-def test_f64_a_job_has_its_open_alerts(browser: TestClient, db: Db, at: datetime) -> None:
+def test_a_job_has_its_open_alerts(browser: TestClient, db: Db, at: datetime) -> None:
     open_state(db, at)
     open_state(db, at, "tidy", summary="another job")
     shown = panel(browser.get("/job?name=report").text, "alerts")
@@ -86,7 +86,7 @@ def test_f64_a_job_has_its_open_alerts(browser: TestClient, db: Db, at: datetime
     assert "another job" not in shown
 
 
-def test_f64_an_execution_has_its_alerts(browser: TestClient, db: Db, at: datetime) -> None:
+def test_an_execution_has_its_alerts(browser: TestClient, db: Db, at: datetime) -> None:
     execution = rows.execution(db, "FAILED", "report", plan_time=at - 2 * HOUR)
     delivery = rows.execution(db, "SUCCESS", "tidy", plan_time=at - 30 * MINUTE)
     later = at + HOUR

@@ -16,7 +16,7 @@ from tests.web.support.command import Start, address
 from tests.web.support.logins import Logins
 
 
-def test_f54_the_page_is_served_until_a_signal(start: Start) -> None:
+def test_the_page_is_served_until_a_signal(start: Start) -> None:
     run = start("--listen", "127.0.0.1:0")
     url = address(run)
     assert run.err.splitlines()[0] == f"cronledger web: {url}"
@@ -25,7 +25,7 @@ def test_f54_the_page_is_served_until_a_signal(start: Start) -> None:
     assert run.end() == 0
 
 
-def test_f54_a_unix_socket_is_for_its_user(start: Start, tmp_path: Path) -> None:
+def test_a_unix_socket_is_for_its_user(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "page"
     run = start("--listen", f"unix:{path}")
     assert address(run) == f"unix:{path}"
@@ -37,7 +37,7 @@ def test_f54_a_unix_socket_is_for_its_user(start: Start, tmp_path: Path) -> None
     assert not path.exists()
 
 
-def test_f54_a_socket_of_a_killed_page_is_replaced(start: Start, tmp_path: Path) -> None:
+def test_a_socket_of_a_killed_page_is_replaced(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "page"
     run = start("--listen", f"unix:{path}")
     address(run)
@@ -47,7 +47,7 @@ def test_f54_a_socket_of_a_killed_page_is_replaced(start: Start, tmp_path: Path)
     assert address(start("--listen", f"unix:{path}")) == f"unix:{path}"
 
 
-def test_f54_an_address_in_use_is_an_error(start: Start) -> None:
+def test_an_address_in_use_is_an_error(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         run = start("--listen", f"127.0.0.1:{taken.getsockname()[1]}")
         assert run.end() == 1
@@ -63,7 +63,7 @@ def test_f54_an_address_in_use_is_an_error(start: Start) -> None:
         (("--auth", "proxy"), "CRONLEDGER_WEB_PROXY_PEERS: is not set"),
     ],
 )
-def test_f55_what_would_be_open_or_useless_is_refused(
+def test_what_would_be_open_or_useless_is_refused(
     start: Start, arguments: tuple[str, ...], text: str
 ) -> None:
     run = start(*arguments)
@@ -71,13 +71,13 @@ def test_f55_what_would_be_open_or_useless_is_refused(
     assert text in run.err and "Traceback" not in run.err
 
 
-def test_f54_a_database_without_a_ledger_is_refused(start: Start, empty_database_url: str) -> None:
+def test_a_database_without_a_ledger_is_refused(start: Start, empty_database_url: str) -> None:
     run = start("--listen", "127.0.0.1:0", CRONLEDGER_DATABASE_URL=empty_database_url)
     assert run.end() == 4
     assert "run `cronledger migrate`" in run.err
 
 
-def test_f54_the_page_waits_for_a_database_that_is_away(
+def test_the_page_waits_for_a_database_that_is_away(
     start: Start, database_url: str, databases: Databases
 ) -> None:
     run = start(
@@ -89,7 +89,8 @@ def test_f54_the_page_waits_for_a_database_that_is_away(
     assert "This page has read nothing yet." in page
 
 
-def test_f54_a_refused_connection_ends_the_start(
+@pytest.mark.own_database  # its database is renamed
+def test_a_refused_connection_ends_the_start(
     start: Start, database_url: str, databases: Databases
 ) -> None:
     name = sql.Identifier(str(conninfo_to_dict(database_url)["dbname"]))
@@ -103,7 +104,7 @@ def test_f54_a_refused_connection_ends_the_start(
     assert "does not exist" in run.err
 
 
-def test_f54_two_logins_need_no_third_one(start: Start, database_url: str, logins: Logins) -> None:
+def test_two_logins_need_no_third_one(start: Start, database_url: str, logins: Logins) -> None:
     run = start(
         "--listen", "127.0.0.1:0",
         CRONLEDGER_DATABASE_URL="",
@@ -113,7 +114,7 @@ def test_f54_two_logins_need_no_third_one(start: Start, database_url: str, login
     assert "Overdue" in httpx2.get(address(run), timeout=60).raise_for_status().text
 
 
-def test_f54_the_command_serves_below_a_prefix(start: Start) -> None:
+def test_the_command_serves_below_a_prefix(start: Start) -> None:
     run = start("--listen", "127.0.0.1:0", CRONLEDGER_WEB_PREFIX="/ops/cron")
     url = address(run)
     assert url.endswith("/ops/cron/")

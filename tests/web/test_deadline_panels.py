@@ -44,7 +44,7 @@ def month(db: Db, at: date, kind: str, **counts: int) -> None:
     rows.insert(db, "deadline_months", job_name="report", month=at, kind=kind, **GLOBAL, **counts)
 
 
-def test_f67_no_deadline_was_missed(browser: TestClient, db: Db, at: datetime) -> None:
+def test_no_deadline_was_missed(browser: TestClient, db: Db, at: datetime) -> None:
     execution = rows.execution(db, "SUCCESS", "report")
     shown = browser.get("/").text
     assert panel(shown, "breaches") == "Missed deadlines No deadline was missed within a day."
@@ -55,7 +55,7 @@ def test_f67_no_deadline_was_missed(browser: TestClient, db: Db, at: datetime) -
     assert 'id="breaches"' not in browser.get(f"/execution?id={execution['id']}").text
 
 
-def test_f67_now_shows_missed_deadlines(browser: TestClient, db: Db, at: datetime) -> None:
+def test_now_shows_missed_deadlines(browser: TestClient, db: Db, at: datetime) -> None:
     id = rows.execution(db, "RUNNING", "report", plan_time=at - 2 * HOUR)["id"]
     breach(db, at, execution_id=id)
     breach(db, at, "tidy", kind="start_by", deadline=at - 3 * HOUR)
@@ -74,7 +74,7 @@ def test_f67_now_shows_missed_deadlines(browser: TestClient, db: Db, at: datetim
     assert "No deadline of the jobs that match was missed within a day." in none
 
 
-def test_f67_the_search_for_missed_deadlines_is_bounded(
+def test_the_search_for_missed_deadlines_is_bounded(
     browser: TestClient, db: Db, at: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(now, "MOST_BREACHES", 1)
@@ -84,7 +84,7 @@ def test_f67_the_search_for_missed_deadlines_is_bounded(
     assert "tidy" in shown and "report" not in shown
 
 
-def test_f67_a_job_has_its_deadlines_by_month(browser: TestClient, db: Db, at: datetime) -> None:
+def test_a_job_has_its_deadlines_by_month(browser: TestClient, db: Db, at: datetime) -> None:
     breach(db, at)
     met = at - DAY + 3 * HOUR
     breach(db, at, kind="start_by", plan_time=at - DAY, deadline=met - HOUR, closed_at=met)
@@ -99,9 +99,7 @@ def test_f67_a_job_has_its_deadlines_by_month(browser: TestClient, db: Db, at: d
     assert "expected duration" not in found
 
 
-def test_f67_an_execution_has_its_missed_deadlines(
-    browser: TestClient, db: Db, at: datetime
-) -> None:
+def test_an_execution_has_its_missed_deadlines(browser: TestClient, db: Db, at: datetime) -> None:
     execution = rows.execution(db, "FAILED", "report", plan_time=at - 2 * HOUR)
     breach(db, at)
     breach(db, at, kind="expect_duration", closed_at=at)

@@ -39,7 +39,7 @@ def yesterday(db: Db, zone: str = "UTC") -> date:
     return (first + 30 * HOUR).date()
 
 
-def test_f56_a_job_has_its_accounted_day(browser: TestClient, db: Db) -> None:
+def test_a_job_has_its_accounted_day(browser: TestClient, db: Db) -> None:
     day = yesterday(db)
     shown = page(browser, day=str(day))
     assert re.search(r"\d+ planned = \d+ ran .*\+ 1 unexplained", panel(shown, "day"))
@@ -53,7 +53,7 @@ def test_f56_a_job_has_its_accounted_day(browser: TestClient, db: Db) -> None:
     assert "unexplained" in panel(today, "day")
 
 
-def test_f61_a_day_shows_when_it_was_last_verified(browser: TestClient, db: Db) -> None:
+def test_a_day_shows_when_it_was_last_verified(browser: TestClient, db: Db) -> None:
     """Only a run that checked the day and found no violation counts."""
     day = yesterday(db)
 
@@ -73,7 +73,7 @@ def test_f61_a_day_shows_when_it_was_last_verified(browser: TestClient, db: Db) 
     assert f" · verified {day + 2 * DAY} 06:02" in panel(page(browser, day=str(day)), "day")
 
 
-def test_f56_the_next_firings_and_durations_of_a_job(browser: TestClient, db: Db) -> None:
+def test_the_next_firings_and_durations_of_a_job(browser: TestClient, db: Db) -> None:
     yesterday(db, "Europe/Berlin")
     shown = page(browser)
     firings = panel(shown, "firings")
@@ -82,7 +82,7 @@ def test_f56_the_next_firings_and_durations_of_a_job(browser: TestClient, db: Db
     assert "48 succeeded, " in sums and "Longest 4.8s" in sums
 
 
-def test_f56_revisions_are_shown_as_changes(browser: TestClient, db: Db) -> None:
+def test_revisions_are_shown_as_changes(browser: TestClient, db: Db) -> None:
     rows.job(db, schedule="0 * * * *")
     db.execute("UPDATE cronledger.jobs SET grace = '2 min', edited_by = 'anna'")
     db.execute("SELECT cronledger.pause('job', reason => 'stock count', requested_by => 'ben')")
@@ -92,7 +92,7 @@ def test_f56_revisions_are_shown_as_changes(browser: TestClient, db: Db) -> None
     assert "Paused since" in text(page(browser)) and "by ben: stock count" in text(page(browser))
 
 
-def test_f56_many_revisions_and_scopes_are_paged(browser: TestClient, db: Db) -> None:
+def test_many_revisions_and_scopes_are_paged(browser: TestClient, db: Db) -> None:
     rows.job(db, scope_kind="shard", scopes=[f"s{n:03}" for n in range(60)])
     for n in range(25):
         db.execute("UPDATE cronledger.jobs SET grace = %s::interval", [f"{n + 90} s"])
@@ -109,7 +109,7 @@ def test_f56_many_revisions_and_scopes_are_paged(browser: TestClient, db: Db) ->
     assert "shard/s031" in text(one)
 
 
-def test_f56_a_job_that_does_not_exist_or_cannot_be_shown(browser: TestClient, db: Db) -> None:
+def test_a_job_that_does_not_exist_or_cannot_be_shown(browser: TestClient, db: Db) -> None:
     assert browser.get("/job").status_code == 400
     assert browser.get("/job?name=none").status_code == 404
     rows.job(db, timezone="Pacific/Apia")
@@ -121,14 +121,14 @@ def test_f56_a_job_that_does_not_exist_or_cannot_be_shown(browser: TestClient, d
     assert "is not a scope of this job" in panel(page(browser, scope="other"), "day")
 
 
-def test_f56_a_job_without_schedule_says_so(browser: TestClient, db: Db) -> None:
+def test_a_job_without_schedule_says_so(browser: TestClient, db: Db) -> None:
     rows.job(db, schedule=None)
     shown = page(browser)
     assert "None: it has no schedule" in panel(shown, "firings")
     assert "0 planned = 0 ran · 0 unexplained" in panel(shown, "day")
 
 
-def test_f56_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, db: Db) -> None:
+def test_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, db: Db) -> None:
     day = yesterday(db)
     with TestClient(mounted(app(database_url, logins)), HOST, client=("127.0.0.1", 1)) as outer:
         for path in (

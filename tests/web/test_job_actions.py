@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, one, value
+from tests.spans import Spans, attributes, traceparent
 from tests.web.support.browsing import SAME_ORIGIN, app, client, panel, text
 from tests.web.support.logins import Logins
 from tests.web.test_access import TOKENS
@@ -25,7 +26,7 @@ def act(browser: TestClient, action: str, /, **data: str) -> str:
     return text(browser.get(done.headers["location"]).text)
 
 
-def test_f57_a_job_runs_now_with_a_payload(browser: TestClient, db: Db) -> None:
+def test_a_job_runs_now_with_a_payload(browser: TestClient, db: Db) -> None:
     rows.job(db)
     form = browser.get("/job/run?name=job")
     assert form.status_code == 200 and "Payload as JSON" in text(form.text)
@@ -44,7 +45,7 @@ def test_f57_a_job_runs_now_with_a_payload(browser: TestClient, db: Db) -> None:
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_f57_a_bad_payload_is_shown_again_with_its_problem(
+def test_a_bad_payload_is_shown_again_with_its_problem(
     browser: TestClient, db: Db, payload: str, problem: str
 ) -> None:
     rows.job(db)
@@ -57,16 +58,18 @@ def test_f57_a_bad_payload_is_shown_again_with_its_problem(
     assert value(db, "SELECT count(*) FROM cronledger.executions") == 0
 
 
-def test_f57_a_paused_job_runs_only_if_it_is_forced(browser: TestClient, db: Db) -> None:
+def test_a_paused_job_runs_only_if_it_is_forced(browser: TestClient, db: Db) -> None:
     rows.job(db)
     db.execute("SELECT cronledger.pause('job')")
     assert "Run although the job is paused" in text(browser.get("/job/run?name=job").text)
-    assert "is paused" in act(browser, "run")
+    refused = act(browser, "run")
+    assert "is paused" in refused
+    assert "Resume it, or tick “Run although the job is paused”" in refused
     assert value(db, "SELECT count(*) FROM cronledger.executions") == 0
     assert "is due now" in act(browser, "run", force="yes")
 
 
-def test_f57_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None:
+def test_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None:
     rows.job(db, schedule="* * * * *")
     shown = browser.get("/job/pause", params={"name": "job", "until": "2h", "reason": "stock"})
     assert re.search(r"\b120 plan_times will be skipped", text(shown.text))
@@ -83,7 +86,7 @@ def test_f57_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None
     assert "It was not paused." in act(browser, "resume")
 
 
-def test_f57_a_backfill_is_shown_before_it_is_done(browser: TestClient, db: Db) -> None:
+def test_a_backfill_is_shown_before_it_is_done(browser: TestClient, db: Db) -> None:
     rows.job(db, schedule="0 * * * *")
     now = rows.now(db)
     db.execute(
@@ -111,7 +114,7 @@ def test_f57_a_backfill_is_shown_before_it_is_done(browser: TestClient, db: Db) 
     ]  # fmt: skip
 
 
-def test_f57_a_backfill_that_cannot_be_done_says_why(browser: TestClient, db: Db) -> None:
+def test_a_backfill_that_cannot_be_done_says_why(browser: TestClient, db: Db) -> None:
     rows.job(db, "job", schedule="* * * * * *")
     rows.job(db, "idle", schedule=None)
     db.execute("UPDATE cronledger.schedules SET planned_through = cronledger.db_now()")
@@ -119,7 +122,7 @@ def test_f57_a_backfill_that_cannot_be_done_says_why(browser: TestClient, db: Db
         ("job", {"from": "300d"}, "more than 10,000 plan_times"),
         ("job", {"from": "1h", "to": "2h"}, "ends before it begins"),
         ("idle", {"from": "1h"}, "has no schedule"),
-        ("job", {"from": "1h", "scope": "none"}, "unknown scope"),
+        ("job", {"from": "1h", "scope": "none"}, "; the page of the job lists the scopes"),
         ("job", {"from": "never"}, "is not an instant"),
         ("job", {"from": "1h", "reprocess": "some"}, "reprocess is one of"),
     ):
@@ -128,7 +131,7 @@ def test_f57_a_backfill_that_cannot_be_done_says_why(browser: TestClient, db: Db
         assert problem in text(refused.text), asked
 
 
-def test_f57_a_backfill_takes_no_durations(browser: TestClient, db: Db) -> None:
+def test_a_backfill_takes_no_durations(browser: TestClient, db: Db) -> None:
     rows.job(db, schedule="0 * * * *")
     sent = {"name": "job", "from": "6h", "to": "2026-11-22", "ended_before": "2026-11-22"}
     refused = browser.post("/job/backfill", data=sent, headers=SAME_ORIGIN)
@@ -136,7 +139,7 @@ def test_f57_a_backfill_takes_no_durations(browser: TestClient, db: Db) -> None:
     assert "from is not an instant: '6h'; write 2026-11-22T03:00Z" in text(refused.text)
 
 
-def test_f57_operators_see_the_target_without_secrets(
+def test_operators_see_the_target_without_secrets(
     database_url: str, logins: Logins, db: Db
 ) -> None:
     target = {"url": "https://a:hunter2@example.com/x", "headers": {"X-Key": "hunter2"}}
@@ -149,7 +152,7 @@ def test_f57_operators_see_the_target_without_secrets(
             assert "hunter2" not in shown
 
 
-def test_f57_viewers_get_no_forms(database_url: str, logins: Logins, db: Db) -> None:
+def test_viewers_get_no_forms(database_url: str, logins: Logins, db: Db) -> None:
     rows.job(db)
     viewer = {"Authorization": "Bearer grafana-secret"}
     with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
@@ -158,3 +161,23 @@ def test_f57_viewers_get_no_forms(database_url: str, logins: Logins, db: Db) -> 
             assert browser.get(f"/job/{path}?name=job", headers=viewer).status_code == 403
             refused = browser.post(f"/job/{path}", data={"name": "job"}, headers=viewer)
             assert refused.status_code == 403
+
+
+def test_run_and_backfill_are_spans(
+    spans: Spans, database_url: str, logins: Logins, db: Db
+) -> None:
+    """The current span of the server is their parent."""
+    rows.job(db, schedule="0 * * * *")
+    at = value(db, "SELECT date_trunc('hour', cronledger.db_now())")
+    db.execute("UPDATE cronledger.schedules SET planned_through = %s", [at])
+    with client(app(database_url, logins)) as browser:
+        assert "is due now" in act(browser, "run")
+        asked = {"from": (at - 2 * HOUR).isoformat(), "to": at.isoformat(), "reprocess": "none"}
+        shown = browser.get("/job/backfill", params={"name": "job", **asked}).text
+        fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', shown))
+        assert "3 executions were created" in act(browser, "backfill", **fields)
+    ran, backfilled = spans.named("enqueue job")
+    assert attributes(backfilled)["cronledger.items"] == 3
+    found = db.execute("SELECT traceparent, count(*) AS n FROM cronledger.executions GROUP BY 1")
+    counts = {row["traceparent"]: row["n"] for row in found}
+    assert counts == {traceparent(ran): 1, traceparent(backfilled): 3}

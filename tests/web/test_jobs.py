@@ -31,9 +31,7 @@ def many(db: Db, count: int) -> None:
     )  # fmt: skip
 
 
-def test_f56_jobs_are_in_alphabetical_order_whatever_their_state(
-    browser: TestClient, db: Db
-) -> None:
+def test_jobs_are_in_alphabetical_order_whatever_their_state(browser: TestClient, db: Db) -> None:
     for name in ("b", "c", "a", "Z"):
         rows.job(db, name)
     rows.execution(db, "FAILED", "c")
@@ -43,10 +41,10 @@ def test_f56_jobs_are_in_alphabetical_order_whatever_their_state(
     assert names(browser, "?state=retired") == ["Z"]
     shown = panel(browser.get("/jobs").text, "jobs")
     assert re.search(r"b paused by alice: moving", shown)
-    assert re.search(r"c .*: 1 failed active .*@hourly UTC .*FAILED .*1 failed", shown)
+    assert re.search(r"c .*: 1 failed failing .*@hourly UTC .*FAILED .*1 failed", shown)
 
 
-def test_f56_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db) -> None:
+def test_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db) -> None:
     rows.job(db, "report")
     at = rows.now(db)
     for number in range(60):
@@ -57,9 +55,7 @@ def test_f56_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db)
     assert "47s 3 failed" in panel(browser.get("/jobs").text, "jobs")
 
 
-def test_f60_the_durations_of_a_job_are_those_of_its_counted_hours(
-    browser: TestClient, db: Db
-) -> None:
+def test_the_durations_of_a_job_are_those_of_its_counted_hours(browser: TestClient, db: Db) -> None:
     """Of all scopes, and of more executions than a page may read."""
     rows.job(db, "shards", scope_kind="shard", scopes=["a", "b"])
     rows.job(db, "old")
@@ -79,7 +75,7 @@ def test_f60_the_durations_of_a_job_are_those_of_its_counted_hours(
     assert "old active @hourly UTC default" in shown
 
 
-def test_f61_a_job_with_one_scope_has_a_strip(browser: TestClient, db: Db) -> None:
+def test_a_job_with_one_scope_has_a_strip(browser: TestClient, db: Db) -> None:
     rows.job(db, "report")
     rows.job(db, "shards", scope_kind="shard", scopes=["a", "b"])
     at = rows.now(db)
@@ -100,7 +96,7 @@ def scoped(db: Db, job: str, scope: str, status: str, hours: int) -> None:
     rows.execution(db, status, job, scope_kind="shard", scope_id=scope, plan_time=at)
 
 
-def test_f61_the_strip_of_a_job_with_several_scopes_names_the_worst_one(
+def test_the_strip_of_a_job_with_several_scopes_names_the_worst_one(
     browser: TestClient, db: Db
 ) -> None:
     rows.job(db, "shards", scope_kind="shard", scopes=["a", "b", "c"])
@@ -120,7 +116,7 @@ def test_f61_the_strip_of_a_job_with_several_scopes_names_the_worst_one(
     assert re.search(r"shards 3 scopes .* 2 failed shard/b default", panel(shown, "jobs"))
 
 
-def test_f61_a_scope_that_failed_is_shown_however_many_others_there_are(
+def test_a_scope_that_failed_is_shown_however_many_others_there_are(
     browser: TestClient, db: Db
 ) -> None:
     names = [f"s{number:03}" for number in range(200)]
@@ -131,7 +127,7 @@ def test_f61_a_scope_that_failed_is_shown_however_many_others_there_are(
     assert "1 failed shard/s177" in shown
 
 
-def test_f56_search_and_filters_are_in_the_address(browser: TestClient, db: Db) -> None:
+def test_search_and_filters_are_in_the_address(browser: TestClient, db: Db) -> None:
     rows.job(db, "Nightly-Backup", queue="slow")
     rows.job(db, "100%_sure")
     rows.job(db, "nightly-report", source="app")
@@ -144,7 +140,7 @@ def test_f56_search_and_filters_are_in_the_address(browser: TestClient, db: Db) 
     assert "<option selected>slow</option>" in shown and 'name="search" value="x"' in shown
 
 
-def test_f56_one_of_10000_jobs_is_found(browser: TestClient, db: Db) -> None:
+def test_one_of_10000_jobs_is_found(browser: TestClient, db: Db) -> None:
     many(db, 10_000)
     assert names(browser, "?search=b-0777") == [f"job-0777{n}" for n in range(10)]
     first = browser.get("/jobs").text
@@ -169,7 +165,7 @@ def paused(db: Db) -> list[tuple[str, str, str]]:
     return [(row["name"], row["paused_by"], row["paused_reason"]) for row in found]
 
 
-def test_f57_a_pause_has_a_preview_one_reason_and_a_name(
+def test_a_pause_has_a_preview_one_reason_and_a_name(
     database_url: str, logins: Logins, db: Db
 ) -> None:
     before = rows.now(db)
@@ -201,7 +197,7 @@ def test_f57_a_pause_has_a_preview_one_reason_and_a_name(
     assert requested == "alice"
 
 
-def test_f57_all_jobs_that_match_are_paused_and_resumed(browser: TestClient, db: Db) -> None:
+def test_all_jobs_that_match_are_paused_and_resumed(browser: TestClient, db: Db) -> None:
     many(db, 1_000)
     rows.job(db, "other")
     preview = post(browser, "pause", every="yes", search="job-")
@@ -226,7 +222,7 @@ def test_f57_all_jobs_that_match_are_paused_and_resumed(browser: TestClient, db:
         ({"confirmed": "yes", "job": ["a", "nobody"]}, "job 'nobody' does not exist"),
     ],
 )
-def test_f57_a_pause_that_is_refused_changes_nothing(
+def test_a_pause_that_is_refused_changes_nothing(
     browser: TestClient, db: Db, data: dict[str, Any], message: str
 ) -> None:
     rows.job(db, "a")
@@ -236,7 +232,7 @@ def test_f57_a_pause_that_is_refused_changes_nothing(
     assert paused(db) == []
 
 
-def test_f57_more_jobs_than_one_action_changes_are_refused(
+def test_more_jobs_than_one_action_changes_are_refused(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "MOST_CHANGED", 2)
@@ -245,8 +241,22 @@ def test_f57_more_jobs_than_one_action_changes_are_refused(
     assert "More than 2 jobs match." in text(post(browser, "pause", every="yes").text)
 
 
-def test_f57_a_viewer_has_no_buttons(database_url: str, logins: Logins, db: Db) -> None:
+def test_a_viewer_has_no_buttons(database_url: str, logins: Logins, db: Db) -> None:
     rows.job(db)
     with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
         shown = browser.get("/jobs", headers={"Authorization": "Bearer grafana-secret"}).text
     assert "Pause…" not in shown and "checkbox" not in shown
+
+
+def test_a_job_whose_last_executions_failed_is_not_active(browser: TestClient, db: Db) -> None:
+    rows.job(db, "report")
+    at = rows.now(db)
+    for minutes in range(64, 0, -1):
+        rows.execution(db, "FAILED", "report", plan_time=at - timedelta(minutes=minutes))
+    shown = panel(browser.get("/jobs").text, "jobs")
+    assert "report" in shown and "failing @hourly" in shown and "active" not in shown
+    assert "report failing @hourly" in text(browser.get("/job?name=report").text)
+    rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(seconds=1))
+    browser.app.state.site.reader.expire()  # type: ignore[attr-defined]
+    assert "active @hourly" in panel(browser.get("/jobs").text, "jobs")
+    assert "report active @hourly" in text(browser.get("/job?name=report").text)

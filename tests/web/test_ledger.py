@@ -45,7 +45,7 @@ def outcomes(browser: TestClient, query: str = "") -> list[tuple[str, str]]:
     return [(row["job_name"], row["outcome"]) for row in found.json()["rows"]]
 
 
-def test_f56_executions_and_skips_are_one_stream(browser: TestClient, history: datetime) -> None:
+def test_executions_and_skips_are_one_stream(browser: TestClient, history: datetime) -> None:
     assert outcomes(browser) == [
         ("report", "SUCCESS"), ("report", "SKIPPED"), ("report", "FAILED"), ("mail", "SUCCESS"),
         ("mail", "SKIPPED"),
@@ -55,7 +55,7 @@ def test_f56_executions_and_skips_are_one_stream(browser: TestClient, history: d
     assert re.search(r"report FAILED boom .*failed on r1: it broke; not retried", shown)
 
 
-def test_f56_filters_are_in_the_address(browser: TestClient, history: datetime) -> None:
+def test_filters_are_in_the_address(browser: TestClient, history: datetime) -> None:
     assert outcomes(browser, "?job=mail") == [("mail", "SUCCESS"), ("mail", "SKIPPED")]
     assert outcomes(browser, "?outcome=FAILED&outcome=SKIPPED&job=report") == [
         ("report", "SKIPPED"), ("report", "FAILED"),
@@ -80,7 +80,7 @@ def test_f56_filters_are_in_the_address(browser: TestClient, history: datetime) 
         ("job=%00", "a character that no name can have"),
     ],
 )
-def test_f56_a_filter_that_cannot_be_read_names_its_remedy(
+def test_a_filter_that_cannot_be_read_names_its_remedy(
     browser: TestClient, query: str, message: str
 ) -> None:
     refused = browser.get(f"/ledger?{query}")
@@ -89,7 +89,7 @@ def test_f56_a_filter_that_cannot_be_read_names_its_remedy(
 
 
 @pytest.mark.parametrize("query", ["", "job=many"])
-def test_f56_pages_follow_one_another_without_gap_or_repetition(
+def test_pages_follow_one_another_without_gap_or_repetition(
     browser: TestClient, db: Db, query: str
 ) -> None:
     rows.job(db, "many", scope_kind="tenant", scopes=["a", "b"])
@@ -111,7 +111,7 @@ def test_f56_pages_follow_one_another_without_gap_or_repetition(
     assert address == "" and len(set(seen)) == 130
 
 
-def test_f56_an_export_has_the_filtered_rows_and_the_address_of_more(
+def test_an_export_has_the_filtered_rows_and_the_address_of_more(
     browser: TestClient, history: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "MOST_EXPORTED", 2)
@@ -129,7 +129,7 @@ def test_f56_an_export_has_the_filtered_rows_and_the_address_of_more(
     assert browser.get(found["next"]).json()["next"] is None
 
 
-def test_f56_a_cell_is_no_formula(browser: TestClient, db: Db) -> None:
+def test_a_cell_is_no_formula(browser: TestClient, db: Db) -> None:
     rows.job(db, "=cmd()")
     rows.execution(db, "SUCCESS", "=cmd()")
     assert "'=cmd()" in browser.get("/ledger.csv").text
@@ -137,7 +137,7 @@ def test_f56_a_cell_is_no_formula(browser: TestClient, db: Db) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "&job=many", "&job=many&scope=a"])
-def test_f54_a_search_reads_a_bounded_number_of_rows_and_can_go_on(
+def test_a_search_reads_a_bounded_number_of_rows_and_can_go_on(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     """Whatever is rare is found once, in order, over all of the searches."""
@@ -168,7 +168,7 @@ def test_f54_a_search_reads_a_bounded_number_of_rows_and_can_go_on(
     assert searches > 1
 
 
-def test_f54_a_search_without_a_hit_names_how_far_it_went(
+def test_a_search_without_a_hit_names_how_far_it_went(
     browser: TestClient, history: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "MOST_READ", 2)
@@ -178,7 +178,7 @@ def test_f54_a_search_without_a_hit_names_how_far_it_went(
     assert "No execution and no skip matches." in text(browser.get("/ledger?job=nothing").text)
 
 
-def test_f54_an_export_goes_on_where_its_search_stopped(
+def test_an_export_goes_on_where_its_search_stopped(
     browser: TestClient, history: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "MOST_READ_FOR_EXPORT", 2)
@@ -192,9 +192,9 @@ def test_f54_an_export_goes_on_where_its_search_stopped(
 
 
 @pytest.mark.parametrize("reverse", ["DESC", "ASC"])
-def test_f54_a_window_of_plan_times_is_read_by_an_index(db: Db, reverse: str) -> None:
+def test_a_window_of_plan_times_is_read_by_an_index(db: Db, reverse: str) -> None:
     """In every partition, also in one that is created later, and for skips."""
-    db.execute("SELECT cronledger_internal.create_missing_partitions(ARRAY[now() + '1 year'])")
+    rows.partitions(db, rows.now(db) + timedelta(days=365))
     db.execute("SET enable_seqscan = off")
     db.execute("SET enable_bitmapscan = off")
     db.execute("SET enable_sort = off")

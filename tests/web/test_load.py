@@ -9,7 +9,7 @@ from tests.db.support.rows import Db
 from tests.web.support.browsing import panel, text
 
 
-def test_f56_the_load_of_the_next_24_hours(browser: TestClient, db: Db) -> None:
+def test_the_load_of_the_next_24_hours(browser: TestClient, db: Db) -> None:
     rows.job(db, "often", schedule="* * * * *", overlap="allow")
     rows.job(db, "paused", schedule="* * * * *")
     rows.job(db, "enqueued", schedule=None)
@@ -31,6 +31,6 @@ def test_f56_the_load_of_the_next_24_hours(browser: TestClient, db: Db) -> None:
     assert panel(found.text, "hours").count("60 2.5") >= 20
 
 
-def test_f56_nothing_is_planned(browser: TestClient) -> None:
+def test_nothing_is_planned(browser: TestClient) -> None:
     found = browser.get("/load")
     assert "Nothing is planned." in panel(found.text, "peaks")

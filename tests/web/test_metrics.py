@@ -35,7 +35,19 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_metrics, "RETRY_SECONDS", 0.0)
 
 
-def test_f69_this_machine_scrapes_without_a_sign_in(browser: TestClient, db: Db) -> None:
+def test_the_page_and_its_metrics_name_their_ledger(
+    database_url: str, logins: Logins, db: Db
+) -> None:
+    rows.job(db, "report")
+    with client(app(database_url, logins, ledger_name="shop")) as browser:
+        assert "<title>Now · shop</title>" in browser.get("/").text
+        found = Scrape(browser.get("/metrics").text)
+    assert found["up"] == {("shop",): 1}
+    assert found.labels["job_scopes"] == ("job", "ledger")
+    assert all("ledger" in labels for labels in found.labels.values())
+
+
+def test_this_machine_scrapes_without_a_sign_in(browser: TestClient, db: Db) -> None:
     rows.job(db, "report")
     response = browser.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -44,7 +56,7 @@ def test_f69_this_machine_scrapes_without_a_sign_in(browser: TestClient, db: Db)
     assert found.one("up") == 1 and ("report",) in found["job_scopes"]
 
 
-def test_f69_prometheus_gets_the_format_that_it_prefers(browser: TestClient) -> None:
+def test_prometheus_gets_the_format_that_it_prefers(browser: TestClient) -> None:
     accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
     response = browser.get("/metrics", headers={"Accept": accept})
     assert response.headers["content-type"].startswith("application/openmetrics-text")
@@ -56,14 +68,12 @@ def test_f69_prometheus_gets_the_format_that_it_prefers(browser: TestClient) -> 
 @pytest.mark.parametrize(
     "headers", [{"Host": "rebound.example"}, {"X-Forwarded-For": "203.0.113.9"}]
 )
-def test_f69_no_foreign_page_reads_the_metrics(
-    browser: TestClient, headers: dict[str, str]
-) -> None:
+def test_no_foreign_page_reads_the_metrics(browser: TestClient, headers: dict[str, str]) -> None:
     refused = browser.get("/metrics", headers=headers)
     assert refused.status_code == 403 and "cronledger_up" not in refused.text
 
 
-def test_f69_with_tokens_prometheus_sends_its_token(database_url: str, logins: Logins) -> None:
+def test_with_tokens_prometheus_sends_its_token(database_url: str, logins: Logins) -> None:
     made = app(database_url, logins, web_auth="token", web_tokens=[TOKEN])
     with client(made, "203.0.113.9") as other:
         assert Scrape(other.get("/metrics", headers=BEARER).text).one("up") == 1
@@ -74,7 +84,7 @@ def test_f69_with_tokens_prometheus_sends_its_token(database_url: str, logins: L
             assert "cronledger_up" not in refused.text
 
 
-def test_f69_with_a_proxy_prometheus_passes_the_proxy(database_url: str, logins: Logins) -> None:
+def test_with_a_proxy_prometheus_passes_the_proxy(database_url: str, logins: Logins) -> None:
     made = app(database_url, logins, **PROXY)
     user = {"X-Forwarded-User": "prometheus"}
     with client(made, "10.0.0.7") as proxy:
@@ -84,7 +94,7 @@ def test_f69_with_a_proxy_prometheus_passes_the_proxy(database_url: str, logins:
         assert other.get("/metrics", headers=user).status_code == 403
 
 
-def test_f69_without_the_extra_the_page_names_it(
+def test_without_the_extra_the_page_names_it(
     browser: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda _: None)
@@ -94,7 +104,7 @@ def test_f69_without_the_extra_the_page_names_it(
     assert browser.get("/").status_code == 200
 
 
-def test_f69_the_library_is_imported_by_the_first_scrape_only() -> None:
+def test_the_library_is_imported_by_the_first_scrape_only() -> None:
     program = (
         "import sys, cronledger.cli.metrics, cronledger.web.application as page\n"
         "page.create_app(url='host=127.0.0.1')\n"
@@ -107,7 +117,7 @@ def test_f69_the_library_is_imported_by_the_first_scrape_only() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_f69_two_servers_cost_one_reading(browser: TestClient, db: Db) -> None:
+def test_two_servers_cost_one_reading(browser: TestClient, db: Db) -> None:
     first = Scrape(browser.get("/metrics").text)
     rows.job(db)
     again = Scrape(browser.get("/metrics").text)
@@ -115,7 +125,7 @@ def test_f69_two_servers_cost_one_reading(browser: TestClient, db: Db) -> None:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_f69_without_its_database_nothing_is_known_until_it_is_back(
+def test_without_its_database_nothing_is_known_until_it_is_back(
     browser: TestClient, db: Db, database_url: str, databases: Databases
 ) -> None:
     rows.job(db)
@@ -142,7 +152,7 @@ def limited(database_url: str, logins: Logins) -> Iterator[TestClient]:
         yield made
 
 
-def test_f69_the_setting_limits_the_jobs_of_the_page(limited: TestClient, db: Db) -> None:
+def test_the_setting_limits_the_jobs_of_the_page(limited: TestClient, db: Db) -> None:
     for number in range(3):
         rows.job(db, f"job-{number}")
     found = Scrape(limited.get("/metrics").text)
@@ -151,6 +161,6 @@ def test_f69_the_setting_limits_the_jobs_of_the_page(limited: TestClient, db: Db
 
 
 @needs_promtool
-def test_f69_promtool_accepts_the_metrics_of_the_page(browser: TestClient, db: Db) -> None:
+def test_promtool_accepts_the_metrics_of_the_page(browser: TestClient, db: Db) -> None:
     rows.job(db)
     assert complaints(browser.get("/metrics").content) == ""

@@ -44,7 +44,7 @@ def proxy(page: Run, tmp_path: Path) -> Iterator[Proxy]:
         yield made
 
 
-def test_f55_the_groups_of_the_sign_in_decide(proxy: Proxy) -> None:
+def test_the_groups_of_the_sign_in_decide(proxy: Proxy) -> None:
     for person, role in (("zoe", "operator"), ("ann", "viewer")):
         with proxy.browser(person) as browser:
             page = browser.get("/")
@@ -52,7 +52,7 @@ def test_f55_the_groups_of_the_sign_in_decide(proxy: Proxy) -> None:
             assert f"{person}@example.com {role}" in text(page.text)
 
 
-def test_f55_headers_from_outside_are_replaced(proxy: Proxy) -> None:
+def test_headers_from_outside_are_replaced(proxy: Proxy) -> None:
     forged = [
         FORGED,
         {name.lower(): given for name, given in FORGED.items()},
@@ -67,7 +67,7 @@ def test_f55_headers_from_outside_are_replaced(proxy: Proxy) -> None:
         assert browser.get("/", headers=FORGED).status_code == 403
 
 
-def test_f55_without_a_session_everything_leads_to_the_sign_in(proxy: Proxy) -> None:
+def test_without_a_session_everything_leads_to_the_sign_in(proxy: Proxy) -> None:
     address = "/ledger?job=report&outcome=FAILED&since=6h"
     for session in (None, "expired"):
         with proxy.browser(session) as browser:
@@ -82,14 +82,14 @@ def test_f55_without_a_session_everything_leads_to_the_sign_in(proxy: Proxy) -> 
             assert browser.get("/oauth2/auth").status_code == 404
 
 
-def test_f55_a_session_without_groups_has_no_rights(proxy: Proxy) -> None:
+def test_a_session_without_groups_has_no_rights(proxy: Proxy) -> None:
     with proxy.browser("groupless") as browser:
         refused = browser.get("/", headers=FORGED)
         assert refused.status_code == 403
         assert "groupless@example.com is in no group that may see this page." in text(refused.text)
 
 
-def test_f57_only_operators_act_through_the_proxy(proxy: Proxy, db: Db) -> None:
+def test_only_operators_act_through_the_proxy(proxy: Proxy, db: Db) -> None:
     rows.job(db, queue="slow")
     paused = "SELECT array_agg(paused_by) FROM cronledger.queues WHERE paused_at IS NOT NULL"
     form = {"queue": "slow", "reason": "incident"}
@@ -111,7 +111,7 @@ def test_f57_only_operators_act_through_the_proxy(proxy: Proxy, db: Db) -> None:
     assert value(db, paused) == ["zoe@example.com"]
 
 
-def test_f55_the_port_of_the_page_is_for_its_proxy(start: Start, tmp_path: Path) -> None:
+def test_the_port_of_the_page_is_for_its_proxy(start: Start, tmp_path: Path) -> None:
     run = start("--listen", "127.0.0.1:0", CRONLEDGER_WEB_PROXY_PEERS="127.0.0.1", **PROXY)
     page = address(run)
     port = page.removeprefix("http://").removesuffix("/")
@@ -125,7 +125,7 @@ def test_f55_the_port_of_the_page_is_for_its_proxy(start: Start, tmp_path: Path)
     assert "This page is reached through its proxy only." in text(refused.text)
 
 
-def test_f54_events_pass_the_proxy_at_once(proxy: Proxy, page: Run, db: Db) -> None:
+def test_events_pass_the_proxy_at_once(proxy: Proxy, page: Run, db: Db) -> None:
     lines: list[str] = []
     seen = threading.Event()
 
@@ -147,9 +147,7 @@ def test_f54_events_pass_the_proxy_at_once(proxy: Proxy, page: Run, db: Db) -> N
         reader.join()
 
 
-def test_f54_the_page_is_served_below_a_path_of_the_proxy(
-    start: Start, tmp_path: Path, db: Db
-) -> None:
+def test_the_page_is_served_below_a_path_of_the_proxy(start: Start, tmp_path: Path, db: Db) -> None:
     rows.job(db)
     path = tmp_path / "page"
     run = start(
@@ -174,7 +172,7 @@ def test_f54_the_page_is_served_below_a_path_of_the_proxy(
     assert run.end() == 0
 
 
-def test_f55_the_checks_of_the_documentation_pass(proxy: Proxy) -> None:
+def test_the_checks_of_the_documentation_pass(proxy: Proxy) -> None:
     host = f"--resolve {proxy.address.removeprefix('https://')}:127.0.0.1"
     commands = snippet("sh", "pause-all").text.replace("https://cron.example.com", proxy.address)
     ran = subprocess.run(
@@ -187,7 +185,7 @@ def test_f55_the_checks_of_the_documentation_pass(proxy: Proxy) -> None:
     ]  # fmt: skip
 
 
-def test_f55_the_configurations_of_the_example_fit_together(proxy: Proxy) -> None:
+def test_the_configurations_of_the_example_fit_together(proxy: Proxy) -> None:
     sign_in = loads((EXAMPLE / "oauth2-proxy.cfg").read_text("utf-8"))
     site = (EXAMPLE / "nginx.conf").read_text("utf-8")
     assert f"server {sign_in['http_address']};" in site

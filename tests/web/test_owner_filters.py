@@ -40,7 +40,7 @@ def named(shown: str) -> set[str]:
 
 @pytest.mark.parametrize("query", OWNED)
 @pytest.mark.parametrize("name", ["failing", "running", "next"])
-def test_f62_now_shows_the_jobs_that_match(
+def test_now_shows_the_jobs_that_match(
     browser: TestClient, jobs: None, query: str, name: str
 ) -> None:
     assert named(panel(browser.get("/").text, name)) == {"report", "tidy"}
@@ -48,7 +48,7 @@ def test_f62_now_shows_the_jobs_that_match(
 
 
 @pytest.mark.parametrize("query", NOT_OWNED)
-def test_f62_now_states_that_nothing_matches(browser: TestClient, jobs: None, query: str) -> None:
+def test_now_states_that_nothing_matches(browser: TestClient, jobs: None, query: str) -> None:
     shown = browser.get(f"/?{query}").text
     assert panel(shown, "overdue").endswith("Everything that matches and is due has started.")
     assert "The last execution of every job that matches succeeded." in panel(shown, "failing")
@@ -59,7 +59,7 @@ def test_f62_now_states_that_nothing_matches(browser: TestClient, jobs: None, qu
     assert "Of the jobs that match, none is overdue or failing" in text(shown)
 
 
-def test_f62_overdue_and_violations_are_filtered(browser: TestClient, db: Db) -> None:
+def test_overdue_and_violations_are_filtered(browser: TestClient, db: Db) -> None:
     at = rows.now(db)
     for name, owner in (("mine", "data"), ("other", "platform")):
         rows.job(db, name, owner=owner, queue="nowhere", allow_stale_reentry=False)
@@ -76,7 +76,7 @@ def test_f62_overdue_and_violations_are_filtered(browser: TestClient, db: Db) ->
             assert seen == found, (name, query)
 
 
-def test_f62_the_search_of_the_next_hour_is_bounded(
+def test_the_search_of_the_next_hour_is_bounded(
     browser: TestClient, jobs: None, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute(
@@ -92,7 +92,7 @@ def ledger_jobs(browser: TestClient, query: str) -> set[str]:
     return {row["job_name"] for row in browser.get(f"/ledger.json?{query}").json()["rows"]}
 
 
-def test_f62_the_ledger_and_its_exports_have_the_rows_of_jobs_that_match(
+def test_the_ledger_and_its_exports_have_the_rows_of_jobs_that_match(
     browser: TestClient, jobs: None
 ) -> None:
     assert ledger_jobs(browser, "") == {"report", "tidy"}
@@ -105,7 +105,7 @@ def test_f62_the_ledger_and_its_exports_have_the_rows_of_jobs_that_match(
         assert ledger_jobs(browser, query) == set()
 
 
-def test_f62_pages_and_exports_of_the_ledger_keep_the_filters(
+def test_pages_and_exports_of_the_ledger_keep_the_filters(
     browser: TestClient, jobs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "MOST", 1)
@@ -125,26 +125,26 @@ def test_f62_pages_and_exports_of_the_ledger_keep_the_filters(
 
 
 @pytest.mark.parametrize("query", OWNED)
-def test_f62_audit_lists_the_actions_on_jobs_that_match(
+def test_audit_lists_the_actions_on_jobs_that_match(
     browser: TestClient, jobs: None, query: str
 ) -> None:
     assert named(panel(browser.get("/audit").text, "audit")) == {"report", "tidy"}
     assert named(panel(browser.get(f"/audit?{query}").text, "audit")) == {"report"}
 
 
-def test_f62_actions_on_no_job_match_no_owner(browser: TestClient, jobs: None, db: Db) -> None:
+def test_actions_on_no_job_match_no_owner(browser: TestClient, jobs: None, db: Db) -> None:
     db.execute("SELECT cronledger.pause_queue('default')")
     assert "pause_queue" in panel(browser.get("/audit").text, "audit")
     assert "pause_queue" not in panel(browser.get("/audit?owner=data").text, "audit")
     assert "No action matches." in panel(browser.get("/audit?owner=nobody").text, "audit")
 
 
-def test_f62_an_owner_without_jobs_stays_chosen(browser: TestClient, jobs: None) -> None:
+def test_an_owner_without_jobs_stays_chosen(browser: TestClient, jobs: None) -> None:
     for page in ("/", "/ledger", "/audit", "/jobs"):
         assert "<option selected>gone</option>" in browser.get(f"{page}?owner=gone").text
 
 
-def test_f62_a_label_has_one_definition(db: Db) -> None:
+def test_a_label_has_one_definition(db: Db) -> None:
     labels = '{"team": "data", "tier": "1=a"}'
     found = {
         label: value(db, "SELECT cronledger_internal.has_label(%s::jsonb, %s::text)", labels, label)

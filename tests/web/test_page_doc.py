@@ -14,12 +14,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from cronledger.settings import Settings
-from cronledger.web.access.choice import access_of
+from cronledger.web import create_app
 from cronledger.web.access.proxy import ProxyAccess
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.docs.support.pages import ROOT, Block, blocks
-from tests.web.support.browsing import HOST, text
+from tests.web.support.browsing import HOST, client, text
 from tests.web.support.command import Start, address
 
 PAGE = ROOT / "docs" / "page.md"
@@ -30,16 +30,23 @@ def snippet(language: str, containing: str) -> Block:
     return found
 
 
-def test_f54_the_program_of_the_documentation_serves_the_page(database_url: str) -> None:
+def documented_program(url: str, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     documented: dict[str, Any] = {}
     exec(compile(snippet("python", "create_app").text, PAGE.name, "exec"), documented)
-    with TestClient(documented["web"](database_url), HOST) as browser:
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", url)
+    return TestClient(documented["web"], HOST)
+
+
+def test_the_program_of_the_documentation_serves_the_page(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with documented_program(database_url, monkeypatch) as browser:
         assert browser.get("/ops/cron/").status_code == 403
         page = browser.get("/ops/cron/", headers={"X-User": "zoe"})
         assert "zoe operator" in text(page.text)
 
 
-def test_f54_the_logins_of_the_documentation_are_enough(database_url: str) -> None:
+def test_the_logins_of_the_documentation_are_enough(database_url: str) -> None:
     with psycopg.connect(database_url) as c:  # rolled back: roles belong to the server
         c.execute(snippet("sql", "CREATE ROLE").text.encode())
         c.execute("SET LOCAL ROLE page_reader")
@@ -49,7 +56,7 @@ def test_f54_the_logins_of_the_documentation_are_enough(database_url: str) -> No
         c.rollback()
 
 
-def test_f55_the_token_of_the_documentation_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_of_the_documentation_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     script = snippet("sh", "openssl").text + '\necho "$token $CRONLEDGER_WEB_TOKENS"\n'
     ran = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, check=True
@@ -60,7 +67,7 @@ def test_f55_the_token_of_the_documentation_is_valid(monkeypatch: pytest.MonkeyP
     assert Settings.load().web_tokens == (setting,)
 
 
-def test_f55_the_requests_of_a_program_in_the_documentation(start: Start, db: Db) -> None:
+def test_the_requests_of_a_program_in_the_documentation(start: Start, db: Db) -> None:
     rows.job(db)
     rows.execution(db, "FAILED")
     rows.execution(db, "SUCCESS", plan_time=rows.now(db) - timedelta(hours=1))
@@ -78,15 +85,18 @@ def test_f55_the_requests_of_a_program_in_the_documentation(start: Start, db: Db
     assert rows.value(db, paused) == "alice"
 
 
-def test_f55_the_proxy_of_the_documentation_is_valid() -> None:
+def test_the_proxy_of_the_documentation_is_valid() -> None:
     table = tomllib.loads(snippet("toml", "web_proxy_peers").text)["cronledger"]
-    assert isinstance(access_of(Settings.load(table)), ProxyAccess)
+    page = create_app(settings=Settings.load(table), url="postgresql://h/d")
+    with client(page):
+        assert isinstance(page.state.site.access, ProxyAccess)
 
 
-def test_f56_the_panels_of_the_documentation_are_those_of_the_page(database_url: str) -> None:
-    documented: dict[str, Any] = {}
-    exec(compile(snippet("python", "create_app").text, PAGE.name, "exec"), documented)
-    with TestClient(documented["web"](database_url), HOST) as browser:
+def test_the_panels_of_the_documentation_are_those_of_the_page(
+    database_url: str, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.job(db)  # a ledger without jobs shows how to begin
+    with documented_program(database_url, monkeypatch) as browser:
         page = browser.get("/ops/cron/", headers={"X-User": "zoe"}).text
     part = PAGE.read_text("utf-8").partition("\n## Now\n")[2].partition("\n## ")[0]
     named = re.findall(r"^\| (\w[\w ]+) \|", part, re.MULTILINE)[1:]

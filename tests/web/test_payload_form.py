@@ -61,7 +61,7 @@ def property_of(html: str, name: str) -> str:
     return found
 
 
-def test_f57_each_simple_property_has_a_field(browser: TestClient, db: Db) -> None:
+def test_each_simple_property_has_a_field(browser: TestClient, db: Db) -> None:
     job(db)
     page = browser.get("/job/run?name=job").text
     shown = {name: property_of(page, name) for name in Order.model_fields}
@@ -77,7 +77,7 @@ def test_f57_each_simple_property_has_a_field(browser: TestClient, db: Db) -> No
     assert "Payload as JSON" in text(browser.get("/job/run?name=job&as=json").text)
 
 
-def test_f57_what_is_entered_becomes_the_payload(browser: TestClient, db: Db) -> None:
+def test_what_is_entered_becomes_the_payload(browser: TestClient, db: Db) -> None:
     job(db)
     done = run(
         browser, number="7", price="2.5", express="true", size='"large"', note=" a <b> ",
@@ -92,7 +92,7 @@ def test_f57_what_is_entered_becomes_the_payload(browser: TestClient, db: Db) ->
     Order.model_validate(payloads(db)[0])
 
 
-def test_f57_empty_fields_are_the_payload_of_the_job(browser: TestClient, db: Db) -> None:
+def test_empty_fields_are_the_payload_of_the_job(browser: TestClient, db: Db) -> None:
     rows.job(db, payload_schema=Jsonb(SCHEMA), payload=Jsonb({"number": 1}))
     assert run(browser, number="", note="").status_code == 303
     assert payloads(db) == [{"number": 1}]
@@ -117,7 +117,7 @@ def test_f57_empty_fields_are_the_payload_of_the_job(browser: TestClient, db: Db
         ({"number": "9" * 400}, "number", "is not a whole number"),
     ],
 )
-def test_f57_a_bad_value_is_shown_again_beside_its_field(
+def test_a_bad_value_is_shown_again_beside_its_field(
     browser: TestClient, db: Db, given: dict[str, str], name: str, problem: str
 ) -> None:
     job(db)
@@ -132,9 +132,7 @@ def test_f57_a_bad_value_is_shown_again_beside_its_field(
     assert value(db, "SELECT count(*) FROM cronledger.executions") == 0
 
 
-def test_f57_a_secret_is_neither_shown_nor_repeated(
-    database_url: str, logins: Logins, db: Db
-) -> None:
+def test_a_secret_is_neither_shown_nor_repeated(database_url: str, logins: Logins, db: Db) -> None:
     job(db)
     with client(app(database_url, logins, web_redact=("API_Key",))) as browser:
         page = browser.get("/job/run?name=job").text
@@ -147,7 +145,7 @@ def test_f57_a_secret_is_neither_shown_nor_repeated(
     assert payloads(db) == [{"number": 1, "api_key": "hunter2hunter2"}]
 
 
-def test_f57_a_required_property_may_be_null(browser: TestClient, db: Db) -> None:
+def test_a_required_property_may_be_null(browser: TestClient, db: Db) -> None:
     schema = {
         "type": "object", "required": ["a"], "properties": {
             "a": {"type": ["string", "null"]}, "b": {"type": "integer"},
@@ -159,7 +157,7 @@ def test_f57_a_required_property_may_be_null(browser: TestClient, db: Db) -> Non
     assert payloads(db) == [{"a": None, "b": 2}]
 
 
-def test_f57_references_and_constants_have_their_fields(browser: TestClient, db: Db) -> None:
+def test_references_and_constants_have_their_fields(browser: TestClient, db: Db) -> None:
     schema = {
         "$ref": "#/$defs/Top",
         "$defs": {
@@ -197,7 +195,7 @@ def test_f57_references_and_constants_have_their_fields(browser: TestClient, db:
         ),
     ],
 )
-def test_f57_a_schema_without_simple_properties_keeps_the_field_for_json(
+def test_a_schema_without_simple_properties_keeps_the_field_for_json(
     browser: TestClient, db: Db, schema: Any, good: str, refused: tuple[str, str]
 ) -> None:
     job(db, schema)
@@ -213,7 +211,7 @@ def test_f57_a_schema_without_simple_properties_keeps_the_field_for_json(
     assert payloads(db) == [json.loads(good)]
 
 
-def test_f57_an_invalid_schema_is_named_and_not_applied(browser: TestClient, db: Db) -> None:
+def test_an_invalid_schema_is_named_and_not_applied(browser: TestClient, db: Db) -> None:
     job(db, {"type": "objekt", "properties": {"a": {}}})
     assert "The schema of the payload is invalid: 'objekt'" in text(
         browser.get("/job/run?name=job").text
@@ -222,7 +220,7 @@ def test_f57_an_invalid_schema_is_named_and_not_applied(browser: TestClient, db:
     assert browser.post("/job/run", data=data, headers=SAME_ORIGIN).status_code == 303
 
 
-def test_f57_a_schema_is_not_fetched_from_the_network(browser: TestClient, db: Db) -> None:
+def test_a_schema_is_not_fetched_from_the_network(browser: TestClient, db: Db) -> None:
     job(db, {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/schema"}}})
     refused = run(browser, a="1")
     assert refused.status_code == 400
@@ -230,7 +228,7 @@ def test_f57_a_schema_is_not_fetched_from_the_network(browser: TestClient, db: D
     assert "use `cronledger trigger`" in text(refused.text)
 
 
-def test_f57_a_form_of_an_earlier_schema_starts_nothing(browser: TestClient, db: Db) -> None:
+def test_a_form_of_an_earlier_schema_starts_nothing(browser: TestClient, db: Db) -> None:
     job(db)
     refused = run(browser, number="1", weight="3")
     assert refused.status_code == 400
@@ -249,7 +247,7 @@ SECRETS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_f57_a_schema_shows_no_values_of_hidden_properties(browser: TestClient, db: Db) -> None:
+def test_a_schema_shows_no_values_of_hidden_properties(browser: TestClient, db: Db) -> None:
     job(db, SECRETS)
     for form in ("", "&as=json"):
         page = browser.get(f"/job/run?name=job{form}")
@@ -274,7 +272,7 @@ def test_f57_a_schema_shows_no_values_of_hidden_properties(browser: TestClient, 
         {"anyOf": [{"type": "string"}, {"type": "integer"}]},
     ],
 )  # fmt: skip
-def test_f57_a_nested_secret_is_neither_quoted_nor_repeated(
+def test_a_nested_secret_is_neither_quoted_nor_repeated(
     browser: TestClient, db: Db, schema: Any
 ) -> None:
     job(db, {"type": "object", "properties": {"db": schema}})

@@ -24,7 +24,7 @@ def mounted(page: Starlette) -> FastAPI:
     return outer
 
 
-def test_f54_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, db: Db) -> None:
+def test_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, db: Db) -> None:
     rows.job(db)
     execution = rows.execution(db, "RUNNING")["id"]
     settings = Settings.load(
@@ -53,7 +53,7 @@ def test_f54_below_a_prefix_every_address_has_it(database_url: str, logins: Logi
         assert "Path=/outer/ops/cron" in done.headers["set-cookie"]
 
 
-def test_f55_a_sign_in_below_a_prefix(database_url: str, logins: Logins) -> None:
+def test_a_sign_in_below_a_prefix(database_url: str, logins: Logins) -> None:
     outer = mounted(app(database_url, logins, web_auth="token", web_tokens=TOKENS))
     with TestClient(outer, base_url=HOST, follow_redirects=False) as browser:
         asked = browser.get("/ops/cron/")

@@ -15,11 +15,11 @@ from cronledger.ledger import queries
 from cronledger.ledger.access import Access
 from cronledger.web import reading
 from cronledger.web.reading import Reader, ReadRows
-from tests.database import Databases
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
 from tests.web.support.browsing import panel, text
 from tests.web.support.logins import Logins
+from tests.web.support.outages import away
 
 
 @pytest.fixture
@@ -39,16 +39,14 @@ def statement(monkeypatch: pytest.MonkeyPatch) -> Any:
     return use
 
 
-async def test_f54_a_statement_that_takes_too_long_is_stopped(
-    reader: Reader, statement: Any
-) -> None:
+async def test_a_statement_that_takes_too_long_is_stopped(reader: Reader, statement: Any) -> None:
     statement("SELECT pg_sleep(60)")
     found = await reader.read("any")
     assert found.rows is None
     assert found.problem == "Reading this took longer than 3 s, so it was stopped."
 
 
-async def test_f54_reading_changes_nothing(reader: Reader, statement: Any, db: Db) -> None:
+async def test_reading_changes_nothing(reader: Reader, statement: Any, db: Db) -> None:
     rows.job(db)
     statement("CREATE TEMPORARY TABLE x (y int)")
     assert "read-only transaction" in str((await reader.read("any")).problem)
@@ -56,7 +54,7 @@ async def test_f54_reading_changes_nothing(reader: Reader, statement: Any, db: D
     assert "permission denied for function pause" in str((await reader.read("other")).problem)
 
 
-async def test_f54_many_viewers_are_one_statement(reader: Reader, statement: Any) -> None:
+async def test_many_viewers_are_one_statement(reader: Reader, statement: Any) -> None:
     statement("SELECT random() AS drawn")
     found = await asyncio.gather(*(reader.read("any", fresh=60) for _ in range(200)))
     assert len({reading.known[0]["drawn"] for reading in found}) == 1
@@ -66,13 +64,13 @@ async def test_f54_many_viewers_are_one_statement(reader: Reader, statement: Any
     assert (await reader.read("any", fresh=60)).known != found[0].known
 
 
-async def test_f54_the_oldest_panels_are_forgotten(reader: Reader) -> None:
+async def test_the_oldest_panels_are_forgotten(reader: Reader) -> None:
     for number in range(reading.MOST_PANELS + 10):
         reader._panel(("any", str(number)))
     assert len(reader._panels) == reading.MOST_PANELS
 
 
-async def test_f54_settings_of_the_role_do_not_change_what_is_read(
+async def test_settings_of_the_role_do_not_change_what_is_read(
     database_url: str, logins: Logins, statement: Any, db: Db
 ) -> None:
     login = sql.Identifier(logins.name("viewer"))
@@ -88,32 +86,25 @@ async def test_f54_settings_of_the_role_do_not_change_what_is_read(
         db.execute(sql.SQL("ALTER ROLE {} RESET ALL").format(login))
 
 
-def test_f54_without_its_database_the_page_shows_its_last_data_and_recovers(
-    browser: TestClient, db: Db, database_url: str, databases: Databases,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_without_its_database_the_page_shows_its_last_data_and_recovers(
+    browser: TestClient, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "RETRY", 0.0)
     rows.runner(db, "replica-1")
     assert "replica-1" in panel(browser.get("/").text, "runners")
-    name = psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]
-    with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
-        away = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS ").format(sql.Identifier(str(name)))
-        c.execute(away + sql.SQL("false"))
-        ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-        c.execute(ended, [name])
+    with away(database_url):
         browser.app.state.site.reader.expire()  # type: ignore[attr-defined]
         page = browser.get("/")
         assert page.status_code == 200
         assert "replica-1" in panel(page.text, "runners")
         assert "This page shows what it read" in text(page.text) and 'class="calm"' not in page.text
-        c.execute(away + sql.SQL("true"))
     browser.app.state.site.reader.expire()  # type: ignore[attr-defined]
     page = browser.get("/")
     assert "This page shows what it read" not in text(page.text)
     assert "replica-1" in panel(page.text, "runners")
 
 
-def test_f54_a_login_without_the_role_gets_the_remedy(
+def test_a_login_without_the_role_gets_the_remedy(
     browser: TestClient, db: Db, logins: Logins
 ) -> None:
     name = sql.Identifier(logins.name("viewer"))
@@ -126,14 +117,14 @@ def test_f54_a_login_without_the_role_gets_the_remedy(
     assert "grant the right to the current role" in page
 
 
-def test_f54_the_pools_do_not_outlive_the_page(browser: TestClient, db: Db) -> None:
+def test_the_pools_do_not_outlive_the_page(browser: TestClient, db: Db) -> None:
     browser.get("/")
     names = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname = %s"
     here = value(db, "SELECT current_database()")
     assert 0 < value(db, names, reading.NAME, here) <= reading.MOST_CONNECTIONS
 
 
-async def test_f54_what_is_computed_stays_while_it_cannot_be_read_again(
+async def test_what_is_computed_stays_while_it_cannot_be_read_again(
     reader: Reader,
 ) -> None:
     def clock(read: ReadRows) -> str:
@@ -155,7 +146,7 @@ async def test_f54_what_is_computed_stays_while_it_cannot_be_read_again(
         await reader.compute("other", refuses)
 
 
-async def test_f54_a_computation_that_was_given_up_reads_no_more(
+async def test_a_computation_that_was_given_up_reads_no_more(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (await reader.compute("warm", lambda read: read("read_clock", {}))).value

@@ -29,7 +29,7 @@ async def opened(stream: AsyncGenerator[str, None]) -> None:
     assert (await anext(stream)).startswith("retry: ")
 
 
-async def test_f54_a_change_reaches_all_pages_through_one_listen(
+async def test_a_change_reaches_all_pages_through_one_listen(
     database_url: str, db: Db, never_ticking: None
 ) -> None:
     made = Refresh(Access(database_url), "cronledger")
@@ -48,7 +48,7 @@ async def test_f54_a_change_reaches_all_pages_through_one_listen(
     await eventually("the listener has gone", lambda: value(db, LISTENERS) == 0)
 
 
-async def test_f54_without_notifications_pages_read_themselves_at_intervals(
+async def test_without_notifications_pages_read_themselves_at_intervals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(refresh, "TICK", 0.01)
@@ -59,7 +59,7 @@ async def test_f54_without_notifications_pages_read_themselves_at_intervals(
     await stream.aclose()
 
 
-async def test_f54_a_stop_ends_all_streams(never_ticking: None) -> None:
+async def test_a_stop_ends_all_streams(never_ticking: None) -> None:
     made = Refresh(None, "cronledger")
     stream = made.stream()
     await opened(stream)
@@ -69,7 +69,7 @@ async def test_f54_a_stop_ends_all_streams(never_ticking: None) -> None:
     assert await waiting == "ended"
 
 
-async def test_f54_a_process_serves_so_many_open_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_serves_so_many_open_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refresh, "MOST_STREAMS", 1)
     made = Refresh(None, "cronledger")
     stream = made.stream()

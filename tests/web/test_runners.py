@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
@@ -23,22 +24,26 @@ def queue(db: Db) -> dict[str, Any]:
     return one(db.execute("SELECT * FROM cronledger.queue_status WHERE name = 'slow'"))
 
 
-def test_f56_runners_have_their_state(browser: TestClient, db: Db) -> None:
-    rows.runner(db, "alive", running=3, version="1.2", queues=["slow", "fast"])
+def test_runners_have_their_state(browser: TestClient, db: Db) -> None:
+    rows.runner(db, "alive", version="1.2", deploy=20261124, queues=["slow", "fast"])
+    rows.job(db)
+    rows.execution(db, "RUNNING", runner_id="alive")
     rows.runner(db, "lost", stale_after=rows.now(db) - timedelta(minutes=1))
     rows.runner(db, "ended", state="stopped")
+    rows.runner(db, "full", diagnostics=Jsonb({"failing": {"finisher": "DiskFull"}}))
     shown = panel(browser.get("/runners").text, "runners")
-    assert "alive alive 3 10 slow, fast" in shown and "1.2 h 1" in shown
+    assert "alive alive 1 10 slow, fast" in shown and "1.2 20261124 h 1" in shown
     assert "lost dead" in shown and "ended stopped" in shown
+    assert "full failing finisher: DiskFull 0 10" in shown
     assert shown.index("lost dead") < shown.index("ended stopped")
 
 
-def test_f56_a_queue_without_a_runner_is_marked(browser: TestClient, db: Db) -> None:
+def test_a_queue_without_a_runner_is_marked(browser: TestClient, db: Db) -> None:
     rows.job(db, queue="slow")
     assert "slow active 1 0 0 none none" in panel(browser.get("/runners").text, "queues")
 
 
-def test_f57_a_queue_is_paused_with_a_reason_and_resumed(browser: TestClient, db: Db) -> None:
+def test_a_queue_is_paused_with_a_reason_and_resumed(browser: TestClient, db: Db) -> None:
     rows.job(db, queue="slow")
     assert "Queue slow is paused." in act(browser, "pause", queue="slow", reason="moving")
     row = queue(db)
@@ -50,7 +55,7 @@ def test_f57_a_queue_is_paused_with_a_reason_and_resumed(browser: TestClient, db
     assert queue(db)["paused_at"] is None
 
 
-def test_f57_a_queue_is_limited(browser: TestClient, db: Db) -> None:
+def test_a_queue_is_limited(browser: TestClient, db: Db) -> None:
     rows.job(db, queue="slow")
     assert "Queue slow: limit 3 (before: none)." in act(browser, "limit", queue="slow", limit="3")
     assert queue(db)["max_running"] == 3
@@ -58,7 +63,7 @@ def test_f57_a_queue_is_limited(browser: TestClient, db: Db) -> None:
     assert queue(db)["max_running"] is None
 
 
-def test_f57_all_queues_are_paused_and_resumed(browser: TestClient, db: Db) -> None:
+def test_all_queues_are_paused_and_resumed(browser: TestClient, db: Db) -> None:
     rows.job(db, "a", queue="slow")
     rows.job(db, "b", queue="fast")
     assert "Queues that are paused now: 2." in act(browser, "pause-all", reason="incident")
@@ -76,7 +81,7 @@ def test_f57_all_queues_are_paused_and_resumed(browser: TestClient, db: Db) -> N
         ("pause", {}, "no job and no runner uses it"),
     ],
 )
-def test_f57_a_queue_that_cannot_be_changed(
+def test_a_queue_that_cannot_be_changed(
     browser: TestClient, db: Db, action: str, data: dict[str, str], message: str
 ) -> None:
     rows.job(db, queue="slow")

@@ -1,9 +1,12 @@
 """The page reads from a standby, and acts on the primary."""
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from cronledger.cli import main
 from cronledger.ledger.migrate import migrate
 from cronledger.settings import Settings
 from cronledger.web import create_app
@@ -18,7 +21,34 @@ MISSING = Pair.missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
 
 
-def test_f54_f69_a_standby_is_read_and_the_primary_is_changed(tmp_path: Path) -> None:
+def test_doctor_and_commands_name_a_standby(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with scratch_directory(fast_directory()) as directory, stopping(pair := Pair(directory)):
+        migrate(pair.primary.start())
+        with rows.connected(pair.primary.start()) as db:
+            rows.job(db, "report")
+        monkeypatch.chdir(tmp_path)
+        standby = pair.standby.start()
+        monkeypatch.setenv("CRONLEDGER_DATABASE_URL", standby)
+        with rows.connected(standby) as db:
+            jobs = "SELECT count(*) FROM cronledger.job_details"
+            until("the job has arrived", lambda: rows.value(db, jobs) == 1)
+        found = {x["check"]: x for x in json.loads(call("doctor", "--json").stdout)}
+        assert "the server is a standby" in found["standby"]["found"]
+        assert found["listening"]["severity"] == "unchecked"
+        for arguments in (["trigger", "report"], ["jobs", "pause", "report"], ["refuse-database"]):
+            refused = call(*arguments)
+            assert refused.exit_code == 1
+            assert "Error: the server is a standby, or its transactions are read" in refused.stderr
+            assert "Hint: use the connection string of the primary" in refused.stderr
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def test_a_standby_is_read_and_the_primary_is_changed(tmp_path: Path) -> None:
     with scratch_directory(fast_directory()) as directory, stopping(pair := Pair(directory)):
         primary = pair.primary.start()
         migrate(primary)

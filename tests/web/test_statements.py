@@ -17,7 +17,7 @@ def body(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_f54_a_statement_names_only_what_its_login_may_use(db: Db, name: str) -> None:
+def test_a_statement_names_only_what_its_login_may_use(db: Db, name: str) -> None:
     role = "operator" if name.startswith(("call_", "show_payload", "show_target")) else "viewer"
     named = set(re.findall(r"\{schema\}\.(\w+)", body(name)))
     granted = db.execute(
@@ -28,13 +28,8 @@ def test_f54_a_statement_names_only_what_its_login_may_use(db: Db, name: str) ->
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_f54_a_statement_is_bounded_and_explained(name: str) -> None:
+def test_a_statement_is_bounded_and_explained(name: str) -> None:
     text = (SQL / f"{name}.sql").read_text("utf-8")
     assert text.startswith("-- ") and re.search(r"No lock\.|Locks: those of the function", text)
     if name.startswith("list_"):
         assert "LIMIT" in body(name)
-
-
-@pytest.mark.parametrize("name", [x for x in STATEMENTS if x.startswith("call_")])
-def test_f57_an_action_names_its_person(name: str) -> None:
-    assert "requested_by => %(requested_by)s" in body(name)

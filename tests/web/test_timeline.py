@@ -1,6 +1,7 @@
 """The page Timeline: the attempts of a window as bars, or their density."""
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
+from cronledger.web import queries
 from cronledger.web.pages import timeline
 from tests.db.support import rows
 from tests.db.support.rows import Db
@@ -30,7 +32,7 @@ def bars(html: str) -> list[str]:
     return re.findall(r"<title>(\S+, execution [^<]*)</title>", html)
 
 
-def test_f56_attempts_are_bars_by_runner(browser: TestClient, db: Db) -> None:
+def test_attempts_are_bars_by_runner(browser: TestClient, db: Db) -> None:
     rows.job(db)
     at = rows.now(db)
     good = ran(db, at - 20 * MINUTE, 60, runner_id="r1")
@@ -50,7 +52,7 @@ def test_f56_attempts_are_bars_by_runner(browser: TestClient, db: Db) -> None:
     assert re.search(r"job global/b running 5m \d*s? ?1 r2 default", words)
 
 
-def test_f56_overlapping_attempts_have_lanes_of_their_own(browser: TestClient, db: Db) -> None:
+def test_overlapping_attempts_have_lanes_of_their_own(browser: TestClient, db: Db) -> None:
     rows.job(db)
     start = rows.now(db) - 30 * MINUTE
     for number in range(3):
@@ -62,7 +64,7 @@ def test_f56_overlapping_attempts_have_lanes_of_their_own(browser: TestClient, d
     assert len(set(tops)) == 4  # the axis of the group, and three lanes
 
 
-def test_f56_a_stolen_attempt_follows_the_one_that_crashed(browser: TestClient, db: Db) -> None:
+def test_a_stolen_attempt_follows_the_one_that_crashed(browser: TestClient, db: Db) -> None:
     rows.job(db)
     at = rows.now(db)
     crashed = {
@@ -79,7 +81,7 @@ def test_f56_a_stolen_attempt_follows_the_one_that_crashed(browser: TestClient, 
     assert "crashed (runner_crashed)" in words and "succeeded, stolen" in words
 
 
-def test_f56_released_and_swept_attempts_have_their_state(browser: TestClient, db: Db) -> None:
+def test_released_and_swept_attempts_have_their_state(browser: TestClient, db: Db) -> None:
     rows.job(db)
     at = rows.now(db)
     released = {
@@ -96,13 +98,10 @@ def test_f56_released_and_swept_attempts_have_their_state(browser: TestClient, d
     assert "cancelled (cancelled) after 1m" in found
 
 
-def test_f56_the_window_the_group_and_the_job_are_in_the_address(
-    browser: TestClient, db: Db
-) -> None:
+def test_the_window_the_group_and_the_job_are_in_the_address(browser: TestClient, db: Db) -> None:
     rows.job(db, "a")
     rows.job(db, "b")
     noon = datetime(2026, 11, 18, 12, tzinfo=UTC)
-    db.execute("SELECT cronledger_internal.create_missing_partitions(ARRAY[%s])", [noon])
     for name, minutes in (("a", 10), ("b", 20), ("a", 70)):
         ran(db, noon + minutes * MINUTE, job=name, queue=f"q{name}")
     window = {"since": "2026-11-18T12:00Z", "until": "2026-11-18T13:00Z"}
@@ -121,7 +120,18 @@ def test_f56_the_window_the_group_and_the_job_are_in_the_address(
     assert "12%3A22%3A30" in links["Zoom in"] and "12%3A37%3A30" in links["Zoom in"]
 
 
-def test_f56_without_an_end_the_window_follows_the_present(browser: TestClient, db: Db) -> None:
+def test_an_instant_without_an_offset_is_utc_whatever_the_zone_of_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as host:
+        host.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        found = queries.absolute("2026-11-18T12:00", "since")
+    time.tzset()
+    assert found == datetime(2026, 11, 18, 12, tzinfo=UTC)
+
+
+def test_without_an_end_the_window_follows_the_present(browser: TestClient, db: Db) -> None:
     rows.job(db)
     ran(db, rows.now(db) - 3 * HOUR)
     page = browser.get("/timeline").text
@@ -131,7 +141,7 @@ def test_f56_without_an_end_the_window_follows_the_present(browser: TestClient, 
     assert len(bars(browser.get("/timeline?since=6h").text)) == 1
 
 
-def test_f56_what_started_long_after_its_plan_time(browser: TestClient, db: Db) -> None:
+def test_what_started_long_after_its_plan_time(browser: TestClient, db: Db) -> None:
     """The stated bound: as long as the window before it, unless it is RUNNING."""
     rows.job(db)
     at = rows.now(db)
@@ -148,7 +158,7 @@ def test_f56_what_started_long_after_its_plan_time(browser: TestClient, db: Db) 
     assert "its plan_time lies at most 1h before it" in text(page)
 
 
-def test_f56_many_executions_are_density(
+def test_many_executions_are_density(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeline, "MOST_BARS", 20)
@@ -174,7 +184,7 @@ def test_f56_many_executions_are_density(
     assert starts == 24
 
 
-def test_f56_a_picture_that_would_be_too_tall_is_density(
+def test_a_picture_that_would_be_too_tall_is_density(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeline, "MOST_LANES", 3)
@@ -185,7 +195,7 @@ def test_f56_a_picture_that_would_be_too_tall_is_density(
     assert "4 starts" in text(browser.get("/timeline").text)
 
 
-def test_f56_bars_and_density_and_the_view_agree_on_how_an_attempt_ended(
+def test_bars_and_density_and_the_view_agree_on_how_an_attempt_ended(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows.job(db)
@@ -221,7 +231,7 @@ def test_f56_bars_and_density_and_the_view_agree_on_how_an_attempt_ended(
     assert codes == ["boom", "cancelled", "shutdown", "stale_timeout"]
 
 
-def test_f56_a_window_of_density_in_which_nothing_started(
+def test_a_window_of_density_in_which_nothing_started(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows.job(db)
@@ -237,13 +247,12 @@ def test_f56_a_window_of_density_in_which_nothing_started(
     assert "More than 2 executions ran in this window; none started in it." in shown
 
 
-def test_f56_the_parts_of_a_short_dense_window_lead_to_windows_of_a_minute(
+def test_the_parts_of_a_short_dense_window_lead_to_windows_of_a_minute(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeline, "MOST_LANES", 1)
     rows.job(db)
     midnight = datetime(2026, 11, 18, tzinfo=UTC)
-    db.execute("SELECT cronledger_internal.create_missing_partitions(ARRAY[%s])", [midnight])
     for scope in ("a", "b"):
         ran(db, midnight - MINUTE, 90, scope_id=scope)
     window = {"since": "2026-11-17T23:58Z", "until": "2026-11-18T00:02Z"}
@@ -264,12 +273,12 @@ def test_f56_the_parts_of_a_short_dense_window_lead_to_windows_of_a_minute(
         ("by=host", "by is one of runner, queue, not 'host'."),
     ],
 )
-def test_f56_a_window_that_cannot_be_shown(browser: TestClient, query: str, message: str) -> None:
+def test_a_window_that_cannot_be_shown(browser: TestClient, query: str, message: str) -> None:
     refused = browser.get(f"/timeline?{query}")
     assert refused.status_code == 400 and message in text(refused.text)
 
 
-def test_f56_names_of_others_in_the_picture_are_escaped(browser: TestClient, db: Db) -> None:
+def test_names_of_others_in_the_picture_are_escaped(browser: TestClient, db: Db) -> None:
     rows.job(db, "<b>job</b>")
     ran(db, rows.now(db) - MINUTE, job="<b>job</b>", runner_id="<i>r</i>", queue="a&b")
     page = browser.get("/timeline").text

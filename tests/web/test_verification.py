@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+import psycopg
 import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
@@ -16,6 +17,7 @@ from cronledger.web import examining
 from cronledger.web.examining import UNDER_WAY
 from tests.db.support import rows
 from tests.db.support.rows import Db, connected, one, value
+from tests.waiting import until
 from tests.web.support.browsing import SAME_ORIGIN, app, client, panel, text
 from tests.web.support.logins import Logins
 from tests.web.test_access import TOKENS
@@ -85,13 +87,13 @@ def held(database_url: str) -> Iterator[None]:
             c.execute("ALTER VIEW cronledger.verify_executions ALTER COLUMN id DROP DEFAULT")
 
 
-def test_f56_without_a_run_the_page_says_that_nobody_knows(browser: TestClient) -> None:
+def test_without_a_run_the_page_says_that_nobody_knows(browser: TestClient) -> None:
     page = browser.get("/verify").text
     assert "Nobody knows whether this ledger keeps its promises" in panel(page, "last")
     assert "No run is recorded." in panel(page, "runs")
 
 
-def test_f56_recorded_runs_have_their_state_and_their_result(browser: TestClient, db: Db) -> None:
+def test_recorded_runs_have_their_state_and_their_result(browser: TestClient, db: Db) -> None:
     at = rows.now(db)
     run(db, plan_times=96, executions=90, skips=6, checked_after=at - 24 * HOUR, checked_through=at)
     run(db, job_name="report", violations=3, kinds=Jsonb({"missing": 2, "extra": 1}), accepted=1)
@@ -113,7 +115,7 @@ def test_f56_recorded_runs_have_their_state_and_their_result(browser: TestClient
     assert order == sorted(order)
 
 
-def test_f56_violations_of_a_run_stay_until_a_later_run_checks_its_range(
+def test_violations_of_a_run_stay_until_a_later_run_checks_its_range(
     browser: TestClient, db: Db
 ) -> None:
     at = rows.now(db)
@@ -128,12 +130,12 @@ def test_f56_violations_of_a_run_stay_until_a_later_run_checks_its_range(
     assert 'id="violating"' not in browser.get("/verify").text
 
 
-def test_f57_the_first_window_of_the_form_is_all_kept_history(browser: TestClient) -> None:
+def test_the_first_window_of_the_form_is_all_kept_history(browser: TestClient) -> None:
     options = re.findall(r'<option value="(\w+)">', browser.get("/verify").text)
     assert options == ["all", "7d", "1d"]
 
 
-def test_f56_older_runs_follow(browser: TestClient, db: Db) -> None:
+def test_older_runs_follow(browser: TestClient, db: Db) -> None:
     for number in range(25):
         run(db, requested_by=f"nightly{number:02}")
     first = browser.get("/verify").text
@@ -145,7 +147,7 @@ def test_f56_older_runs_follow(browser: TestClient, db: Db) -> None:
     assert browser.get("/verify?before=x").status_code == 400
 
 
-def test_f57_a_run_is_made_in_the_background_and_recorded(browser: TestClient, db: Db) -> None:
+def test_a_run_is_made_in_the_background_and_recorded(browser: TestClient, db: Db) -> None:
     spoil(db)
     assert "Run 1 checks all kept history of all jobs." in start(browser)
     page = ended(browser)
@@ -156,14 +158,14 @@ def test_f57_a_run_is_made_in_the_background_and_recorded(browser: TestClient, d
     assert made["from_plan_time"] is None and "@" in made["requested_by"]
 
 
-def test_f57_violations_of_a_run_have_the_zone_of_their_job(browser: TestClient, db: Db) -> None:
+def test_violations_of_a_run_have_the_zone_of_their_job(browser: TestClient, db: Db) -> None:
     spoil(db)
     db.execute("UPDATE cronledger.jobs SET timezone = 'Asia/Kolkata'")
     start(browser)
     assert "IST" in panel(ended(browser), "found")
 
 
-def test_f57_a_run_has_the_window_and_the_job_of_the_form(browser: TestClient, db: Db) -> None:
+def test_a_run_has_the_window_and_the_job_of_the_form(browser: TestClient, db: Db) -> None:
     spoil(db)
     rows.job(db, "other")
     assert "checks the last day of other" in start(browser, window="1d", job="other")
@@ -173,7 +175,7 @@ def test_f57_a_run_has_the_window_and_the_job_of_the_form(browser: TestClient, d
     assert made["started_at"] - made["from_plan_time"] < timedelta(days=1, minutes=5)
 
 
-def test_f57_a_run_bears_the_name_of_its_person(database_url: str, logins: Logins, db: Db) -> None:
+def test_a_run_bears_the_name_of_its_person(database_url: str, logins: Logins, db: Db) -> None:
     with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
         viewer = {"Authorization": "Bearer grafana-secret"}
         assert "Operators run it here" in text(browser.get("/verify", headers=viewer).text)
@@ -184,7 +186,7 @@ def test_f57_a_run_bears_the_name_of_its_person(database_url: str, logins: Login
     assert value(db, "SELECT requested_by FROM cronledger.verifications") == "alice"
 
 
-def test_f57_one_run_at_a_time_and_the_page_shows_it(
+def test_one_run_at_a_time_and_the_page_shows_it(
     browser: TestClient, database_url: str, db: Db
 ) -> None:
     spoil(db)
@@ -200,19 +202,23 @@ def test_f57_one_run_at_a_time_and_the_page_shows_it(
     assert value(db, "SELECT count(*) FROM cronledger.verifications") == 1
 
 
-def test_f57_one_run_at_a_time_over_all_processes_of_the_page(browser: TestClient, db: Db) -> None:
-    key = "hashtextextended('cronledger.verify_on_page', 0)"
-    db.execute(f"SELECT pg_advisory_lock({key})")
-    refused = browser.post("/verify", data={"window": "all"}, headers=SAME_ORIGIN)
-    assert refused.status_code == 409
-    assert "Another process of the page runs verify already." in text(refused.text)
-    assert value(db, "SELECT count(*) FROM cronledger.verifications") == 0
-    db.execute(f"SELECT pg_advisory_unlock({key})")
+def test_one_run_at_a_time_over_all_processes_of_the_page(
+    browser: TestClient, db: Db, database_url: str, logins: Logins
+) -> None:
+    name, login = "cronledger web verifies cronledger", logins.url(database_url, "operator")
+    stranger = psycopg.connect(database_url, application_name=name)  # of another role
+    with stranger, psycopg.connect(login, application_name=name):  # an older run
+        refused = browser.post("/verify", data={"window": "all"}, headers=SAME_ORIGIN)
+        assert refused.status_code == 409
+        assert "Another process of the page runs verify already." in text(refused.text)
+        assert value(db, "SELECT count(*) FROM cronledger.verifications") == 0
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    until("the older run has ended", lambda: value(db, sessions, name) == 0)
     start(browser)
     ended(browser)
 
 
-def test_f57_a_run_whose_end_could_not_be_recorded_says_so(
+def test_a_run_whose_end_could_not_be_recorded_says_so(
     browser: TestClient, database_url: str, db: Db
 ) -> None:
     spoil(db)
@@ -220,7 +226,7 @@ def test_f57_a_run_whose_end_could_not_be_recorded_says_so(
         start(browser)
         ends = (
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-            " WHERE application_name = 'cronledger web verifies' AND pid <> pg_backend_pid()"
+            " WHERE application_name LIKE 'cronledger web verifies%%' AND pid <> pg_backend_pid()"
             " AND datname = current_database()"
         )
         deadline = time.monotonic() + 60
@@ -231,9 +237,7 @@ def test_f57_a_run_whose_end_could_not_be_recorded_says_so(
     assert "unfinished (ended here, but its end could not be recorded)" in panel(page, "runs")
 
 
-def test_f57_a_stop_of_the_server_interrupts_the_run(
-    database_url: str, logins: Logins, db: Db
-) -> None:
+def test_a_stop_of_the_server_interrupts_the_run(database_url: str, logins: Logins, db: Db) -> None:
     spoil(db)
     with held(database_url), client(app(database_url, logins)) as browser:
         start(browser)
@@ -251,7 +255,7 @@ def test_f57_a_stop_of_the_server_interrupts_the_run(
     assert made["error"] == "StoppedError: the server of the web page was stopped"
 
 
-def test_f57_a_run_that_fails_says_why(browser: TestClient, database_url: str, db: Db) -> None:
+def test_a_run_that_fails_says_why(browser: TestClient, database_url: str, db: Db) -> None:
     spoil(db)
     with held(database_url):
         start(browser)
@@ -276,7 +280,7 @@ def test_f57_a_run_that_fails_says_why(browser: TestClient, database_url: str, d
         ({"window": "1d", "job": "none"}, 404, "The job none does not exist."),
     ],
 )
-def test_f57_a_run_that_cannot_be_made(
+def test_a_run_that_cannot_be_made(
     browser: TestClient, db: Db, data: dict[str, str], status: int, message: str
 ) -> None:
     refused = browser.post("/verify", data=data, headers=SAME_ORIGIN)
@@ -284,7 +288,7 @@ def test_f57_a_run_that_cannot_be_made(
     assert value(db, "SELECT count(*) FROM cronledger.verifications") == 0
 
 
-def test_f57_a_login_that_may_not_record_a_run_gets_the_remedy(
+def test_a_login_that_may_not_record_a_run_gets_the_remedy(
     database_url: str, logins: Logins
 ) -> None:
     viewer = logins.url(database_url, "viewer")
@@ -297,7 +301,7 @@ def test_f57_a_login_that_may_not_record_a_run_gets_the_remedy(
         assert "Run verify" in browser.get("/verify").text
 
 
-def test_f56_doctor_has_a_remedy_for_each_finding(browser: TestClient, db: Db) -> None:
+def test_doctor_has_a_remedy_for_each_finding(browser: TestClient, db: Db) -> None:
     rows.job(db, "alone")
     doctor = checked(browser)
     assert "runners problem no replica is alive start one with `cronledger run`" in doctor
@@ -306,7 +310,7 @@ def test_f56_doctor_has_a_remedy_for_each_finding(browser: TestClient, db: Db) -
 
 
 @pytest.mark.parametrize("error", [OSError("no room"), ValueError("not a name")])
-def test_f56_checks_that_end_with_an_error_show_it(
+def test_checks_that_end_with_an_error_show_it(
     browser: TestClient, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -316,7 +320,7 @@ def test_f56_checks_that_end_with_an_error_show_it(
     assert repr(error) in checked(browser)
 
 
-def test_f56_checks_are_made_read_only_with_the_patience_of_the_page(
+def test_checks_are_made_read_only_with_the_patience_of_the_page(
     browser: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
@@ -334,15 +338,13 @@ def test_f56_checks_are_made_read_only_with_the_patience_of_the_page(
     assert seen == ["on", "3s"]
 
 
-def test_f56_checks_of_replicas_are_named_and_not_made(browser: TestClient) -> None:
+def test_checks_of_replicas_are_named_and_not_made(browser: TestClient) -> None:
     doctor = checked(browser)
     for check in ("pooler", "listening", "roles"):
         assert f"{check} not checked depends on the connection string" in doctor
 
 
-def test_f56_checks_that_need_more_rights_are_named(
-    database_url: str, logins: Logins, db: Db
-) -> None:
+def test_checks_that_need_more_rights_are_named(database_url: str, logins: Logins, db: Db) -> None:
     """A login whose right to a view was revoked, as in a ledger of an owner who grants less."""
     db.execute("REVOKE SELECT ON cronledger.verifications FROM cronledger_viewer")
     with client(app(database_url, logins)) as browser:
@@ -351,7 +353,7 @@ def test_f56_checks_that_need_more_rights_are_named(
     assert "run doctor as a member of cronledger_viewer" in doctor
 
 
-def test_f56_without_its_database_the_page_states_it(database_url: str, logins: Logins) -> None:
+def test_without_its_database_the_page_states_it(database_url: str, logins: Logins) -> None:
     away = "host=127.0.0.1 port=1 dbname=none"
     with client(app(database_url, logins, web_read_url=away)) as browser:
         assert "the database is unreachable" in checked(browser)

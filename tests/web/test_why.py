@@ -29,7 +29,7 @@ def hourly(db: Db) -> datetime:
     return now.replace(minute=0, second=0, microsecond=0)
 
 
-def test_f56_why_an_execution_failed(browser: TestClient, db: Db) -> None:
+def test_why_an_execution_failed(browser: TestClient, db: Db) -> None:
     at = hourly(db)
     id = rows.execution(
         db, "FAILED", plan_time=at, due_at=at, error_msg="see execution 9 <b>\nand revision 1"
@@ -44,7 +44,7 @@ def test_f56_why_an_execution_failed(browser: TestClient, db: Db) -> None:
     assert "/ledger?job=job" in shown and "/job?name=job" in shown
 
 
-def test_f56_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
+def test_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
     at = hourly(db)
     blocker = rows.execution(db, "RUNNING")["id"]
     db.execute(
@@ -57,13 +57,13 @@ def test_f56_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
     assert "skipped job at" in panel(shown, "answer-1")
 
 
-def test_f56_why_nothing_accounts_for_a_plan_time(browser: TestClient, db: Db) -> None:
+def test_why_nothing_accounts_for_a_plan_time(browser: TestClient, db: Db) -> None:
     shown = page(browser, job="job", time=hourly(db).isoformat())
     assert "missing job at" in panel(shown, "answer-1")
     assert "which is a violation" in panel(shown, "answer-1")
 
 
-def test_f56_a_question_that_cannot_be_answered_says_why(browser: TestClient, db: Db) -> None:
+def test_a_question_that_cannot_be_answered_says_why(browser: TestClient, db: Db) -> None:
     assert "A time without an offset is one of the job" in text(page(browser))
     hourly(db)
     assert "has never existed" in text(page(browser, 400, job="none", time="03:00"))
@@ -71,13 +71,13 @@ def test_f56_a_question_that_cannot_be_answered_says_why(browser: TestClient, db
     assert "has no scope other" in text(page(browser, 400, job="job", time="03:00", scope="other"))
 
 
-def test_f56_an_hour_that_occurs_twice_is_named(browser: TestClient, db: Db) -> None:
+def test_an_hour_that_occurs_twice_is_named(browser: TestClient, db: Db) -> None:
     rows.job(db, timezone="Europe/Berlin")
     shown = text(page(browser, job="job", time="2026-10-25T02:30"))
     assert "2026-10-25 02:30 occurred twice in Europe/Berlin" in shown
 
 
-def test_f56_the_day_leads_to_why(browser: TestClient, db: Db) -> None:
+def test_the_day_leads_to_why(browser: TestClient, db: Db) -> None:
     hourly(db)
     shown = browser.get("/job?name=job").text
     assert 'href="/why?job=job&amp;scope=global&amp;time=20' in shown

@@ -1,4 +1,7 @@
-"""The web application: `uvicorn invoicing.web:api`. Each of its processes runs a replica."""
+"""The web application: `uvicorn invoicing.web:api`.
+
+Each of its processes runs a replica, and serves the page of the ledger below /ops/cron.
+"""
 
 import os
 from collections.abc import AsyncIterator
@@ -7,8 +10,11 @@ from typing import Annotated, TypedDict
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 from psycopg_pool import AsyncConnectionPool
+from starlette.requests import HTTPConnection
 
 from cronledger.contrib.starlette import cronledger_lifespan
+from cronledger.web import create_app
+from cronledger.web.access.identity import Identity, Role
 from invoicing.jobs import Invoice, app, send
 
 CREDIT = 100_000
@@ -20,15 +26,31 @@ class State(TypedDict):
     pool: AsyncConnectionPool
 
 
+def identify(request: HTTPConnection) -> Identity | None:
+    """Return who opens the page: the user whom the proxy in front of this program signed in."""
+    user = request.headers.get("x-user")
+    return None if user is None else Identity(user, Role.OPERATOR)
+
+
+page = create_app(identify=identify)
+
+
 @asynccontextmanager
 async def own(web: FastAPI) -> AsyncIterator[State]:
-    """Open the pool of the requests. Handlers have one of their own, also beside a web server."""
+    """Start the page, and open the pool of the requests.
+
+    Handlers have a pool of their own, also beside a web server.
+    """
     url = os.environ["CRONLEDGER_DATABASE_URL"]
-    async with AsyncConnectionPool(url, min_size=1, open=False) as pool:
+    async with (
+        page.router.lifespan_context(page),
+        AsyncConnectionPool(url, min_size=1, open=False) as pool,
+    ):
         yield {"pool": pool}
 
 
 api = FastAPI(lifespan=cronledger_lifespan(app, lifespan=own))
+api.mount("/ops/cron", page)
 
 
 def pool_of(request: Request) -> AsyncConnectionPool:

@@ -1,4 +1,4 @@
-"""What requests enqueue. The replica of the application runs by itself."""
+"""What requests enqueue, and the page. The replica of the application runs by itself."""
 
 from fastapi.testclient import TestClient
 from invoicing.web import api
@@ -20,3 +20,9 @@ def test_a_rollback_leaves_no_execution(books: Ledger) -> None:
     assert refused.status_code == 409
     assert books.rows("SELECT FROM public.invoices") == []
     assert books.executions("send") == []
+
+
+def test_the_page_shows_the_ledger_of_the_test_to_who_has_signed_in(books: Ledger) -> None:
+    with TestClient(api) as web:
+        assert web.get("/ops/cron/jobs").status_code == 403
+        assert "close_day" in web.get("/ops/cron/jobs", headers={"X-User": "zoe"}).text

@@ -82,7 +82,7 @@ class BreachComparison:
             at, edit = expected.plan_time, expected.edit
             yield from self._manual(running.before((key, at)))
             ran = next(iter(list(running.through((key, at)))), None)
-            if self.history.may_be_retired(state, expected.due_at):
+            if self.history.retired(state, expected.due_at):
                 self._forget(key, at)
             elif not self.history.paused(expected.due_at):
                 yield _Anchored(key, at, at, edit, ran)
@@ -174,8 +174,10 @@ class BreachComparison:
 
     def _left(self, state: ScheduleState, window: Window) -> Iterator[Violation]:
         """Yield the breaches of the scope that no deadline explains."""
+        # Those of a pass that is under way are after the cursor.
+        through = min(window.through, self.through or window.through)
         left = sorted(
-            x for x in self._breaches if x[0] == state.key and window.after < x[1] <= window.through
+            x for x in self._breaches if x[0] == state.key and window.after < x[1] <= through
         )
         for key, plan_time, kind in left:
             del self._breaches[key, plan_time, kind]

@@ -136,7 +136,7 @@ class ScheduleComparison:
 
     def _is_behind(self) -> bool:
         """Return whether a plan_time of the range has been due for a while and is not planned."""
-        if self.state.parked in _NEVER_BEHIND or self.state.retired_at is not None:
+        if self.state.parked in _NEVER_BEHIND:
             return False
         after, end = max(self.window.after, self._through()), self.window.end
         late = self.window.now - _BEHIND
@@ -144,7 +144,7 @@ class ScheduleComparison:
         return any(
             one.due_at <= late
             and not self.history.paused(one.due_at)
-            and one.edit.state != "retired"
+            and not self.history.retired(self.state, one.due_at)
             for one in islice(due, _LOOK_AHEAD)
         )
 
@@ -173,7 +173,8 @@ class ScheduleComparison:
                 continue  # it belongs to a revision that the cursor has not reached
             else:
                 edit = self.history.at(ran.plan_time)
-                text = f"{edit.raw['schedule']!r} of revision {edit.number} has no such plan_time"
+                schedule = edit.raw.get("schedule")
+                text = f"{schedule!r} of revision {edit.number} has no such plan_time"
             yield self._violation("extra", ran.plan_time, text, ran.id)
 
     def _compare(self, ran: FiredExecution, expected: Expected) -> Iterator[Violation]:

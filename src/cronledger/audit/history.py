@@ -113,29 +113,34 @@ class History:
         until = edit.paused_until
         return edit.state == "paused" and (until is None or due <= until)
 
-    def may_be_retired(self, state: ScheduleState, due: datetime) -> bool:
-        """Return whether the job or scope may have been retired at `due`.
+    def retired(self, state: ScheduleState, due: datetime) -> bool:
+        """Return whether the job or scope was retired at `due`.
 
-        The ledger does not record the earlier retirements of a scope that a provider returned
-        again.
+        The scopes that a job declares are in its history, too.
         """
         edit, kind = self.at(due), state.key.scope_kind
-        if edit.state == "retired":
+        if edit.state == "retired" or kind != edit.raw["scope_kind"]:
             return True
-        if state.retired_at is not None and state.retired_at < due:
-            return state.returned_at is None or due <= state.returned_at
-        scopes = edit.raw["scopes"]
-        if kind != edit.raw["scope_kind"]:
+        scopes = edit.raw.get("scopes")
+        if kind != GLOBAL and scopes is not None and state.key.scope_id not in scopes:
             return True
-        return kind != GLOBAL and (scopes is None or state.key.scope_id not in scopes)
+        return self.scope_retired(state, due)
+
+    @staticmethod
+    def scope_retired(state: ScheduleState, due: datetime) -> bool:
+        """Return whether the scope was retired at `due`, whatever its job was."""
+        return any(
+            retired < due and (returned is None or due <= returned)
+            for retired, returned in zip(state.retirements, state.returns, strict=True)
+        )
 
     def was_retired_between(self, state: ScheduleState, due: datetime, until: datetime) -> bool:
-        """Return whether the job or scope may have been retired at some time in (due, until]."""
+        """Return whether the job or scope was retired at some time in (due, until]."""
         marks = [due, until, *(start for start in self._starts if due <= start <= until)]
         tick = timedelta(microseconds=1)
-        return any(
-            self.may_be_retired(state, at) for mark in marks for at in (mark, mark + tick)
-        ) or (state.retired_at is not None and state.retired_at <= until)
+        return any(self.retired(state, at) for mark in marks for at in (mark, mark + tick)) or any(
+            due <= retired <= until for retired in state.retirements
+        )
 
 
 def _edit(row: Mapping[str, Any], start: datetime, before: Edit | None) -> Edit:

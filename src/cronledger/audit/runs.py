@@ -16,12 +16,9 @@ class Parts:
         self.lengths = tuple(lengths)
 
     @cached_property
-    def seconds(self) -> bytes:
-        """The lengths as bytes: byte n is 1 if one of them is n seconds, and otherwise 0."""
-        found = bytearray(self.lengths[-1] // _SECOND + 1)
-        for length in self.lengths:
-            found[length // _SECOND] = 1
-        return bytes(found)
+    def seconds(self) -> tuple[int, ...]:
+        """The lengths in seconds."""
+        return tuple(length // _SECOND for length in self.lengths)
 
 
 class Run(NamedTuple):

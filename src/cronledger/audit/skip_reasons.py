@@ -98,7 +98,7 @@ class SkipReasons:
     def _held(self, reason: str, due: datetime) -> bool:
         if reason == "paused":
             return self._history.paused(due)
-        return self._history.may_be_retired(self._state, due)
+        return self._history.retired(self._state, due)
 
     def _was_missed(self, following: Expected | None) -> Iterator[FalseReason]:
         """Check a skip `missed`. `following`: the next plan_time, if it is due."""

@@ -45,7 +45,7 @@ BATCH = 200
 """Schedules in one snapshot. Long transactions would delay VACUUM."""
 
 LEAST_RETENTION = timedelta(days=1)
-"""The shortest retention that maintain_partitions accepts."""
+"""The shortest retention that set_retention accepts."""
 
 _TICK = timedelta(microseconds=1)
 _BEFORE = timedelta(days=7)  # an earlier execution may reach into the requested range

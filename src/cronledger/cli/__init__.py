@@ -23,6 +23,8 @@ COMMANDS = {
     "backfill": ("backfill:backfill", "Run past plan_times of a job."),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "queues": ("queues:queues", "List, limit, pause and resume queues."),
+    "retention": ("retention:retention", "Show and set how long executions are kept."),
+    "sources": ("sources:sources", "List the files and Apps that were applied; rename one."),
     "alerts": ("alerts:alerts", "List alerts, or the open states."),
     "channels": ("channels:channels", "List the channels of alerts, and test one."),
     "audit": ("audit:audit", "List who did what to jobs, queues and executions."),
@@ -34,6 +36,10 @@ COMMANDS = {
     "accept-database": (
         "accept_database:accept_database",
         "Allow replicas to work in a restored or cloned database.",
+    ),
+    "refuse-database": (
+        "accept_database:refuse_database",
+        "Start nothing in a copy until it is accepted.",
     ),
     "runners": ("runners:runners", "List the replicas."),
     "metrics": ("metrics:metrics", "Print or serve the metrics of the ledger for Prometheus."),
@@ -84,7 +90,12 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except click.ClickException as error:
+            from cronledger.cli.show import named
+
+            vars(error)["message"] = named(error.message)  # Final for type checkers
+            raise
+        except (click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
             from cronledger.cli.failures import explain

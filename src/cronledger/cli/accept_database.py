@@ -4,7 +4,10 @@ from dataclasses import asdict
 
 import click
 
-from cronledger.cli.show import echo, json_option, print_json
+from cronledger.cli.session import requester, session
+from cronledger.cli.show import echo, json_option, named, print_json
+from cronledger.ledger import identity
+from cronledger.ledger.transactions import transaction
 
 
 @click.command("accept-database")
@@ -23,13 +26,11 @@ def accept_database(*, skip_missed: bool, catch_up: bool, as_json: bool) -> None
     Use --catch-up for a database that replaces the original. Policies such as catch_up treat the
     time since the copy was made as an outage.
 
-    Paused jobs stay paused in both cases.
+    Paused jobs stay paused in both cases. In the ledger's own database, --catch-up confirms a
+    failover, about which `cronledger doctor` warns until then.
     """
     if skip_missed == catch_up:
         raise click.UsageError("use exactly one of --skip-missed and --catch-up")
-    from cronledger.cli.session import requester, session
-    from cronledger.ledger import identity
-    from cronledger.ledger.transactions import transaction
 
     with session() as ledger, transaction(ledger.connection, ledger.settings.lock_timeout):
         schema = ledger.settings.schema_name
@@ -37,7 +38,7 @@ def accept_database(*, skip_missed: bool, catch_up: bool, as_json: bool) -> None
     if as_json:
         print_json({"accepted": done.why is not None, **asdict(done)})
     elif done.why is None:
-        echo("this is already the database of the ledger; nothing was changed")
+        echo("this is already the database of the ledger; no job was changed")
     else:
         echo(f"accepted; it was a different database: {done.why}")
     if skip_missed and done.why is not None and not as_json:
@@ -45,3 +46,24 @@ def accept_database(*, skip_missed: bool, catch_up: bool, as_json: bool) -> None
             f"jobs whose missed plan_times are skipped: {done.jobs}; waiting executions cancelled: "
             f"{done.cancelled}; running executions requested to end: {done.asked_to_end}"
         )
+
+
+@click.command("refuse-database")
+@json_option
+def refuse_database(*, as_json: bool) -> None:
+    """Plan and start nothing in this database until it is accepted.
+
+    Use this in a copy that looks like a failover: one that was promoted, or recovered to a point,
+    within ten minutes. RUNNING executions continue. `cronledger accept-database` decides what
+    happens then.
+    """
+    with session() as ledger:
+        refused = ledger.call("refuse_database")
+    if as_json:
+        print_json({"refused": refused})
+    elif refused:
+        echo(
+            named("refused: nothing is planned or started here until `cronledger accept-database`")
+        )
+    else:
+        echo("this is already not the database of the ledger; nothing was changed")

@@ -4,6 +4,7 @@ import click
 
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import job_option, limit_option, owner_options
+from cronledger.cli.session import session
 from cronledger.cli.show import unknown_job
 
 LISTING = Listing(
@@ -43,13 +44,11 @@ def alerts(
 
     With --open, list the open states, oldest first, each with the time at which it was opened.
     """
-    from cronledger.cli.session import session
-
     with session() as ledger:
         read = ledger.reports.alert_states if is_open else ledger.reports.alerts
         rows = read(job=job, owner=owner, labels=labels, limit=limit)
         now = ledger.reports.now()
         # A deleted job is still in the history.
         if not rows and job is not None and not ledger.reports.revisions(job, 1):
-            raise unknown_job(job)
+            raise unknown_job(job, ledger.reports)
     show(rows, now)

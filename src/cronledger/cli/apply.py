@@ -3,17 +3,19 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cronledger.cli import complete
 from cronledger.cli.parameters import BIGINT
+from cronledger.cli.session import database, requester
 from cronledger.cli.show import cell, echo, host_only, json_option, print_json, without_secrets
+from cronledger.cli.source import load_source
 from cronledger.rules.problems import Exit
-
-if TYPE_CHECKING:
-    from cronledger.sources.diff import Change
+from cronledger.sources import apply as applying
+from cronledger.sources import diff as comparing
+from cronledger.sources.diff import Change
 
 
 def _source_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -56,11 +58,9 @@ def apply(
     if dry_run:
         context.invoke(diff, source=source, deploy=deploy, force=force, name=name, as_json=as_json)
         return
-    from cronledger.cli.session import requester
-    from cronledger.sources import apply as sources
 
     with _loaded(source, name, deploy) as arguments:
-        applied = sources.apply(**arguments, force=force, by=requester())
+        applied = applying.apply(**arguments, force=force, by=requester())
     if as_json:
         print_json(asdict(applied))
     elif applied.refused is None:
@@ -93,10 +93,8 @@ def diff(
 
     Exit status: 1 if a newer deploy was applied before.
     """
-    from cronledger.sources import diff as sources
-
     with _loaded(source, name, deploy) as arguments:
-        found = sources.diff(**arguments, force=force, days=days)
+        found = comparing.diff(**arguments, force=force, days=days)
     changes = [_masked(change) for change in found.changes]
     if as_json:
         print_json({
@@ -115,9 +113,6 @@ def diff(
 @contextmanager
 def _loaded(source: str, name: str | None, deploy: int | None) -> Iterator[dict[str, Any]]:
     """Load a source, and print its warnings. Yield the arguments that `apply` and `diff` share."""
-    from cronledger.cli.session import database
-    from cronledger.cli.source import load_source
-
     loaded = load_source(source, name=name, deploy=deploy)
     for warning in loaded.warnings:
         echo(f"Warning: {warning}", err=True)
@@ -132,7 +127,7 @@ def _named(job: str, is_channel: bool) -> str:
     return f"channel {job.removeprefix('alerts.')}" if is_channel else job
 
 
-def _masked(change: "Change") -> dict[str, Any]:
+def _masked(change: Change) -> dict[str, Any]:
     shown = asdict(change)
     if "target" in shown["fields"]:
         pair = shown["fields"]["target"]

@@ -4,6 +4,7 @@ import click
 
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import job_option, limit_option, owner_options, since_option
+from cronledger.cli.session import session
 from cronledger.cli.show import read_moment
 
 LISTING = Listing(
@@ -45,8 +46,6 @@ def audit(
     show: Printer,
 ) -> None:
     """List the actions of operators and the edits of jobs and queues, newest first."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         now = ledger.reports.now()
         first = read_moment(since, "--since", now) if since else None

@@ -6,18 +6,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.parameters import scope_options
+from cronledger.cli.session import Session, session
 from cronledger.cli.show import echo, iso, json_option, print_json, read_moment, require_order
-
-if TYPE_CHECKING:
-    from cronledger.cli.session import Session
-    from cronledger.rules.model import ScopeKey
+from cronledger.rules.model import ScopeKey
+from cronledger.rules.problems import Exit
+from cronledger.sources.backfill import past
 
 BATCH = 1000
 POLL_SECONDS = 0.2
@@ -81,9 +81,6 @@ def backfill(
     With --reprocess failed, executions that ended as FAILED or CANCELLED are retried. With
     --reprocess all, each SUCCESS is also repeated, as an additional execution.
     """
-    from cronledger.cli.session import session
-    from cronledger.rules.problems import Exit
-
     with session() as ledger:
         now = ledger.reports.now()
         key = ledger.scope(name, scope_kind, scope)
@@ -103,11 +100,9 @@ def backfill(
 
 
 def _plan_times(
-    ledger: "Session", key: "ScopeKey", start: str, end: str, now: datetime
+    ledger: Session, key: ScopeKey, start: str, end: str, now: datetime
 ) -> Sequence[datetime]:
     """Return the planned plan_times of the range, with a note if it reaches beyond them."""
-    from cronledger.sources.backfill import past
-
     first, last = read_moment(start, "--from", now), read_moment(end, "--to", now)
     require_order(first, last)
     found = past(ledger.reports, key, first, last)
@@ -124,8 +119,8 @@ def _plan_times(
 class _Work:
     """One backfill: its `plan_times` in the order in which they start, and counts of its work."""
 
-    ledger: "Session"
-    key: "ScopeKey"
+    ledger: Session
+    key: ScopeKey
     plan_times: Sequence[datetime]
     reprocess: str
     ended_before: datetime
@@ -173,7 +168,6 @@ class _Work:
             reprocess=self.reprocess,
             cap=room,
             ended_before=self.ended_before,
-            retention=self.ledger.settings.retention,
         )
         for count in COUNTS:
             self.counts[count] += result[count]

@@ -1,19 +1,19 @@
 """`cronledger channels`: list the channels of alerts, and send a test message to one."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import Duration
+from cronledger.cli.session import Session, requester, session
 from cronledger.cli.show import echo, iso, json_option, print_json
-
-if TYPE_CHECKING:
-    from cronledger.cli.session import Session
-    from cronledger.client import Execution
-    from cronledger.ledger.reports import Row
+from cronledger.client import Client, Execution
+from cronledger.ledger.reports import Row
+from cronledger.rules.problems import Exit
 
 LISTING = Listing(
     {
@@ -41,8 +41,6 @@ def channels() -> None:
 @listed(LISTING)
 def list_channels(*, show: Printer) -> None:
     """List the channels, each with its last delivery and its error."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         rows, now = ledger.reports.channels(), ledger.reports.now()
     show(rows, now)
@@ -64,9 +62,6 @@ def test(*, name: str, timeout: timedelta, as_json: bool) -> None:
 
     Exit status: 0 if the receiver accepted the message, otherwise 1.
     """
-    from cronledger.cli.session import session
-    from cronledger.rules.problems import Exit
-
     with session() as ledger:
         found = ledger.reports.channels(name)
         if not found:
@@ -87,12 +82,8 @@ def test(*, name: str, timeout: timedelta, as_json: bool) -> None:
         raise click.exceptions.Exit(Exit.FAILED)
 
 
-def _message(ledger: "Session", channel: "Row") -> Any:
+def _message(ledger: Session, channel: Row) -> Any:
     """Return the payload of a delivery with one alert, whose event is `test`."""
-    from psycopg.types.json import Jsonb
-
-    from cronledger.cli.session import requester
-
     at, name = iso(ledger.reports.now()), channel["name"]
     alert = {
         "id": 0, "event": "test", "kind": "opened", "at": at, "since": at, "job": None,
@@ -103,15 +94,12 @@ def _message(ledger: "Session", channel: "Row") -> Any:
     return Jsonb({"channel": name, "ledger": str(channel["ledger"]), "alerts": [alert]})
 
 
-def _ended(ledger: "Session", made: int, seconds: float) -> "Execution":
+def _ended(ledger: Session, made: int, seconds: float) -> Execution:
     """Wait until the first attempt has ended, or for `seconds`, and return the execution."""
-    from cronledger.client import Client
-    from cronledger.client.waiting import polls
-
     client = Client(connection=ledger.connection, settings=ledger.settings)
     found = client.execution(made)
     try:
-        for found in polls(client.sender, made, seconds):
+        for found in ledger.wait(made, seconds):
             if found.status == "FAILED":
                 break
     except TimeoutError:
@@ -119,7 +107,7 @@ def _ended(ledger: "Session", made: int, seconds: float) -> "Execution":
     return found
 
 
-def _error(found: "Execution") -> str | None:
+def _error(found: Execution) -> str | None:
     match found.status:
         case "SUCCESS":
             return None

@@ -6,19 +6,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cronledger.cli import complete
 from cronledger.cli.check_report import Checked, Finding, print_report, report_of
+from cronledger.cli.failures import tracebacks
+from cronledger.cli.session import HERE
 from cronledger.cli.show import echo, read_instant
-
-if TYPE_CHECKING:
-    from cronledger.cli.source import Source
-    from cronledger.explain.check import Served
-    from cronledger.rules.problems import ConfigurationError, Problem
-    from cronledger.sources.places import Place
+from cronledger.cli.source import Source, load_source
+from cronledger.explain.check import Served, problems, undeclared_channels
+from cronledger.rules import zones
+from cronledger.rules.channels import name_of
+from cronledger.rules.problems import ConfigurationError, Exit, Problem
+from cronledger.settings import OfflineSettings
+from cronledger.sources.files import read_file
+from cronledger.sources.places import (
+    Place,
+    place_of_error,
+    place_of_function,
+    toml_line,
+    toml_lines,
+)
+from cronledger.sources.python import load_app
+from cronledger.sources.toml import read_document
 
 FORMATS = ("text", "json", "github")
 
@@ -64,7 +76,9 @@ def check(
     Errors are problems that `run` would refuse, and jobs whose queue is not listed by --queue or by
     `queues` of the settings. If neither is given, such a job causes only a warning.
 
-    Other warnings are probable mistakes, jobs that never fire again, and collisions. A collision is
+    Other warnings are probable mistakes, jobs that never fire again, values that are probably
+    secrets, and collisions. A secret is a password in a URL, or the value of a key that ends with a
+    name of `web_redact`. A collision is
     a second, within 24 hours after --from, in which more than --at-once executions of one queue are
     due. Each scope of a job counts, and jitter spreads its executions. If any source declares
     channels, a job that names an undeclared channel causes a warning.
@@ -72,9 +86,6 @@ def check(
     The command exits with 0 if it finds no error, and with 2 if a source is invalid. It exits with
     1 if valid jobs have an error, or a warning with --strict.
     """
-    from cronledger.cli.session import HERE
-    from cronledger.rules.problems import Exit
-
     checked = [_loaded(name, imports=not no_import) for name in sources or (HERE,)]
     valid = [one.source for one in checked if one.source is not None]
     after = _after(start, valid)
@@ -94,11 +105,6 @@ def check(
 
 def _loaded(name: str, *, imports: bool) -> Checked:
     """Load one source, and print the tracebacks of its modules. What they print is no output."""
-    from cronledger.cli.failures import tracebacks
-    from cronledger.cli.source import load_source
-    from cronledger.rules.problems import ConfigurationError
-    from cronledger.settings import OfflineSettings
-
     try:
         with redirect_stdout(sys.stderr):
             source = load_source(name, settings=OfflineSettings, imports=imports)
@@ -109,7 +115,7 @@ def _loaded(name: str, *, imports: bool) -> Checked:
     return Checked(name, source, _placed(name, source.warnings))
 
 
-def _after(start: str | None, sources: "Iterable[Source]") -> datetime:
+def _after(start: str | None, sources: Iterable[Source]) -> datetime:
     """Return the instant of --from, or now."""
     if start is None:
         # Nothing is fired, and there is no database whose clock could be read.
@@ -124,8 +130,6 @@ def read_start(text: str, field: str, jobs: Iterable[tuple[str | None, str]]) ->
     `jobs`: their schedules and time zones. Raises BadParameter, which names `field`, also if they
     have several time zones.
     """
-    from cronledger.rules import zones
-
     timezones = {
         timezone
         for schedule, timezone in jobs
@@ -143,41 +147,34 @@ def read_start(text: str, field: str, jobs: Iterable[tuple[str | None, str]]) ->
 
 
 def _found(
-    name: str, source: "Source", after: datetime, queues: Sequence[str], at_once: int | None
+    name: str, source: Source, after: datetime, queues: Sequence[str], at_once: int | None
 ) -> list[Finding]:
-    from cronledger.explain.check import problems
-
     most = at_once or source.settings.slots
     found = problems(
-        source.jobs, where=name, after=after, served=_served(source, queues), most=most
-    )
+        source.jobs, where=name, after=after, served=_served(source, queues), most=most,
+        secret_names=source.settings.web_redact,
+    )  # fmt: skip
     return _placed(name, found)
 
 
-def _channels(sources: "Iterable[Source]") -> frozenset[str]:
+def _channels(sources: Iterable[Source]) -> frozenset[str]:
     """Return the channels that these sources declare."""
-    from cronledger.rules.channels import name_of
-
     found = {name_of(job.name, job.queue) for source in sources for job in source.jobs}
     return frozenset(name for name in found if name is not None)
 
 
-def _undeclared(name: str, source: "Source", declared: frozenset[str]) -> list[Finding]:
-    from cronledger.explain.check import undeclared_channels
-
+def _undeclared(name: str, source: Source, declared: frozenset[str]) -> list[Finding]:
     return _placed(name, undeclared_channels(source.jobs, where=name, declared=declared))
 
 
-def _served(source: "Source", queues: Sequence[str]) -> "Served":
-    from cronledger.explain.check import Served
-
+def _served(source: Source, queues: Sequence[str]) -> Served:
     if queues:
         return Served(queues, stated=True)
     return Served(source.settings.queues, stated="queues" in source.settings.model_fields_set)
 
 
 def _placed(
-    name: str, problems: "Iterable[Problem]", error: "ConfigurationError | None" = None
+    name: str, problems: Iterable[Problem], error: ConfigurationError | None = None
 ) -> list[Finding]:
     """Return the problems of a source with the places of their jobs."""
     problems = tuple(problems)
@@ -189,13 +186,8 @@ def _placed(
 
 
 def _file_places(
-    name: str, problems: "Sequence[Problem]", _error: "ConfigurationError | None"
-) -> "list[Place | None]":
-    from cronledger.rules.problems import ConfigurationError
-    from cronledger.sources.files import read_file
-    from cronledger.sources.places import Place, toml_line, toml_lines
-    from cronledger.sources.toml import read_document
-
+    name: str, problems: Sequence[Problem], _error: ConfigurationError | None
+) -> list[Place | None]:
     path = Path(name)
     try:
         read_document(path)
@@ -209,12 +201,8 @@ def _file_places(
 
 
 def _app_places(
-    name: str, problems: "Sequence[Problem]", error: "ConfigurationError | None"
-) -> "list[Place | None]":
-    from cronledger.rules.problems import ConfigurationError
-    from cronledger.sources.places import place_of_error, place_of_function
-    from cronledger.sources.python import load_app
-
+    name: str, problems: Sequence[Problem], error: ConfigurationError | None
+) -> list[Place | None]:
     raised = None
     for cause in (error, *(error.causes if error is not None else ())):
         raised = (None if cause is None else place_of_error(cause)) or raised

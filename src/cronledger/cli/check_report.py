@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.show import counted, echo, iso, print_json
-
-if TYPE_CHECKING:
-    from cronledger.cli.source import Source
-    from cronledger.explain.check import Outlook
-    from cronledger.rules.problems import Problem
-    from cronledger.sources.places import Place
+from cronledger.cli.source import Source
+from cronledger.explain.check import Outlook, is_channel, outlook
+from cronledger.rules.channels import PREFIX
+from cronledger.rules.firings import change_local, change_note, local_text, note
+from cronledger.rules.printable import clean
+from cronledger.rules.problems import Problem
+from cronledger.sources.places import Place
 
 LISTING = Listing({"job": "JOB", "local": "LOCAL", "note": "NOTE"}, (), "there are no jobs")
 _ESCAPES = {"%": "%25", "\r": "%0D", "\n": "%0A"}
@@ -29,8 +30,8 @@ class Finding:
     """A problem, and where its job is declared."""
 
     source: str
-    problem: "Problem"
-    place: "Place | None"
+    problem: Problem
+    place: Place | None
 
     @property
     def level(self) -> str:
@@ -42,15 +43,12 @@ class Checked:
     """One source: its content, or None if it is invalid, and what was found in it."""
 
     name: str
-    source: "Source | None"
+    source: Source | None
     findings: list[Finding]
 
 
 def report_of(checked: Sequence[Checked], after: datetime, count: int) -> dict[str, Any]:
     """Return what --format json prints."""
-    from cronledger.explain.check import is_channel, outlook
-    from cronledger.rules.channels import PREFIX
-
     return {
         "from": iso(after),
         "sources": [one.name for one in checked],
@@ -77,9 +75,7 @@ def report_of(checked: Sequence[Checked], after: datetime, count: int) -> dict[s
     }
 
 
-def _job(source: str, found: "Outlook") -> dict[str, Any]:
-    from cronledger.rules.firings import change_note, local_text, note
-
+def _job(source: str, found: Outlook) -> dict[str, Any]:
     job = found.job
     return {
         "source": source, "job": job.name, "schedule": job.schedule, "timezone": job.timezone,
@@ -94,8 +90,8 @@ def _job(source: str, found: "Outlook") -> dict[str, Any]:
         ],
         "clock_changes": [
             {
-                "at": iso(change.at),
-                "local": local_text(change.local),
+                "at": iso(change_local(change)),
+                "local": local_text(change_local(change)),
                 "effect": change.effect,
                 "note": change_note(change),
             }
@@ -165,8 +161,6 @@ def _rows(job: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def _workflow_command(finding: Mapping[str, Any]) -> str:
     """Return the command with which a workflow of GitHub annotates a line."""
-    from cronledger.tables import clean
-
     properties = []
     if finding["file"] is not None:
         properties.append(f"file={_escaped(_in_workspace(finding['file']), _PROPERTY_ESCAPES)}")

@@ -83,7 +83,7 @@ def _names(read: Read) -> list[CompletionItem]:
 
 def _executions(read: Read) -> list[CompletionItem]:
     from cronledger.cli.show import cell
-    from cronledger.tables import clean
+    from cronledger.rules.printable import clean
 
     fields = ("job_name", "scope_id", "plan_time", "error_code")
     return [

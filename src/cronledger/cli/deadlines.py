@@ -7,6 +7,7 @@ import click
 
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import job_option, limit_option, owner_options
+from cronledger.cli.session import session
 from cronledger.cli.show import unknown_job
 
 BREACHES = Listing(
@@ -68,8 +69,6 @@ def deadlines(
     show: Printer,
 ) -> None:
     """List missed deadlines, newest plan_time first."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         now = ledger.reports.now()
         rows = ledger.reports.breaches(
@@ -77,7 +76,7 @@ def deadlines(
         )
         # A deleted job is still in the history.
         if not rows and job is not None and not ledger.reports.revisions(job, 1):
-            raise unknown_job(job)
+            raise unknown_job(job, ledger.reports)
     show(rows, now)
 
 
@@ -95,11 +94,9 @@ def compliance(
     show: Printer,
 ) -> None:
     """List how many deadlines of each job and scope were met each month, newest month first."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         now = ledger.reports.now()
         rows = ledger.reports.compliance(month=month, job=job, owner=owner, labels=labels)
         if not rows and job is not None and not ledger.reports.revisions(job, 1):
-            raise unknown_job(job)
+            raise unknown_job(job, ledger.reports)
     show(rows, now)

@@ -14,17 +14,22 @@ NEEDS = {
     "jobs pause": OPERATOR,
     "jobs resume": OPERATOR,
     "jobs remove": OPERATOR,
+    "jobs redact": OPERATOR,
     "trigger": OPERATOR,
     "enqueue": OPERATOR,
     "backfill": OPERATOR,
     "executions retry": OPERATOR,
     "executions cancel": OPERATOR,
+    "executions redact": OPERATOR,
     "channels test": OPERATOR,
     "queues pause": OPERATOR,
     "queues resume": OPERATOR,
     "queues limit": OPERATOR,
+    "sources rename": OPERATOR,
+    "retention set": OPERATOR,
     "verify --accept": OPERATOR,
     "accept-database": OPERATOR,
+    "refuse-database": OPERATOR,
 }
 """Commands that do more than read. All others need VIEWER; `migrate` needs the schema's owner."""
 

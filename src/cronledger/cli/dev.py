@@ -69,6 +69,7 @@ def _run(source: str, at: str | None, count: int, *, reload: bool) -> int:
     from cronledger.cli.session import HERE
     from cronledger.cli.source import require_found
     from cronledger.embedded.server import Embedded
+    from cronledger.process.guard import guarded
     from cronledger.process.reload import Children, run_and_reload
     from cronledger.rules.problems import Exit
     from cronledger.settings import OfflineSettings
@@ -79,7 +80,7 @@ def _run(source: str, at: str | None, count: int, *, reload: bool) -> int:
         directory = stack.enter_context(
             TemporaryDirectory(prefix="cronledger-dev-", ignore_cleanup_errors=True)
         )
-        children = stack.enter_context(Children())
+        children = stack.enter_context(Children(stack.enter_context(guarded(Path(directory)))))
         url = stack.enter_context(Embedded(Path(directory), binaries)).start()
         stack.callback(children.end)  # before the database ends
         echo(f"export CRONLEDGER_DATABASE_URL='{url}'", err=True)

@@ -2,14 +2,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict
 
 import click
 
-from cronledger.cli.show import counted, echo, json_option, print_json
-
-if TYPE_CHECKING:
-    from cronledger.explain.findings import Finding
+from cronledger.cli.session import database, settings_here
+from cronledger.cli.show import counted, echo, json_option, named, print_json
+from cronledger.explain.doctor import DoctorContext, examine
+from cronledger.explain.findings import Finding
+from cronledger.ledger.access import Access
+from cronledger.rules import cron
+from cronledger.rules.problems import Exit
 
 MARKS = {
     "ok": "ok",
@@ -33,13 +36,6 @@ def doctor(*, as_json: bool, every: bool, strict: bool) -> None:
     and with --strict also for a warning; 4 if the problem is the schema; 5 if this is a different
     database than the one of the ledger.
     """
-    from dataclasses import asdict
-
-    from cronledger.cli.session import database, settings_here
-    from cronledger.explain.doctor import DoctorContext, examine
-    from cronledger.ledger.access import Access
-    from cronledger.rules import cron
-
     settings = settings_here()
     with (
         database(settings) as url,
@@ -47,31 +43,34 @@ def doctor(*, as_json: bool, every: bool, strict: bool) -> None:
     ):
         findings = examine(DoctorContext(c, settings, url, cron.FINGERPRINT))
     if as_json:
-        print_json([asdict(finding) for finding in findings])
+        print_json([asdict(finding) | {"remedy": _remedy(finding)} for finding in findings])
     else:
-        _print(findings, every)
+        _print(findings, every, settings.ledger_name)
     _require_sound(findings, strict)
 
 
-def _print(findings: "Sequence[Finding]", every: bool) -> None:
+def _print(findings: Sequence[Finding], every: bool, ledger: str | None) -> None:
     for finding in findings:
         if every or finding.severity != "ok":
             echo(f"{MARKS[finding.severity]:<8} {finding.check}: {finding.found}")
             if finding.remedy is not None:
-                echo(f"{'':<8} -> {finding.remedy}")
+                echo(f"{'':<8} -> {_remedy(finding)}")
     count = Counter(finding.severity for finding in findings)
     unchecked = f", {count['unchecked']} not checked" if count["unchecked"] else ""
     echo(
+        f"{'' if ledger is None else f'ledger {ledger}: '}"
         f"{counted(len(findings), 'finding')}: {counted(count['problem'], 'problem')}, "
         f"{counted(count['warning'], 'warning')}{unchecked}",
         err=True,
     )
 
 
-def _require_sound(findings: "Sequence[Finding]", strict: bool) -> None:
-    """Exit unless no check found a problem."""
-    from cronledger.rules.problems import Exit
+def _remedy(finding: Finding) -> str | None:
+    return None if finding.remedy is None else named(finding.remedy)
 
+
+def _require_sound(findings: Sequence[Finding], strict: bool) -> None:
+    """Exit unless no check found a problem."""
     bad = {finding.check for finding in findings if finding.severity == "problem"}
     severities = {finding.severity for finding in findings}
     if bad & {"schema", "objects"}:

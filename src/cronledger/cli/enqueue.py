@@ -1,16 +1,14 @@
 """`cronledger enqueue`: enqueue work for a job."""
 
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import click
+from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
 from cronledger.cli.parameters import BIGINT, payload_option, scope_options
+from cronledger.cli.session import session
 from cronledger.cli.show import echo, json_option, print_json, read_moment
-
-if TYPE_CHECKING:
-    from psycopg.types.json import Jsonb
 
 
 @click.command()
@@ -33,7 +31,7 @@ def enqueue(
     name: str,
     scope: str | None,
     scope_kind: str | None,
-    payload: "Jsonb | None",
+    payload: Jsonb | None,
     watermark: int | None,
     key: str | None,
     due_at: str | None,
@@ -48,8 +46,6 @@ def enqueue(
     until that time; --due-at excludes --key and --watermark. Work for a paused job waits until the
     job is resumed.
     """
-    from cronledger.cli.session import session
-
     with session() as ledger:
         scope_key = ledger.scope(name, scope_kind, scope)
         due = read_moment(due_at, "--due-at", ledger.reports.now(), ahead=True) if due_at else None

@@ -1,4 +1,4 @@
-"""`cronledger executions`: list, show, output, retry, cancel."""
+"""`cronledger executions`: list, show, output, retry, cancel, redact."""
 
 import sys
 
@@ -8,6 +8,7 @@ from cronledger.cli import complete
 from cronledger.cli.execution import print_execution
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import job_option, limit_option, owner_options, since_option
+from cronledger.cli.session import session
 from cronledger.cli.show import (
     echo,
     iso,
@@ -16,6 +17,7 @@ from cronledger.cli.show import (
     print_result,
     read_moment,
 )
+from cronledger.rules.problems import Exit
 
 LISTING = Listing(
     {
@@ -24,14 +26,27 @@ LISTING = Listing(
         "scope_id": "SCOPE",
         "plan_time": "PLAN TIME",
         "status": "STATUS",
+        "queue": "QUEUE",
         "trigger": "TRIGGER",
+        "runner_id": "RUNNER",
         "attempt": "ATTEMPT",
         "started_at": "STARTED",
+        "finished_at": "FINISHED",
         "duration_ms": "MS",
         "error_code": "ERROR",
         "next_attempt_at": "AGAIN AT",
     },
-    drop=("trigger", "started_at", "scope_id", "next_attempt_at", "duration_ms", "attempt"),
+    drop=(
+        "trigger",
+        "queue",
+        "started_at",
+        "runner_id",
+        "finished_at",
+        "scope_id",
+        "next_attempt_at",
+        "duration_ms",
+        "attempt",
+    ),
     none="there are no matching executions",
 )
 STATUSES = ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED"]
@@ -63,6 +78,9 @@ def executions() -> None:
     type=click.Choice(STATUSES, case_sensitive=False),
     help="Only executions with this status; repeatable.",
 )
+@click.option(
+    "--runner", metavar="RUNNER", help="Only executions whose last attempt this runner has or had."
+)
 @since_option("plan_time")
 @click.option(
     "--until", metavar="ISO|DURATION", help="Only plan_times before this one, or older than this."
@@ -76,14 +94,13 @@ def list_executions(
     owner: str | None,
     labels: dict[str, str],
     statuses: tuple[str, ...],
+    runner: str | None,
     since: str | None,
     until: str | None,
     limit: int,
     show: Printer,
 ) -> None:
     """List executions, newest first."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         now = ledger.reports.now()
         first = read_moment(since, "--since", now) if since else None
@@ -94,7 +111,7 @@ def list_executions(
             )
         rows = ledger.reports.executions(
             job=job, scope=scope, owner=owner, labels=labels, statuses=statuses,
-            since=first, until=end, limit=limit,
+            runner=runner, since=first, until=end, limit=limit,
         )  # fmt: skip
         if not rows and job is not None:
             ledger.require_job(job)
@@ -106,8 +123,6 @@ def list_executions(
 @json_option
 def show(*, execution_id: int, as_json: bool) -> None:
     """Show one execution: all of its fields except its output."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         row, now = ledger.reports.execution(execution_id), ledger.reports.now()
     if row is None:
@@ -123,8 +138,6 @@ def show(*, execution_id: int, as_json: bool) -> None:
 @json_option
 def output(*, execution_id: int, as_json: bool) -> None:
     """Print the end of the output of an execution's last attempt."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         row = ledger.reports.output(execution_id)
     if row is None:
@@ -151,8 +164,6 @@ def retry(*, execution_id: int, force: bool, as_json: bool) -> None:
     A SUCCESS is refused. An execution of a non-reentrant job is also refused if the end of its last
     attempt is unknown. Make sure that the attempt has ended and may be repeated, then use --force.
     """
-    from cronledger.cli.session import session
-
     with session() as ledger:
         result = ledger.call("retry", execution_id=execution_id, force=force)
     fields = {"execution_id": execution_id, "result": result}
@@ -167,15 +178,39 @@ def cancel(*, execution_id: int, as_json: bool) -> None:
 
     Exit status: 1 if another transaction holds the row at this moment; try again.
     """
-    from cronledger.cli.session import session
-    from cronledger.rules.problems import Exit
-
     with session() as ledger:
         result = ledger.call("cancel", execution_id=execution_id)
     fields = {"execution_id": execution_id, "result": result}
     print_result(fields, f"{execution_id}: {result.replace('_', ' ')}", as_json)
     if result == "busy":
         raise click.exceptions.Exit(Exit.FAILED)
+
+
+@executions.command()
+@click.argument("execution_ids", metavar="ID...", type=IDS, nargs=-1, required=True)
+@click.option("--reason", help="Reason, shown in the audit trail.")
+@json_option
+def redact(*, execution_ids: tuple[int, ...], reason: str | None, as_json: bool) -> None:
+    """Remove the data of executions that may be personal.
+
+    The payload, the result, the output, the key and the messages of errors are removed, also from
+    the alerts about the executions. The plan_times, statuses and times stay, and `verify` still
+    accounts for them. An execution that has not ended is refused, and then the IDs after it stay as
+    they are. A redacted execution cannot be retried.
+    """
+    with session() as ledger:
+        done = [
+            {
+                "execution_id": one,
+                "redacted": ledger.call("redact", execution_id=one, reason=reason),
+            }
+            for one in execution_ids
+        ]
+    if as_json:
+        print_json(done)
+        return
+    for row in done:
+        echo(f"{row['execution_id']}: {'redacted' if row['redacted'] else 'was redacted before'}")
 
 
 def _unknown(execution_id: int) -> click.UsageError:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import psycopg
 
 from cronledger.cli.denied import DeniedError
+from cronledger.declaring.resources import LifespanError
 from cronledger.embedded.binaries import EmbeddedError
 from cronledger.ledger import identity
 from cronledger.ledger.database_errors import Explained, explained, other_database
 from cronledger.ledger.migrate import MigrationError, SchemaNewerError
 from cronledger.ledger.refusals import LedgerError
-from cronledger.resources import LifespanError
 from cronledger.rules.problems import ConfigurationError, Exit, Problem
+from cronledger.rules.remedies import Surface
 from cronledger.settings import masked
 from cronledger.sources.python import traceback_of
 
@@ -45,7 +46,7 @@ def explain(error: Exception) -> Failure | None:
         case identity.OtherDatabaseError():
             return _failure(other_database(error.why))
         case psycopg.Error():
-            return _failure(explained(error))
+            return _failure(explained(error, Surface.COMMAND))
     for kind, code in _PLAIN:
         if isinstance(error, kind):
             return Failure(code, f"Error: {error}")

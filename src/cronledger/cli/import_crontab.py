@@ -3,34 +3,45 @@
 import os
 import pwd
 import re
+import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from cronledger.sources.crontab import Format, Imported, Options
+from cronledger.rules import cron
+from cronledger.rules.problems import RefusedError
+from cronledger.settings import OfflineSettings
+from cronledger.sources.crontab import Format, Imported, Options, detect_format, read_crontab
+from cronledger.sources.crontab_toml import render
+from cronledger.sources.files import read_file, read_stream
 
 LOCALTIME = Path("/etc/localtime")
 TIMEZONE = Path("/etc/timezone")
 STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 """Path prefixes of the pipes of a shell, as in `import-crontab <(crontab -l)`."""
 
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?")
+"""Names that --crontab-user accepts, those of a domain included."""
+
 _RUN_PARTS = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The text of a crontab, and the `format` and `owner` that follow from its path."""
+    """The text of a crontab, and the `format` and `owner` that follow from its path.
+
+    `in_directory`: FILE is its directory. So its name is its user if it is in user format.
+    """
 
     file: str
     text: str
-    format: "Format | None"
+    format: Format | None
     owner: str | None
+    in_directory: bool = False
 
 
 @click.command("import-crontab")
@@ -44,6 +55,11 @@ class _Source:
 @click.option(
     "--timezone", metavar="ZONE", help="Time zone of the schedules [default: that of this host]."
 )
+@click.option(
+    "--crontab-user",
+    metavar="NAME",
+    help="User of the crontabs whose path names none, such as -; implies --user for them.",
+)
 @click.option("--as-user", is_flag=True, help="Run each command as its crontab user, with runuser.")
 @click.option("--faithful", is_flag=True, help="Allow runs to overlap, as cron does.")
 def import_crontab(
@@ -54,37 +70,45 @@ def import_crontab(
     as_crontab_l: bool,
     system: bool,
     timezone: str | None,
+    crontab_user: str | None,
     as_user: bool,
     faithful: bool,
 ) -> None:
     """Convert crontabs to a cronledger.toml.
 
-    FILE is a crontab, a directory of crontabs such as /etc/cron.d, or - for standard input. Lines
-    that have no equivalent are reported on standard error, and stay in the output as comments.
+    FILE is a crontab, a directory of crontabs such as /etc/cron.d, or - for standard input. The
+    name of a file in a spool directory, such as /var/spool/cron/crontabs, is its user. Lines that
+    have no equivalent are reported on standard error, and stay in the output as comments. The same
+    applies to values that are probably secrets, which the ledger would store. Only the current
+    user can read the file of --output.
 
     Exit status: 0 if every line has an equivalent, 1 if a line has none, 2 for a usage error.
     """
-    from cronledger.sources.crontab import Options
-    from cronledger.sources.crontab_toml import render
-
     if as_crontab_l and system:
         raise click.UsageError("--user and --system exclude each other; use one of them")
+    if crontab_user is not None and system:
+        raise click.UsageError("--crontab-user and --system exclude each other; use one of them")
+    if crontab_user is not None and not USER.fullmatch(crontab_user):
+        raise click.BadParameter(
+            f"{crontab_user!r} is not the name of a user; use one such as www-data",
+            param_hint="--crontab-user",
+        )
     forced: Format | None = "user" if as_crontab_l else "system" if system else None
-    options = Options(_zone(timezone), _current_user(), as_user, faithful)
-    sources = [source for file in files for source in _sources(file)]
-    crontabs = _read(sources, forced, options)
+    secret_names = OfflineSettings.load().web_redact
+    options = Options(_zone(timezone), _current_user(), as_user, faithful, secret_names)
+    sources = [source for file in files for source in _sources(file, spool=as_crontab_l)]
+    crontabs = _read(sources, forced, crontab_user, options)
     _write(render(crontabs, options), output, force)
-    for crontab in crontabs:
-        _report(crontab)
+    _report(crontabs)
     if not all(crontab.complete for crontab in crontabs):
         sys.exit(1)
 
 
-def _sources(file: str) -> Iterator[_Source]:
-    """Yield the crontabs that one argument names. Raises UsageError if one cannot be read."""
-    from cronledger.rules.problems import RefusedError
-    from cronledger.sources.files import read_file, read_stream
+def _sources(file: str, *, spool: bool) -> Iterator[_Source]:
+    """Yield the crontabs that one argument names. Raises UsageError if one cannot be read.
 
+    `spool`: a directory is a spool directory, whatever its path is.
+    """
     path = Path(file)
     try:
         if file == "-":
@@ -98,10 +122,10 @@ def _sources(file: str) -> Iterator[_Source]:
                 # Cron reads spool files of any name, and others by the naming rules of run-parts.
                 if not entry.is_file():
                     click.echo(f"{entry}: skipped: it is not a regular file", err=True)
-                elif owner is None and not _RUN_PARTS.fullmatch(entry.name):
+                elif not (spool or owner or _RUN_PARTS.fullmatch(entry.name)):
                     click.echo(f"{entry}: skipped: cron ignores files with such names", err=True)
                 else:
-                    yield _Source(str(entry), _decoded(read_file(entry)), format, owner)
+                    yield _Source(str(entry), _decoded(read_file(entry)), format, owner, True)
         else:
             yield _Source(file, _decoded(read_file(path)), *_place(path))
     except RefusedError as error:
@@ -118,37 +142,61 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8-sig", "surrogateescape")
 
 
-def _place(path: Path) -> "tuple[Format | None, str | None]":
+def _place(path: Path) -> tuple[Format | None, str | None]:
     """Return the format and the owner that follow from the path of a crontab."""
     parts = path.absolute().parts
     if parts[-2:-1] == ("cron.d",) or parts[-2:] == ("etc", "crontab"):
         return "system", None
-    if "spool" in parts and parts[-2] in ("crontabs", "cron", "tabs"):
+    folder = parts[-2:-1]
+    if folder in (("crontabs",), ("tabs",)) or (folder == ("cron",) and "spool" in parts):
         return "user", parts[-1]
     return None, None
 
 
 def _read(
-    sources: Iterable[_Source], forced: "Format | None", options: "Options"
-) -> "list[Imported]":
-    from cronledger.sources.crontab import detect_format, read_crontab
-
-    known = [entry.pw_name for entry in pwd.getpwall()]
+    sources: Iterable[_Source],
+    forced: Format | None,
+    crontab_user: str | None,
+    options: Options,
+) -> list[Imported]:
+    users = [entry.pw_name for entry in pwd.getpwall()]
     crontabs: list[Imported] = []
     for source in sources:
-        format = forced or source.format or detect_format(source.text, known)
-        taken = [job.name for crontab in crontabs for job in crontab.jobs]
-        crontabs.append(
-            read_crontab(
-                source.text,
-                file=source.file,
-                format=format,
-                options=options,
-                owner=source.owner,
-                taken=taken,
-            )
+        format, owner = _format_and_owner(source, forced, crontab_user, users)
+        crontab = read_crontab(
+            source.text,
+            file=source.file,
+            format=format,
+            options=options,
+            owner=owner,
+            taken=[job.name for crontab in crontabs for job in crontab.jobs],
+            noted_users=[user for crontab in crontabs for user in crontab.users],
         )
+        if options.as_user and format == "user" and owner is None and crontab.jobs:
+            raise click.UsageError(
+                f"--as-user: the user of FILE {source.file!r} is unknown; name it with "
+                "--crontab-user NAME, or use --system if each entry has a user before its command"
+            )
+        crontabs.append(crontab)
     return crontabs
+
+
+def _format_and_owner(
+    source: _Source, forced: Format | None, crontab_user: str | None, users: Sequence[str]
+) -> tuple[Format, str | None]:
+    """Return the format of a crontab, and its user if it is in user format and the user is known.
+
+    A directory of crontabs in user format is a spool directory, where the name of a file is its
+    user. That the format is `user` is certain if it was forced, or if the name is that of a user.
+    """
+    owner, format = source.owner, forced or source.format
+    if owner is None and crontab_user is not None and format != "system":
+        return "user", crontab_user
+    format = format or detect_format(source.text, users)
+    name = Path(source.file).name
+    if owner is None and source.in_directory and (forced == "user" or name in users):
+        owner = name
+    return format, owner if format == "user" else None
 
 
 def _write(text: str, output: str | None, force: bool) -> None:
@@ -156,7 +204,8 @@ def _write(text: str, output: str | None, force: bool) -> None:
         click.echo(text.encode(), nl=False)
         return
     try:
-        with Path(str(output)).open("w" if force else "x", encoding="utf-8", newline="\n") as file:
+        mode = "w" if force else "x"
+        with open(str(output), mode, encoding="utf-8", newline="\n", opener=_private) as file:
             file.write(text)
     except FileExistsError:
         raise click.UsageError(
@@ -168,24 +217,39 @@ def _write(text: str, output: str | None, force: bool) -> None:
         ) from None
 
 
-def _report(crontab: "Imported") -> None:
-    for note in crontab.notes:
-        place = f"{crontab.file}:{note.line}"
-        if note.kind == "dropped":
-            click.echo(f"{place}: not imported: {note.message}\n    {note.text.strip()}", err=True)
-        else:
-            click.echo(f"{place}: {note.message}", err=True)
-    jobs = len(crontab.jobs)
-    click.echo(
-        f"{crontab.file}: {jobs} job{'' if jobs == 1 else 's'}, read in {crontab.format} format",
-        err=True,
-    )
+def _private(path: str, flags: int) -> int:
+    """Open a file that only this user can read, because a crontab may contain secrets."""
+    opened = os.open(path, flags, mode=0o600)
+    if stat.S_ISREG(os.fstat(opened).st_mode):  # it may have existed before, with another mode
+        os.fchmod(opened, 0o600)
+    return opened
+
+
+def _report(crontabs: Sequence[Imported]) -> None:
+    """Print the notes of each crontab, then what was imported. The last line counts all of it."""
+    for crontab in crontabs:
+        for note in crontab.notes:
+            place = f"{crontab.file}:{note.line}"
+            if note.kind == "dropped":
+                text = f"{place}: not imported: {note.message}\n    {note.text.strip()}"
+                click.echo(text, err=True)
+            else:
+                click.echo(f"{place}: {note.message}", err=True)
+        counts = _counts(len(crontab.jobs), crontab.dropped)
+        click.echo(f"{crontab.file}: {counts}, read in {crontab.format} format", err=True)
+    if len(crontabs) != 1:
+        jobs = sum(len(crontab.jobs) for crontab in crontabs)
+        dropped = sum(crontab.dropped for crontab in crontabs)
+        click.echo(f"{len(crontabs)} files: {_counts(jobs, dropped)}", err=True)
+
+
+def _counts(jobs: int, dropped: int) -> str:
+    lost = f", {dropped} line{'' if dropped == 1 else 's'} not imported" if dropped else ""
+    return f"{jobs} job{'' if jobs == 1 else 's'}{lost}"
 
 
 def _zone(given: str | None) -> str:
     """Return the given zone, otherwise that of this host, otherwise UTC with a note."""
-    from cronledger.rules import cron
-
     for name in [given] if given is not None else _local_zones():
         try:
             cron.parse("* * * * *", timezone=name)

@@ -1,4 +1,4 @@
-"""`cronledger jobs`: list, show, apply, diff, pause, resume, remove."""
+"""`cronledger jobs`: list, show, apply, diff, pause, resume, remove, redact."""
 
 import click
 
@@ -6,7 +6,9 @@ from cronledger.cli import complete
 from cronledger.cli.apply import apply, diff
 from cronledger.cli.listing import Listing, Printer, listed, print_listing
 from cronledger.cli.parameters import owner_options
+from cronledger.cli.session import session
 from cronledger.cli.show import (
+    counted,
     iso,
     json_option,
     print_fields,
@@ -62,7 +64,7 @@ REVISIONS = Listing(
 
 @click.group()
 def jobs() -> None:
-    """List, show, apply, compare, pause, resume and remove jobs."""
+    """List, show, apply, compare, pause, resume, remove and redact jobs."""
 
 
 jobs.add_command(apply)
@@ -80,8 +82,6 @@ def list_jobs(
     *, queue: str | None, owner: str | None, labels: dict[str, str], retired: bool, show: Printer
 ) -> None:
     """List the jobs, with their next plan_time and the status of their last execution."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         rows = ledger.reports.jobs(queue=queue, owner=owner, labels=labels, retired=retired)
         now = ledger.reports.now()
@@ -93,12 +93,10 @@ def list_jobs(
 @json_option
 def show(*, name: str, as_json: bool) -> None:
     """Show one job: its policies, its scopes and its latest edits."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         row = ledger.reports.job(name)
         if row is None:
-            raise unknown_job(name)
+            raise unknown_job(name, ledger.reports)
         scopes = ledger.reports.scopes(name)
         revisions, now = ledger.reports.revisions(name), ledger.reports.now()
         if (secret := ledger.reports.target(name)) is not None:
@@ -127,8 +125,6 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
     Plan_times that become due during the pause are skipped. A second pause replaces the reason and
     the end of the first.
     """
-    from cronledger.cli.session import session
-
     with session() as ledger:
         end = read_moment(until, "--until", ledger.reports.now(), ahead=True) if until else None
         paused = ledger.call("pause", job=name, reason=reason, until=end)
@@ -142,8 +138,6 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
 @json_option
 def resume(*, name: str, as_json: bool) -> None:
     """Resume a paused job. What was due during the pause stays skipped."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         resumed = ledger.call("resume", job=name)
     text = f"{name}: {'resumed' if resumed else 'was not paused'}"
@@ -158,8 +152,6 @@ def remove(*, name: str, as_json: bool) -> None:
 
     The history of the job stays in the ledger.
     """
-    from cronledger.cli.session import session
-
     with session() as ledger:
         retired = ledger.call("retire", job=name)
         row = ledger.reports.job(name)
@@ -171,3 +163,22 @@ def remove(*, name: str, as_json: bool) -> None:
             "applied; remove the job there too",
             err=True,
         )
+
+
+@jobs.command()
+@click.argument("name", metavar="JOB", shell_complete=complete.jobs)
+@click.argument("path", metavar="FIELD...", nargs=-1, required=True)
+@click.option("--reason", help="Reason, shown in the audit trail.")
+@json_option
+def redact(*, name: str, path: tuple[str, ...], reason: str | None, as_json: bool) -> None:
+    """Remove a value, such as a password, from the earlier revisions of a job.
+
+    FIELD... is the place of the value in the job, such as `target env DB_PASSWORD`,
+    `target command` or `payload token`. Each earlier revision whose value differs from the present
+    one gets *** instead. Change the present value first, for example to {env = "NAME"}.
+    """
+    with session() as ledger:
+        number = ledger.call("redact_revisions", job=name, path=list(path), reason=reason)
+    field = ".".join(path)
+    text = f"{name}: {field} was replaced by *** in {counted(number, 'revision')}"
+    print_result({"job": name, "path": path, "revisions": number}, text, as_json)

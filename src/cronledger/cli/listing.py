@@ -14,7 +14,8 @@ from typing import Any
 
 import click
 
-from cronledger.cli.show import cell, json_option, print_json
+from cronledger.cli.show import cell, echo, json_option, print_json
+from cronledger.process.tables import print_table, width_of
 
 BAD, WAITING = "red", "yellow"
 STYLES = {
@@ -59,10 +60,8 @@ def print_listing(
 
     On a terminal, times are relative to `now`, the database's time.
     """
-    from cronledger.tables import print_table
-
     if not rows:
-        click.echo(listing.none, err=True)
+        echo(listing.none, err=True)
         return
     on_terminal = sys.stdout.isatty()
     relative = on_terminal and not wide
@@ -84,8 +83,6 @@ def print_listing(
 
 def _drop(listing: Listing, cells: Mapping[str, Sequence[str]], width: int) -> list[str]:
     """Return the columns to omit so that the others fit, if that is possible."""
-    from cronledger.tables import width_of
-
     # Omit empty columns first.
     empty = [key for key in listing.drop if not any(cells[key])]
     hidden: list[str] = []

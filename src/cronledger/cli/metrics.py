@@ -35,16 +35,19 @@ def metrics(*, listen: str | None, job_limit: int | None) -> None:
     from cronledger.cli.show import echo
     from cronledger.ledger.access import Access
     from cronledger.ledger.migrate import check_for_reader
-    from cronledger.log import configure
+    from cronledger.logs.output import configure
     from cronledger.metrics import ledger_server
 
     address = None if listen is None else _address(listen)
     settings = settings_here()
     limit = settings.metrics_jobs if job_limit is None else job_limit
+    name = settings.ledger_name
     with database(settings) as url:
         access, schema = Access.from_settings(settings, url), settings.schema_name
         if address is None:
-            text = asyncio.run(ledger_server.read_once(access, schema, job_limit=limit))
+            text = asyncio.run(
+                ledger_server.read_once(access, schema, job_limit=limit, ledger=name)
+            )
             click.echo(text, nl=False)
             return
         configure(settings.log_format, settings.log_level)
@@ -52,7 +55,7 @@ def metrics(*, listen: str | None, job_limit: int | None) -> None:
         host, port = address
         asyncio.run(
             ledger_server.serve(
-                access, schema, job_limit=limit, host=host, port=port,
+                access, schema, job_limit=limit, ledger=name, host=host, port=port,
                 started=lambda shown: echo(f"cronledger metrics: {shown}", err=True),
             )
         )  # fmt: skip

@@ -1,15 +1,19 @@
 """`cronledger migrate`: apply pending migrations, check for them, or print their SQL."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
+import psycopg
 
-from cronledger.cli.show import json_option, print_json
-
-if TYPE_CHECKING:
-    from cronledger.ledger.migrate import Phase, SchemaState
-    from cronledger.settings import Settings
+from cronledger.cli.session import database, settings_here
+from cronledger.cli.show import echo, json_option, print_json
+from cronledger.ledger import migrate as migrations
+from cronledger.ledger.access import Access
+from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
+from cronledger.ledger.identity import ACCEPT, OtherDatabaseError, other_database
+from cronledger.ledger.migrate import Phase, SchemaState
+from cronledger.rules.problems import Exit
+from cronledger.settings import Settings
 
 
 @click.command()
@@ -37,9 +41,6 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
     With --sql, the pending statements are printed and nothing is changed. If no database is set, or
     if it is unreachable, the statements for an empty database are printed.
     """
-    from cronledger.cli.session import database, settings_here
-    from cronledger.ledger import migrate as migrations
-
     if as_sql and (check or as_json):
         other_option = "--check" if check else "--json"
         raise click.UsageError(f"--sql and {other_option} exclude each other; use one of them")
@@ -67,16 +68,13 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
         click.echo(other, err=True)
 
 
-def _pending(state: "SchemaState", phases: "Sequence[Phase]") -> list[str]:
+def _pending(state: SchemaState, phases: Sequence[Phase]) -> list[str]:
     names = [migration.name for migration in state.pending if migration.phase in phases]
     return [*names, *state.ungranted]
 
 
-def _other_database(settings: "Settings", url: str) -> str | None:
+def _other_database(settings: Settings, url: str) -> str | None:
     """Return the warning about a restored or cloned database, or None if it is the own one."""
-    from cronledger.ledger.access import Access
-    from cronledger.ledger.identity import ACCEPT, OtherDatabaseError, other_database
-
     with Access.from_settings(settings, url).connect("cronledger migrate") as connection:
         why = other_database(connection, settings.schema_name)
     return None if why is None else f"Warning: {OtherDatabaseError(why)}\nHint: {ACCEPT}"
@@ -89,14 +87,8 @@ def _print(applied: list[str], pending: list[str]) -> None:
         click.echo(f"pending {name}")
 
 
-def _state_here(settings: "Settings") -> "SchemaState | None":
+def _state_here(settings: Settings) -> SchemaState | None:
     """Return the state of the schema; None, with a note, if no database can be read."""
-    import psycopg
-
-    from cronledger.cli.session import database
-    from cronledger.ledger import migrate as migrations
-    from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
-
     if settings.database_url is None:
         _note("no database is set")
         return None
@@ -116,35 +108,33 @@ def _note(reason: str) -> None:
     click.echo(f"Note: {reason}; these are the statements for an empty database", err=True)
 
 
-def _warn(state: "SchemaState") -> None:
+def _warn(state: SchemaState) -> None:
     for role in state.absent:
-        click.echo(
+        echo(
             f"Warning: the role {role} does not exist, and the current role may not create it\n"
             f"Hint: run `CREATE ROLE {role} NOLOGIN` as a role that may create roles, then "
             "`cronledger migrate`",
             err=True,
         )
     if state.ungranted:
-        click.echo(
+        echo(
             f"Warning: {len(state.ungranted)} rights of the group roles are missing; the first is "
             f"`{state.ungranted[0]}`\nHint: run `cronledger migrate` as the owner of the schema",
             err=True,
         )
 
 
-def _require_current(state: "SchemaState", pending: list[str]) -> None:
+def _require_current(state: SchemaState, pending: list[str]) -> None:
     """Exit unless the schema is up to date and complete."""
-    from cronledger.rules.problems import Exit
-
     for name in state.unknown:
-        click.echo(f"{name} was applied by a newer cronledger", err=True)
+        echo(f"{name} was applied by a newer cronledger", err=True)
     if state.lost:
-        click.echo(
+        echo(
             f"Error: the schema is damaged: {', '.join(map(str, state.lost))} was dropped\n"
             "Hint: restore it from a backup, because a numbered migration is applied only once",
             err=True,
         )
     if pending:
-        click.echo("the schema is out of date; run `cronledger migrate`", err=True)
+        echo("the schema is out of date; run `cronledger migrate`", err=True)
     if pending or state.lost:
         raise click.exceptions.Exit(Exit.SCHEMA)

@@ -4,18 +4,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
 
 from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
-from cronledger.cli.show import iso, json_option, print_json, read_instant
-
-if TYPE_CHECKING:
-    from cronledger.explain.firings import FiringRange
-    from cronledger.rules.cron import Firing
+from cronledger.cli.session import session
+from cronledger.cli.show import iso, json_option, print_json, read_instant, unknown_job
+from cronledger.explain.firings import FiringRange, firings_of
+from cronledger.rules import cron
+from cronledger.rules.cron import CronError, Firing
+from cronledger.rules.firings import local_text, note
 
 LISTING = Listing(
     {"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "there is no further firing"
@@ -62,10 +63,7 @@ def _is_job(what: str) -> bool:
     return not (what.startswith("@") or any(character.isspace() for character in what))
 
 
-def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> "FiringRange":
-    from cronledger.explain.firings import FiringRange
-    from cronledger.rules import cron
-
+def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> FiringRange:
     if scope is not None:
         raise click.UsageError("--scope needs the name of a job; omit it for a schedule")
     timezone = tz or "UTC"
@@ -80,11 +78,7 @@ def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> "F
     return FiringRange(spec, datetime.now(UTC))  # noqa: TID251
 
 
-def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> "FiringRange":
-    from cronledger.cli.session import session
-    from cronledger.explain.firings import firings_of
-    from cronledger.rules.cron import CronError
-
+def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> FiringRange:
     if tz is not None:
         raise click.UsageError(
             f"--tz needs a schedule; omit it, because job {name!r} has a time zone"
@@ -92,9 +86,9 @@ def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> "Fi
     with session() as ledger:
         row, now = ledger.reports.job(name), ledger.reports.now()
         if row is None:
+            unknown = unknown_job(name, ledger.reports)
             raise click.UsageError(
-                f"job {name!r} does not exist; `cronledger jobs list` lists the jobs; a schedule "
-                "contains spaces or begins with @"
+                f"{unknown.message}; a schedule contains spaces or begins with @"
             )
         if row["schedule"] is None:
             raise click.UsageError(
@@ -123,9 +117,7 @@ def _remark(row: Mapping[str, Any], now: datetime) -> None:
     click.echo(f"Warning: job {row['name']!r} {state}", err=True)
 
 
-def _row(firing: "Firing") -> dict[str, str]:
-    from cronledger.rules.firings import local_text, note
-
+def _row(firing: Firing) -> dict[str, str]:
     return {
         "utc": iso(firing.plan_time),
         "local": local_text(firing.local),

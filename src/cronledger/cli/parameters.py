@@ -3,14 +3,14 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
-
-if TYPE_CHECKING:
-    from psycopg.types.json import Jsonb
+from cronledger.rules import durations, storable
+from cronledger.rules.problems import shown
 
 BIGINT = click.IntRange(-(2**63), 2**63 - 1)
 """The range of PostgreSQL's bigint. A call with a greater number would match no SQL function."""
@@ -24,8 +24,6 @@ class Duration(click.ParamType[timedelta]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        from cronledger.rules import durations
-
         if isinstance(value, timedelta):
             return value
         try:
@@ -54,12 +52,7 @@ class Payload(click.ParamType["Jsonb"]):
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> "Jsonb":
-        from psycopg.types.json import Jsonb
-
-        from cronledger.rules import storable
-        from cronledger.rules.problems import shown
-
+    ) -> Jsonb:
         try:
             payload = json.loads(value, parse_constant=_refuse)
         except RecursionError:

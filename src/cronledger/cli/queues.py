@@ -5,6 +5,7 @@ import click
 from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import Limit
+from cronledger.cli.session import session
 from cronledger.cli.show import json_option, print_result
 
 LISTING = Listing(
@@ -33,8 +34,6 @@ def queues() -> None:
 @listed(LISTING)
 def list_queues(*, show: Printer) -> None:
     """List the queues, with their waiting and running executions and their runners."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         rows, now = ledger.reports.queues(), ledger.reports.now()
     show(rows, now)
@@ -46,8 +45,6 @@ def list_queues(*, show: Printer) -> None:
 @json_option
 def limit(*, name: str, limit: int | None, as_json: bool) -> None:
     """Limit a queue to N running executions over all replicas; `none` removes the limit."""
-    from cronledger.cli.session import session
-
     with session() as ledger:
         before = ledger.call("limit_queue", queue=name, max_running=limit)
     shown, was = ("none" if number is None else number for number in (limit, before))
@@ -62,8 +59,6 @@ def limit(*, name: str, limit: int | None, as_json: bool) -> None:
 @json_option
 def pause(*, name: str | None, every: bool, reason: str | None, as_json: bool) -> None:
     """Pause a queue: running executions finish, and nothing new starts."""
-    from cronledger.cli.session import session
-
     _one_or_all(name, every)
     with session() as ledger:
         if every:
@@ -81,8 +76,6 @@ def pause(*, name: str | None, every: bool, reason: str | None, as_json: bool) -
 @json_option
 def resume(*, name: str | None, every: bool, as_json: bool) -> None:
     """Resume a queue. The catch_up of each job applies to what was due during the pause."""
-    from cronledger.cli.session import session
-
     _one_or_all(name, every)
     with session() as ledger:
         if every:

@@ -2,19 +2,21 @@
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cronledger.cli import complete
 from cronledger.cli.parameters import BIGINT, Duration
-
-if TYPE_CHECKING:
-    from cronledger.cli.source import Source
+from cronledger.cli.session import denials, requester, settings_here
+from cronledger.cli.source import Source, find_source
+from cronledger.process.daemon import DaemonOptions
+from cronledger.rules.model import NAME_PATTERN
+from cronledger.sources.apply import ApplyRequest
 
 
 @click.command()
-@click.argument("source", metavar="[APP|FILE]", required=False, shell_complete=complete.sources)
+@click.argument("sources", metavar="[APP|FILE]", nargs=-1, shell_complete=complete.sources)
 @click.option(
     "--queue", "queues", multiple=True, metavar="NAME", shell_complete=complete.queues,
     help="Queue to take work from; repeatable.",
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 )
 def run(
     *,
-    source: str | None,
+    sources: tuple[str, ...],
     queues: tuple[str, ...],
     slots: int | None,
     summary: bool,
@@ -67,24 +69,23 @@ def run(
     The first SIGTERM or Ctrl-C stops claiming and waits for running work. The second stops the
     running work, and the third ends the process.
     """
-    from cronledger.cli.session import denials, requester, settings_here
-    from cronledger.cli.source import find_source
-
-    found = find_source(source, name=name, deploy=deploy)
+    if len(sources) > 1:
+        raise click.UsageError(
+            f"a replica has one source, and {len(sources)} are given ({', '.join(sources)}); start "
+            "a replica for each of them, or apply files whose jobs are commands, SQL or HTTP with "
+            "`cronledger jobs apply FILE`: each replica runs them"
+        )
+    found = find_source(next(iter(sources), None), name=name, deploy=deploy)
     settings = found.settings if found is not None else settings_here()
     settings = settings.model_copy(update=_overrides(queues, slots))
     url = settings.require_database()
 
-    from cronledger.process.daemon import DaemonOptions
-
     daemon = DaemonOptions(
         settings=settings,
-        force=force,
         migrate=not no_migrate,
         summary=summary,
         patience=patience,
-        by=requester(),
-        **({} if found is None else _declared(found)),
+        **({} if found is None else _declared(found, force=force, by=requester())),
     )
     with denials(settings, url):
         code = daemon.run()
@@ -97,12 +98,12 @@ def _overrides(queues: tuple[str, ...], slots: int | None) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _declared(source: "Source") -> dict[str, Any]:
+def _declared(source: Source, *, force: bool, by: str) -> dict[str, Any]:
     """Return the options of a daemon that come from its source."""
     return {
-        "jobs": source.jobs,
-        "source": source.name,
-        "deploy": source.deploy,
+        "request": ApplyRequest(
+            jobs=source.jobs, source=source.name, deploy=source.deploy, force=force, by=by
+        ),
         "warnings": source.warnings,
         "apps": source.apps,
         "functions": source.functions,
@@ -110,8 +111,6 @@ def _declared(source: "Source") -> dict[str, Any]:
 
 
 def _names(queues: tuple[str, ...]) -> tuple[str, ...]:
-    from cronledger.rules.model import NAME_PATTERN
-
     for queue in queues:
         if not re.fullmatch(NAME_PATTERN, queue):
             raise click.BadParameter(

@@ -3,19 +3,22 @@
 import click
 
 from cronledger.cli.listing import Listing, Printer, listed
+from cronledger.cli.session import session
 
 LISTING = Listing(
     {
         "id": "RUNNER",
         "state": "STATE",
+        "failing": "FAILING",
         "version": "VERSION",
+        "deploy": "DEPLOY",
         "queues": "QUEUES",
         "slots": "SLOTS",
         "running": "RUNNING",
         "started_at": "STARTED",
         "heartbeat_at": "SEEN",
     },
-    drop=("version", "started_at", "queues", "slots"),
+    drop=("started_at", "queues", "slots", "version", "deploy"),
     none="there are no runners; `cronledger run` starts one",
 )
 
@@ -24,9 +27,11 @@ LISTING = Listing(
 @click.option("--all", "former", is_flag=True, help="List former replicas too, for the retention.")
 @listed(LISTING)
 def runners(*, former: bool, show: Printer) -> None:
-    """List the replicas of the last day. A `dead` replica has not checked in for too long."""
-    from cronledger.cli.session import session
+    """List the replicas of the last day, with their version and deploy.
 
+    A `dead` replica has not checked in for too long. A `failing` replica checks in, but a part of
+    it fails, with the error in FAILING. RUNNING counts its executions in the ledger.
+    """
     with session() as ledger:
         rows, now = ledger.reports.runners(former=former), ledger.reports.now()
     show(rows, now)

@@ -3,6 +3,7 @@
 import click
 
 from cronledger.cli.show import print_json
+from cronledger.sources.toml_schema import document
 
 
 @click.command()
@@ -12,6 +13,4 @@ def schema() -> None:
     Write it beside the file as cronledger.schema.json. The first line of the file names it:
     #:schema ./cronledger.schema.json
     """
-    from cronledger.sources.toml_schema import document
-
     print_json(document())

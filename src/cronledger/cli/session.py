@@ -5,39 +5,42 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import psycopg
-from psycopg import sql
-from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
 from cronledger.cli.denied import OPERATOR, denied
 from cronledger.cli.show import echo, unknown_job
+from cronledger.client import Client
+from cronledger.client.waiting import polls
 from cronledger.embedded.server import Embedded
-from cronledger.ledger import queries
+from cronledger.ledger import calls
 from cronledger.ledger.access import Access
-from cronledger.ledger.audit_trail import OPERATOR_FUNCTIONS, RECORD, refusal
-from cronledger.ledger.database_errors import REFUSALS
+from cronledger.ledger.ends import EndListener
 from cronledger.ledger.reports import Reports
-from cronledger.ledger.transactions import transaction
+from cronledger.ledger.senders import CommandSender
+from cronledger.ledger.values import Execution
 from cronledger.rules import storable
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import EMBEDDED, TABLE, Settings
+from cronledger.sources.toml import read_document
+from cronledger.tracing.interface import tracing_of
 
 HERE = "cronledger.toml"
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The connection of one command to the ledger."""
+    """The connection of one command to the ledger, and how to make another one."""
 
     settings: Settings
+    access: Access
     connection: psycopg.Connection
     reports: Reports
 
@@ -51,46 +54,33 @@ class Session:
 
         This user is its `requested_by`. A refusal is recorded in the audit trail.
         """
-        arguments["requested_by"] = requester()
+        call = calls.function(function, **arguments)
+        tracing = tracing_of(self.settings) if call.enqueues else None
+        schema, lock_timeout = self.settings.schema_name, self.settings.lock_timeout
+        sender = CommandSender(self.connection, schema, lock_timeout, tracing)
+        sender.actor = requester()
         try:
-            return self._row(function, arguments)
-        except REFUSALS as error:
-            if function in OPERATOR_FUNCTIONS:
-                self._record_refusal(function, arguments, error)
+            with nullcontext() if tracing is None else tracing.continuing(os.environ):
+                return sender.send(call)
+        except psycopg.errors.NoDataFound:
+            if isinstance(job := arguments.get("job"), str):
+                self.require_job(job)
             raise
 
-    def _record_refusal(
-        self, function: str, arguments: Mapping[str, object], error: psycopg.Error
-    ) -> None:
-        message = error.diag.message_primary or str(error)
-        params = refusal(function, arguments, message, requester())
-        # The refusal is the error of the command, also if this role may not record it.
-        with (
-            suppress(psycopg.Error),
-            transaction(self.connection, self.settings.lock_timeout),
-        ):
-            queries.rows(self.connection, RECORD, self.settings.schema_name, params)
+    def wait(self, execution_id: int, seconds: float | None) -> Iterator[Execution]:
+        """Yield what each poll reads until the execution has ended, as `Client(url).wait` polls.
 
-    def _row(self, function: str, arguments: Mapping[str, object]) -> dict[str, Any]:
-        given = sql.SQL(", ").join(
-            sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name))
-            for name in arguments
-        )
-        name = sql.Identifier(self.settings.schema_name, function)
-        with (
-            transaction(self.connection, self.settings.lock_timeout),
-            self.connection.cursor(row_factory=dict_row) as cursor,
-        ):
-            row = cursor.execute(
-                sql.SQL("SELECT * FROM {}({})").format(name, given), arguments
-            ).fetchone()
-        assert row is not None
-        return row
+        A second connection receives the notification of the end. Raises TimeoutError.
+        """
+        client = Client(connection=self.connection, settings=self.settings)
+        if (listens := self.access.for_listening(self.settings)) is not None:
+            client.sender.listener = EndListener(listens, self.settings.schema_name)
+        return polls(client.sender, execution_id, seconds)
 
     def require_job(self, name: str) -> None:
         """Raise UsageError unless the job is in the history, in which a deleted job still is."""
         if not self.reports.revisions(name, 1):
-            raise unknown_job(name)
+            raise unknown_job(name, self.reports)
 
     def scope(self, job: str, kind: str | None, scope: str | None) -> ScopeKey:
         """Return this scope of the job; None stands for the kind and the only scope of the job.
@@ -99,7 +89,7 @@ class Session:
         """
         row = self.reports.job(job)
         if row is None:
-            raise unknown_job(job)
+            raise unknown_job(job, self.reports)
         kind = kind or row["scope_kind"]
         if scope is not None:
             return ScopeKey(job, kind, scope)
@@ -148,14 +138,13 @@ def session() -> Iterator[Session]:
     Raises ConfigurationError, EmbeddedError, psycopg.OperationalError.
     """
     settings = settings_here()
-    with (
-        database(settings) as url,
-        Access.from_settings(settings, url).connect("cronledger cli") as connection,
-    ):
+    with ExitStack() as stack:
+        access = Access.from_settings(settings, stack.enter_context(database(settings)))
+        connection = stack.enter_context(access.connect("cronledger cli"))
         connection.add_notice_handler(_warn_once())
         set_json_loads(_readable, connection)
         reports = Reports.over(connection, settings.schema_name)
-        yield Session(settings, connection, reports)
+        yield Session(settings, access, connection, reports)
     if reports.withheld:
         echo(f"Note: payloads and targets are shown only to members of {OPERATOR}", err=True)
 
@@ -209,8 +198,6 @@ def settings_here(kind: type[Settings] = Settings) -> Settings:
 
 
 def _table(path: Path) -> Mapping[str, Any]:
-    from cronledger.sources.toml import read_document
-
     table = read_document(path).get(TABLE, {})
     if not isinstance(table, dict):
         message, remedy = f"`{TABLE}` is not a table", f"write it as [{TABLE}]"

@@ -10,8 +10,11 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from cronledger.rules import durations
+from cronledger.ledger.reports import Reports
+from cronledger.rules import durations, remedies
 from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
+from cronledger.rules.printable import clean
+from cronledger.settings import MASK, masked
 
 MOST_ITEMS = 20
 """Most items of a list in output for people."""
@@ -27,10 +30,17 @@ def iso(instant: datetime) -> str:
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print text from any author: characters that would control a terminal are escaped."""
-    from cronledger.tables import clean
+    """Print text from any author: characters that would control a terminal are escaped.
 
-    click.echo(clean(text), err=err, nl=nl)
+    Hints on standard error name the program as it was called.
+    """
+    click.echo(clean(named(text) if err else text), err=err, nl=nl)
+
+
+def named(text: str) -> str:
+    """Return text whose hints name the program as it was called: `manage.py cronledger run`."""
+    ctx = click.get_current_context(silent=True)
+    return remedies.named(text, None if ctx is None else ctx.find_root().info_name)
 
 
 def counted(count: int, word: str) -> str:
@@ -150,15 +160,17 @@ def require_order(first: datetime | None, last: datetime | None) -> None:
         raise click.UsageError(f"--to {iso(last)} is before --from {iso(first)}; swap them")
 
 
-def unknown_job(name: str) -> click.UsageError:
+def unknown_job(name: str, reports: Reports) -> click.UsageError:
     """Return the error for a job that is not in the ledger."""
-    return click.UsageError(f"job {name!r} does not exist; `cronledger jobs list` lists the jobs")
+    similar = reports.similar_job(name)
+    advice = "" if similar is None else f"did you mean {similar!r}? "
+    return click.UsageError(
+        f"job {name!r} does not exist; {advice}`cronledger jobs list` lists the jobs"
+    )
 
 
 def without_secrets(target: dict[str, Any]) -> dict[str, Any]:
     """Return the target with possible secrets masked: variables, headers, passwords in URLs."""
-    from cronledger.settings import MASK, masked
-
     shown: dict[str, Any] = {}
     for key, value in target.items():
         if key == "channel" and isinstance(value, dict):
@@ -174,16 +186,12 @@ def without_secrets(target: dict[str, Any]) -> dict[str, Any]:
 
 def host_only(url: str) -> str:
     """Return the URL with all but its scheme and host masked: its path may be a key."""
-    from cronledger.settings import MASK
-
     found = re.match(r"(?i)([a-z]+://)([^/?#]*@)?([^/?#]*)", url)
     return MASK if found is None else f"{found[1]}{found[3]}/{MASK}"
 
 
 def _channel_without_secrets(channel: dict[str, Any]) -> dict[str, Any]:
     """Return the channel as the view `job_targets` shows it: the path of a URL may be a secret."""
-    from cronledger.settings import MASK
-
     shown = without_secrets(channel)
     if isinstance(url := channel.get("url"), str):
         shown["url"] = host_only(url)

@@ -6,8 +6,8 @@ from dataclasses import field as attribute
 from pathlib import Path
 from typing import Any
 
-from cronledger.app import App, bind
 from cronledger.cli.session import HERE, settings_here
+from cronledger.declaring.app import App, bind
 from cronledger.engine.apps import AppRegistry
 from cronledger.rules import validation
 from cronledger.rules.channels import name_of
@@ -91,13 +91,17 @@ def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]
         reference = job.target["python"]
         try:
             found[reference] = python.resolve_function(reference)
-            bind(found[reference])
+            parameter = bind(found[reference]).payload
         except ConfigurationError as error:
             message = "; ".join(str(problem) for problem in error.problems)
             problems.append(Problem(where=where, job=job.name, field="python", message=message))
             causes.extend(error.causes)
         except TypeError as error:
             problems.append(Problem(where=where, job=job.name, field="python", message=str(error)))
+        else:
+            scheduled = job.schedule is not None
+            if parameter and (refusal := parameter.problem(job.payload, scheduled=scheduled)):
+                problems.append(Problem(where, job.name, "payload", None, *refusal))
     problems += _channel_problems(jobs, where, causes)
     if problems:
         raise ConfigurationError(problems, causes)
@@ -149,8 +153,6 @@ def _app(reference: str, name: str | None, kind: type[Settings]) -> Source:
     causes: list[BaseException] = []
     if problems := list(_channel_problems(jobs, reference, causes)):
         raise ConfigurationError(problems, causes)
-    warnings = validation.check(
-        jobs, retention=settings.retention, where=reference, providers=app.providers
-    )
+    warnings = validation.check(jobs, where=reference, providers=app.providers)
     deploy = settings.deploy if settings.deploy is not None else app.deploy
     return Source(name or app.name or reference, settings, jobs, deploy, warnings, apps=(app,))

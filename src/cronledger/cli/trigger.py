@@ -1,19 +1,17 @@
 """`cronledger trigger`: create one execution of a job, due now."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
 from cronledger.cli.parameters import Duration, payload_option, scope_options
+from cronledger.cli.session import Session, session
 from cronledger.cli.show import echo, json_option, print_json
-
-if TYPE_CHECKING:
-    from psycopg.types.json import Jsonb
-
-    from cronledger.cli.session import Session
-    from cronledger.client import Execution
+from cronledger.client import Execution
+from cronledger.rules.problems import Exit
 
 
 @click.command()
@@ -35,7 +33,7 @@ def trigger(
     name: str,
     scope: str | None,
     scope_kind: str | None,
-    payload: "Jsonb | None",
+    payload: Jsonb | None,
     force: bool,
     require_runner: bool,
     wait: bool,
@@ -48,9 +46,6 @@ def trigger(
     while an execution of the same scope is RUNNING. If no live replica can run the job, the
     execution stays PENDING until one can.
     """
-    from cronledger.cli.session import session
-    from cronledger.rules.problems import Exit
-
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait; add --wait, or omit --timeout")
     with session() as ledger:
@@ -73,19 +68,15 @@ def trigger(
         raise click.exceptions.Exit(Exit.FAILED)
 
 
-def _wait(ledger: "Session", made: int, timeout: timedelta | None) -> dict[str, Any] | None:
+def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, Any] | None:
     """Wait until the execution has ended, or for `timeout`, and return its row.
 
     Each change of its status, and the timeout, is reported on standard error.
     """
-    from cronledger.client import Client
-    from cronledger.client.waiting import polls
-
-    client = Client(connection=ledger.connection, settings=ledger.settings)
     seconds = None if timeout is None else timeout.total_seconds()
     printed = None
     try:
-        for found in polls(client.sender, made, seconds):
+        for found in ledger.wait(made, seconds):
             if (status := _status(found)) != printed:
                 echo(status, err=True)
                 printed = status
@@ -94,7 +85,7 @@ def _wait(ledger: "Session", made: int, timeout: timedelta | None) -> dict[str, 
     return ledger.reports.execution(made)
 
 
-def _status(found: "Execution") -> str:
+def _status(found: Execution) -> str:
     status = f"#{found.id} {found.status}"
     if found.status == "RUNNING":
         status += f" on {found.runner_id}, attempt {found.attempt} of {found.max_attempts}"

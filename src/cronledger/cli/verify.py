@@ -7,13 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
+from psycopg import errors
 
+from cronledger.audit import verify as audit
+from cronledger.audit.accepted import ACCEPTABLE, Acceptance
+from cronledger.audit.compare import Violation
+from cronledger.audit.recording import Recording
+from cronledger.audit.verify import Report
 from cronledger.cli import complete
 from cronledger.cli.denied import OPERATOR
 from cronledger.cli.listing import Listing, print_listing
+from cronledger.cli.session import Session, requester, session
 from cronledger.cli.show import (
     echo,
     iso,
@@ -23,11 +30,8 @@ from cronledger.cli.show import (
     require_order,
     unknown_job,
 )
-
-if TYPE_CHECKING:
-    from cronledger.audit.compare import Violation
-    from cronledger.audit.verify import Report
-    from cronledger.cli.session import Session
+from cronledger.ledger.audits import Audits
+from cronledger.rules.problems import Exit
 
 MOST_ROWS = 1000
 COLUMNS = {
@@ -75,9 +79,6 @@ def verify(
 
     Exit status: 1 if there are violations that were not accepted.
     """
-    from cronledger.cli.session import session
-    from cronledger.rules.problems import Exit
-
     _check(accept, kinds)
     with session() as ledger:
         now = ledger.reports.now()
@@ -119,25 +120,19 @@ class _Requested(NamedTuple):
 
     @classmethod
     def read(
-        cls, ledger: "Session", job: str | None, start: str | None, end: str | None, now: datetime
+        cls, ledger: Session, job: str | None, start: str | None, end: str | None, now: datetime
     ) -> "_Requested":
         """Return the values of the options. Raises UsageError, also for an unknown job."""
-        from cronledger.ledger.audits import Audits
-
         audits = Audits(ledger.connection, ledger.settings.schema_name)
         if job is not None and not audits.extent([job])["schedules"]:
-            raise unknown_job(job)
+            raise unknown_job(job, ledger.reports)
         first = read_moment(start, "--from", now) if start else None
         last = read_moment(end, "--to", now) if end else None
         require_order(first, last)
         return cls(job, first, last)
 
 
-def _audit(
-    ledger: "Session", requested: _Requested, progress: Callable[[int, int], None]
-) -> "Report":
-    from cronledger.audit import verify as audit
-
+def _audit(ledger: Session, requested: _Requested, progress: Callable[[int, int], None]) -> Report:
     job, first, last = requested
     return audit.verify(
         ledger.connection,
@@ -153,17 +148,12 @@ def _audit(
 class _Run:
     """The report of a run, as soon as there is one."""
 
-    report: "Report | None" = None
+    report: Report | None = None
 
 
 @contextmanager
-def _recorded(ledger: "Session", requested: _Requested) -> Iterator[_Run]:
+def _recorded(ledger: Session, requested: _Requested) -> Iterator[_Run]:
     """Record the run within the block, if this role may write. Otherwise say that it is not."""
-    from psycopg import errors
-
-    from cronledger.audit.recording import Recording
-    from cronledger.cli.session import requester
-
     run, recording = _Run(), None
     job, first, last = requested
     try:
@@ -187,8 +177,6 @@ def _recorded(ledger: "Session", requested: _Requested) -> Iterator[_Run]:
 
 
 def _check(accept: str | None, kinds: Sequence[str]) -> None:
-    from cronledger.audit.accepted import ACCEPTABLE
-
     if accept is None and kinds:
         raise click.UsageError("--kind needs --accept REASON; add it, or omit --kind")
     if accept is not None and not accept.strip():
@@ -201,12 +189,8 @@ def _check(accept: str | None, kinds: Sequence[str]) -> None:
             )
 
 
-def _accepted(ledger: "Session", found: "Report", reason: str, kinds: Sequence[str]) -> "Report":
+def _accepted(ledger: Session, found: Report, reason: str, kinds: Sequence[str]) -> Report:
     """Accept the violations of `found`, and return a report that shows them as accepted."""
-    from cronledger.audit.accepted import ACCEPTABLE, Acceptance
-    from cronledger.audit.verify import Report
-    from cronledger.cli.session import requester
-
     violations, by, now = list(found), requester(), ledger.reports.now()
     with ledger.connection.transaction():
         for n, violation in enumerate(violations):
@@ -220,7 +204,7 @@ def _accepted(ledger: "Session", found: "Report", reason: str, kinds: Sequence[s
     return report
 
 
-def _accept(ledger: "Session", violation: "Violation", reason: str) -> int | None:
+def _accept(ledger: Session, violation: Violation, reason: str) -> int | None:
     """Accept one violation. Return the id, or None for a queue, whose past is unknown."""
     if violation.job_name is None:
         return None
@@ -238,7 +222,7 @@ def _accept(ledger: "Session", violation: "Violation", reason: str) -> int | Non
     return ident
 
 
-def _print_json(report: "Report") -> None:
+def _print_json(report: Report) -> None:
     """Print the violations while they are found, because there may be millions."""
     before = '{"violations": ['
     for violation in report:
@@ -253,7 +237,7 @@ def _print_json(report: "Report") -> None:
     click.echo(f'{begun}], "totals": {json_text(totals)}}}')
 
 
-def _print_table(report: "Report", kept: "list[Violation]", more: int, now: datetime) -> None:
+def _print_table(report: Report, kept: list[Violation], more: int, now: datetime) -> None:
     listing = LISTING_WITH_ACCEPTED if report.accepted else LISTING
     print_listing(list(_cells(kept)), listing, now)
     if more:
@@ -268,7 +252,7 @@ def _print_table(report: "Report", kept: "list[Violation]", more: int, now: date
     click.echo(_range(report), err=True)
 
 
-def _cells(violations: "list[Violation]") -> Iterator[dict[str, Any]]:
+def _cells(violations: list[Violation]) -> Iterator[dict[str, Any]]:
     for violation in violations:
         cells = dataclasses.asdict(violation)
         by = violation.accepted
@@ -276,7 +260,7 @@ def _cells(violations: "list[Violation]") -> Iterator[dict[str, Any]]:
         yield cells
 
 
-def _range(report: "Report") -> str:
+def _range(report: Report) -> str:
     tally = report.tally
     if tally.after is None or tally.through is None:
         text = "no plan_times were checked, because no schedule has been planned in this range"

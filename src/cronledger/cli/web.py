@@ -37,8 +37,8 @@ def web(*, listen: str | None, auth: str | None) -> None:
         )
     from cronledger.cli.session import database, settings_here
     from cronledger.cli.show import echo
-    from cronledger.log import configure
-    from cronledger.web.application import create_app, read_url
+    from cronledger.logs.output import configure
+    from cronledger.web.application import application, make_site, read_url
     from cronledger.web.serving import check_schema, require_own_machine, serve
 
     given = {"web_listen": _checked(listen), "web_auth": auth}
@@ -48,10 +48,11 @@ def web(*, listen: str | None, auth: str | None) -> None:
     configure(settings.log_format, settings.log_level)
     own = (settings.web_read_url, settings.web_act_url)
     with nullcontext() if all(own) else database(settings) as url:
-        app = create_app(settings=settings, url=url)
+        site = make_site(settings, url)
         check_schema(read_url(settings, url), settings.schema_name)
         serve(
-            app, settings.web_listen, lambda address: echo(f"cronledger web: {address}", err=True),
+            application(lambda: site), settings.web_listen,
+            lambda address: echo(f"cronledger web: {address}", err=True),
             prefix=settings.web_prefix, open_to_group=settings.web_auth != "loopback",
         )  # fmt: skip
 

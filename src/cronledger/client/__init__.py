@@ -1,19 +1,18 @@
 """The ledger for programs: enqueue, trigger, wait, pause, resume, cancel, retry, why, next.
 
 `Client` and `AsyncClient` call the public SQL functions and read the public views, as the command
-line does, so that the role `cronledger_operator` is enough. Both build the same calls
-(`ledger.calls`), and differ in their sender (`ledger.senders`).
+line does, so that the role `cronledger_operator` is enough. Their methods are derived (`verbs`)
+from one description of each call (`ledger.calls`), and differ in their sender (`ledger.senders`).
 """
 
-from cronledger.binding import PayloadInvalidError
-from cronledger.client.asynchronous import AsyncClient
-from cronledger.client.synchronous import Client
+from cronledger.client.clients import AsyncClient, Client
 from cronledger.explain.why import Answer
 from cronledger.ledger.calls import Cancelled, Retried
 from cronledger.ledger.refusals import LedgerError, NotFoundError
 from cronledger.ledger.values import Execution, SkippedRange
 from cronledger.rules.cron import Firing
 from cronledger.rules.model import SkipReason, Status, Trigger
+from cronledger.rules.problems import PayloadInvalidError
 
 __all__ = [
     "Answer",

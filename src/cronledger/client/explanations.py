@@ -10,25 +10,28 @@ from cronledger.ledger.reports import Reports
 from cronledger.rules.cron import Firing
 
 ONE_MINUTE = timedelta(minutes=1)
-_LIST = "use a name that the view job_details has"
 
 
 def why(
     reports: Reports,
     job: str,
-    *,
     at: datetime,
-    until: datetime | None,
-    scope: str | None,
-    limit: int,
+    *,
+    until: datetime | None = None,
+    scope: str | None = None,
+    limit: int = 20,
 ) -> list[Answer]:
-    """Explain the plan_times in [`at`, `until`) of the scopes of a job."""
+    """Explain why a job ran, or did not run, in [`at`, `until`), with a paragraph per scope.
+
+    `until`: by default one minute after `at`. Without `scope`, the first scopes are explained,
+    at most `limit`.
+    """
     end = _checked("until", until) if until is not None else _checked("at", at) + ONE_MINUTE
     if end <= _checked("at", at):
         raise ValueError(f"until={until!r} is not after at={at!r}; swap them")
     history = reports.history(job)
     if not history:
-        raise NotFoundError(f"job {job!r} has never existed", remedy=_LIST)
+        raise _unknown_job(reports, job)
     rows = schedules(reports, history, scope, limit)
     if not rows and scope is not None:
         raise NotFoundError(f"job {job!r} has no scope {scope!r}", remedy="leave the scope out")
@@ -37,16 +40,33 @@ def why(
 
 
 def next_firings(
-    reports: Reports, job: str, *, count: int, after: datetime | None, scope: str | None
+    reports: Reports,
+    job: str,
+    count: int = 10,
+    *,
+    after: datetime | None = None,
+    scope: str | None = None,
 ) -> list[Firing]:
-    """Return the first firings of a job after an instant."""
+    """Return the first `count` firings of a job after an instant, by default after now.
+
+    There are none if the job has no schedule. A pause or a retirement is not considered.
+    `scope` decides `H` in the schedule. Raises ValueError if the schedule in the ledger is
+    invalid.
+    """
     definition = reports.job(job)
     if definition is None:
-        raise NotFoundError(f"job {job!r} does not exist", remedy=_LIST)
+        raise _unknown_job(reports, job)
     if definition["schedule"] is None:
         return []
     start = reports.now() if after is None else _checked("after", after)
     return list(islice(firings_of(reports, definition, start, scope), count))
+
+
+def _unknown_job(reports: Reports, job: str) -> NotFoundError:
+    similar = reports.similar_job(job)
+    listed = "use a name that the view job_details has"
+    remedy = listed if similar is None else f"did you mean {similar!r}?"
+    return NotFoundError(f"job {job!r} does not exist", remedy=remedy)
 
 
 def _checked(name: str, instant: datetime) -> datetime:

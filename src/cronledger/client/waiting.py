@@ -5,6 +5,7 @@ end is missed, whatever becomes of the notification.
 """
 
 import time
+from collections import deque
 from collections.abc import Iterator
 
 from cronledger.ledger import calls
@@ -67,10 +68,23 @@ def polls(sender: Sender, execution_id: int, timeout: float | None) -> Iterator[
                 pauses.pause(pause)
 
 
+def wait(sender: Sender, execution_id: int, timeout: float | None = None) -> Execution:
+    """Wait until an execution has ended and is not retried by itself, and return it.
+
+    The client polls. The pause between two polls is a tenth of the time already waited, at most a
+    second. After 0.1 s, a client with a url also LISTENs, and the replica that ends the execution
+    notifies it. `timeout`: in seconds; None: no limit.
+
+    Raises TimeoutError, which names the execution, and RuntimeError inside a transaction of the
+    caller, where the end could never be seen.
+    """
+    return deque(polls(sender, execution_id, timeout), maxlen=1).pop()
+
+
 async def wait_async(
     sender: AsyncSender,
     execution_id: int,
-    timeout: float | None,  # noqa: ASYNC109 - its error names the execution
+    timeout: float | None = None,  # noqa: ASYNC109 - its error names the execution
 ) -> Execution:
     """Poll in the same way on an event loop, and return what the last poll reads."""
     sender.require_no_transaction()

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from cronledger.app import App
+from cronledger.declaring.app import App
+from cronledger.declaring.resources import check_lifespan
 from cronledger.engine.apps import source_of
 from cronledger.replica import DrainReport, Replica
-from cronledger.resources import check_lifespan
 from cronledger.settings import Settings
 
 STATE = "cronledger"

@@ -98,6 +98,27 @@ def _serves(pid: int, data: Path) -> bool:
         return False
 
 
+def stop_server(data: Path) -> None:
+    """Stop the server of the data directory: fast, then immediate. Wait for its end."""
+    pid = server_pid(data)
+    if pid is None:
+        return
+    for number, seconds in _STOP_SECONDS:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not _serves(pid, data):
+                # Process 1 of a container inherits it, and must leave no zombie.
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+                return
+            time.sleep(_POLL_SECONDS)
+    raise EmbeddedError(
+        f"the embedded PostgreSQL (pid {pid}) does not stop: see {data / 'server.log'}, and kill it"
+    )
+
+
 def private_directory(path: Path) -> Path:
     """Return `path`, a directory that only this OS user can enter; create it if it is missing.
 
@@ -175,24 +196,8 @@ class Postmaster:
                 time.sleep(_POLL_SECONDS)  # it is starting, recovering or stopping
 
     def stop(self) -> None:
-        """Stop the server of the directory: fast, then immediate. Wait for its end."""
-        pid = server_pid(self.data)
-        if pid is None:
-            return
-        for number, seconds in _STOP_SECONDS:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                if not _serves(pid, self.data):
-                    # Process 1 of a container inherits it, and must leave no zombie.
-                    with suppress(ChildProcessError):
-                        os.waitpid(pid, os.WNOHANG)
-                    return
-                time.sleep(_POLL_SECONDS)
-        raise EmbeddedError(
-            f"the embedded PostgreSQL (pid {pid}) does not stop: see {self.log}, and kill it"
-        )
+        """Stop the server of the directory, as `stop_server` does."""
+        stop_server(self.data)
 
     def _check_data(self) -> None:
         owner = self.data.stat().st_uid

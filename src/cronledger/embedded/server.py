@@ -13,6 +13,7 @@ directory is the authentication. All functions block, so asyncio code calls them
 import fcntl
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -28,7 +29,7 @@ from cronledger.embedded.binaries import (
     all_binaries,
     find_binaries,
 )
-from cronledger.embedded.postmaster import Postmaster, running_dsn
+from cronledger.embedded.postmaster import Postmaster, running_dsn, stop_server
 
 __all__ = ["Binaries", "Embedded", "EmbeddedError", "find_binaries"]
 
@@ -42,6 +43,17 @@ def _exclusive(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def remove(directory: Path) -> None:
+    """Stop the server of `directory`, although others may use it, and remove the directory.
+
+    Raises EmbeddedError if the server does not stop.
+    """
+    with suppress(FileNotFoundError), _exclusive(directory / "postgres.lock"):
+        for pid_file in directory.glob("postgres-*/postmaster.pid"):
+            stop_server(pid_file.parent)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 class Embedded:

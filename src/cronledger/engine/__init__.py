@@ -27,12 +27,13 @@ and then reads in a new statement.
 
 A package imports only packages below its own (`lint-imports` checks this):
 
-    runtime                           builds the components, drives their loops, drains
+    runtime                           builds and connects the components, drives loops, drains
     claiming, running, maintenance    independent of each other
     commands                          the supervisor process and its commands
-    lease, peers, clock, ...          modules of `engine` itself, independent of each other
+    lease, event, clock, ...          modules of `engine` itself, independent of each other
 
-`claiming` creates leases, `running` uses and ends them. They share only `lease`. Every loop is a
+`claiming` creates leases, `running` uses and ends them. They share only `lease`. A component
+reports to others by an `event.Event`; `runtime.reactions` lists the reactions. Every loop is a
 `step()` that returns how long it may sleep. `runtime.loops` does the sleeping, and retries after
 errors.
 """

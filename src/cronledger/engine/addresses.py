@@ -12,6 +12,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 _NAT64 = IPv6Network("64:ff9b::/96")
+_UNICAST = IPv6Network("2000::/3")
+"""All public IPv6 addresses. Others are local, or are translated to IPv4 by rules of a network."""
+_AZURE = IPv4Address("168.63.129.16")
+"""Serves metadata and health probes to the virtual machines of Azure alone."""
 
 Address = IPv4Address | IPv6Address
 
@@ -30,9 +34,9 @@ def is_public(address: Address) -> bool:
             inner = IPv4Address(int(address) & 0xFFFF_FFFF)
         if inner is not None:
             return is_public(inner)
-        if address.is_site_local:
+        if address not in _UNICAST:
             return False
-    return address.is_global and not address.is_multicast
+    return address.is_global and not address.is_multicast and address != _AZURE
 
 
 def _refuse(host: str, address: str) -> AddressRefusedError:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from cronledger.app import App, Bound, bind
-from cronledger.resources import ResourceMissingError
+from cronledger.declaring.app import App, Bound, bind
+from cronledger.declaring.resources import ResourceMissingError
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError, Problem
 

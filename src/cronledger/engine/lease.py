@@ -12,7 +12,10 @@ from typing import Literal
 from uuid import UUID
 
 from cronledger.ledger.rows import Claimed
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import Job
+
+log = get_logger(__name__)
 
 Stop = Literal["timeout", "cancelled", "lease_lost", "shutdown"]
 
@@ -39,6 +42,8 @@ class Lease:
     move any more, but the lease is kept until the handler has ended.
     `held`: the lease is in `Leases`, or will be added to it.
     `ended`: the handler has ended, and the finisher has the outcome.
+    `expired`: how long it had not been renewed when its deadline passed, in seconds, and the error
+    of the heartbeats.
     `traceparent`: that of the span that enqueued the execution. `trace_id`: that of the attempt.
     Both are None without traces.
     """
@@ -53,6 +58,7 @@ class Lease:
     stopped: bool = field(default=False, init=False)
     held: bool = field(default=True, init=False)
     ended: bool = field(default=False, init=False)
+    expired: tuple[float, str | None] | None = field(default=None, init=False)
     trace_id: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -93,12 +99,16 @@ class Lease:
 
 
 class Leases:
-    """The set of held leases. Every method may be called from any thread."""
+    """The set of held leases. Every method may be called from any thread.
+
+    `failing`: the error of the last round of heartbeats, or None if it succeeded.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[UUID, Lease] = {}
         self._renew_requested = 0.0
+        self.failing: str | None = None
         self.lost = 0
 
     def add(self, leases: Iterable[Lease]) -> None:
@@ -177,12 +187,30 @@ class Leases:
             return lease
 
     def expired(self, now: float) -> list[Lease]:
-        """Mark the leases past their deadline as stopped. Return the newly marked ones."""
+        """Mark the leases past their deadline as stopped. Log and return the newly marked ones."""
         with self._lock:
             over = [x for x in self._held.values() if now >= x.deadline and not x.stopped]
             for lease in over:
-                lease.stopped = True
-            return over
+                self._mark(lease, now)
+        for lease in over:
+            _log_expired(lease, now)
+        return over
+
+    def expire(self, lease: Lease) -> None:
+        """Mark a lease as stopped, and log it, unless it was marked or lost before.
+
+        A handler calls this when it sees the end of its lease before the heartbeat thread does.
+        """
+        now = monotonic()
+        with self._lock:
+            if lease.stopped or not lease.held:
+                return
+            self._mark(lease, now)
+        _log_expired(lease, now)
+
+    def _mark(self, lease: Lease, now: float) -> None:
+        lease.stopped = True  # a heartbeat that succeeds later does not extend it
+        lease.expired = now - lease.sent, self.failing
 
     def next_moment(self, *, beats: bool) -> float:
         """Return the monotonic instant of the next deadline, or (`beats`) of the next heartbeat.
@@ -194,3 +222,8 @@ class Leases:
             if beats:
                 moments += [x.next_beat for x in self._held.values()]
         return min(moments, default=NEVER)
+
+
+def _log_expired(lease: Lease, now: float) -> None:
+    overdue = max(0.0, now - lease.deadline)  # the supervisor's deadline may lie before it
+    log.warning("lease_expired", **lease.log_fields, overdue_s=round(overdue, 3))

@@ -17,7 +17,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import Handler, Job, ScheduleRow, ScopeKey
 
 log = get_logger(__name__)

@@ -18,6 +18,16 @@ def redacted(text: str, hidden: tuple[str, ...]) -> str:
     )
 
 
+def longest_spelling(hidden: tuple[str, ...]) -> int:
+    """Return how many bytes before a tail to keep, because it may begin in a secret."""
+    return max((LONGEST_SPELLING * len(secret) for secret in hidden), default=0)
+
+
+def redacted_tail(text: str, hidden: tuple[str, ...], limit: int) -> str:
+    """Return the last `limit` bytes of `text`, after the secrets in `hidden` are masked."""
+    return redacted(text, hidden).encode()[-limit:].decode("utf-8", "ignore") if limit else ""
+
+
 def _spellings(secret: str) -> tuple[str, ...]:
     """Return the spellings of `secret` in a response or an exception, except for backslashes."""
     return secret, json.dumps(secret)[1:-1], quote(secret, safe=""), escape(secret)

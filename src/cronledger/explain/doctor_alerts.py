@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cronledger.explain.findings import DoctorContext, Finding, named, otherwise_ok
 
 
-@otherwise_ok("every alert has a delivery, and none failed in the last day")
+@otherwise_ok("every alert has a delivery, and none waits, failed or was cancelled in the last day")
 def alerts(context: DoctorContext) -> Iterator[Finding]:
     """Check that alerts are delivered, and that the channels in `notify` exist."""
     row = context.row("examine_alerts")
@@ -16,7 +16,15 @@ def alerts(context: DoctorContext) -> Iterator[Finding]:
         found = f"alerts without a delivery for more than 5 minutes: {row['undelivered']}"
         remedy = "start a replica, and declare the missing channels; see `cronledger alerts`"
         yield Finding("alerts", "problem", found, remedy)
+    if row["waiting"]:
+        found = f"deliveries that have waited for more than 5 minutes: {row['waiting']}"
+        remedy = "start a replica whose alert_slots are not 0; see its log for delivery_failed"
+        yield Finding("alerts", "problem", found, remedy)
     if row["failed_deliveries"]:
         found = f"failed deliveries of the last day: {row['failed_deliveries']}"
         remedy = "see the executions of the queue alerts, correct the channel, and retry them"
         yield Finding("alerts", "problem", found, remedy)
+    if cancelled := row["cancelled_deliveries"]:
+        found = f"deliveries of dropped channels, cancelled in the last day: {cancelled}"
+        remedy = "see `cronledger alerts`; to send them, declare the channel again and retry them"
+        yield Finding("alerts", "warning", found, remedy)

@@ -1,5 +1,6 @@
 """Checks of the ledger."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
@@ -9,7 +10,15 @@ from psycopg import sql
 
 from cronledger.explain.doctor_alerts import alerts
 from cronledger.explain.doctor_verification import verification
-from cronledger.explain.findings import Check, DoctorContext, Finding, about, named, otherwise_ok
+from cronledger.explain.findings import (
+    MOST_NAMED,
+    Check,
+    DoctorContext,
+    Finding,
+    about,
+    named,
+    otherwise_ok,
+)
 from cronledger.ledger import identity as identities
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.schemas import internal
@@ -17,6 +26,8 @@ from cronledger.rules import durations
 
 SKEW = timedelta(seconds=2)
 MANY_ROWS = 10_000
+ROLLOUT = timedelta(hours=1)
+"""The longest time for which live replicas may have different versions."""
 
 
 def schema(context: DoctorContext) -> Iterator[Finding]:
@@ -60,13 +71,24 @@ def objects(state: migrations.SchemaState) -> Iterator[Finding]:
         yield Finding("objects", "problem", f"dropped: {named(state.damaged)}", remedy)
 
 
-@otherwise_ok("the ledger's own database")
 def identity(context: DoctorContext) -> Iterator[Finding]:
     """Check that this is the ledger's own database."""
     with context.transaction():
         why = identities.other_database(context.connection, context.settings.schema_name)
     if why is not None:
         yield Finding("identity", "problem", f"a different database: {why}", identities.ACCEPT)
+    elif changes := context.rows("examine_failover"):
+        (change,) = changes
+        at = "not recorded yet" if change["at"] is None else f"at {_instant(change['at'])}"
+        found = (
+            f"the server changed from timeline {change['was']} to {change['now']} ({at}), which is "
+            "trusted because a runner had checked in within 10 minutes before"
+        )
+        yield Finding("identity", "warning", found, identities.CONFIRM)
+    else:
+        name = context.settings.ledger_name
+        of = "the ledger's" if name is None else f"the ledger {name}'s"
+        yield Finding("identity", "ok", f"{of} own database")
 
 
 def roles(context: DoctorContext) -> Iterator[Finding]:
@@ -80,12 +102,15 @@ def roles(context: DoctorContext) -> Iterator[Finding]:
         found = f"rights of the group roles are missing: {named(row['ungranted'])}"
         remedy = f"run `cronledger migrate` as {row['owner']}, the owner of the schema"
         yield Finding("roles", "warning", found, remedy)
-    if row["lacking"]:
+    # A login of the page or of Prometheus must not become one of a replica.
+    if row["lacking"] and not row["reads"]:
         found = f"{row['role']} may not run replicas; missing rights: {named(row['lacking'])}"
         remedy = f"to run replicas with it: GRANT cronledger_runner TO {row['role']}"
         yield Finding("roles", "warning", found, remedy)
     if not row["missing"] and not row["ungranted"] and not row["lacking"]:
         yield Finding("roles", "ok", f"{row['role']} may run replicas")
+    elif not row["missing"] and not row["ungranted"] and row["reads"]:
+        yield Finding("roles", "ok", f"{row['role']} may read, but not run replicas")
 
 
 @otherwise_ok("this host and the live runners agree with the database")
@@ -173,7 +198,7 @@ def compiling(plan: Sequence[str]) -> Finding:
 
 def partitions(context: DoctorContext) -> Iterator[Finding]:
     """Check that there are partitions for future executions, and that no range lacks one."""
-    row = context.row("examine_partitions", retention=context.settings.retention)
+    row = context.row("examine_partitions")
     schema = context.settings.schema_name
     remedy = f"replicas do it hourly: SELECT * FROM {schema}.maintain_partitions(), with their role"
     holes = list(zip(row["holes_from"] or (), row["holes_before"] or (), strict=True))
@@ -208,25 +233,30 @@ def _instant(at: datetime) -> str:
 
 
 def retention(context: DoctorContext) -> Iterator[Finding]:
-    """Check that old partitions are dropped."""
-    keep = context.settings.retention
-    kept = context.row("examine_partitions", retention=keep)["kept"]
+    """Check that old partitions are dropped, and that no job runs what is older."""
+    row = context.row("examine_partitions")
+    keep, kept, forgetful = durations.format(row["retention"]), row["kept"], row["forgetful"]
     if kept:
         remedy = (
             "end the executions in them that are PENDING, RUNNING or waiting for a retry "
-            "(`executions list`), or set CRONLEDGER_RETENTION to the value of the replicas"
+            "(`executions list`)"
         )
-        found = f"older than {durations.format(keep)}, but not dropped: {named(kept)}"
+        found = f"older than {keep}, but not dropped: {named(kept)}"
         yield Finding("retention", "warning", found, remedy)
-    else:
-        yield Finding("retention", "ok", f"nothing is older than {durations.format(keep)}")
+    if forgetful:
+        remedy = "shorten catch_up_window, or lengthen it with `cronledger retention set`"
+        found = f"{keep}, but catch_up_window is longer of: {named(forgetful)}"
+        yield Finding("retention", "warning", found, remedy)
+    if not kept and not forgetful:
+        yield Finding("retention", "ok", f"nothing is older than {keep}")
 
 
 def runners(context: DoctorContext) -> Iterator[Finding]:
-    """Check that replicas are alive, and that their queues have jobs."""
+    """Check that replicas are alive and work, and that their queues have jobs."""
     rows = context.rows("examine_runners")
     alive = [row for row in rows if row["alive"]]
     dead = [f"{row['id']} ({about(row['seen_ago'])} ago)" for row in rows if not row["alive"]]
+    failing = [f"{row['id']} ({row['failing']})" for row in alive if row["failing"]]
     idle = [
         f"{row['id']} ({', '.join(row['queues']) or 'external'})"
         for row in alive
@@ -235,6 +265,9 @@ def runners(context: DoctorContext) -> Iterator[Finding]:
     if not any(not row["external"] for row in alive):
         remedy = "start one with `cronledger run`"
         yield Finding("runners", "problem", "no replica is alive", remedy)
+    if failing:
+        remedy = "correct the error, for example a full disk; see their logs and /readyz"
+        yield Finding("runners", "problem", f"failing: {named(failing)}", remedy)
     if dead:
         remedy = (
             "see their logs and memory limits; the rows are removed a day after the last check-in"
@@ -244,8 +277,27 @@ def runners(context: DoctorContext) -> Iterator[Finding]:
         remedy = "set their queues (CRONLEDGER_QUEUES, --queue) to queues of jobs"
         found = f"runners whose queues have no jobs: {named(idle)}"
         yield Finding("runners", "warning", found, remedy)
-    if alive and not dead and not idle:
+    if alive and not failing and not dead and not idle:
         yield Finding("runners", "ok", f"{len(alive)} alive")
+
+
+@otherwise_ok("all live replicas have one version, or were started within an hour")
+def versions(context: DoctorContext) -> Iterator[Finding]:
+    """Check that a deployment of another version has replaced all replicas within an hour."""
+    running: dict[str, list[dict[str, Any]]] = {}
+    for row in context.rows("examine_runners"):
+        if row["alive"] and not row["external"]:
+            running.setdefault(row["version"], []).append(row)
+    # Versions are mixed since the first replica of the last version was started.
+    mixed_for = min((max(r["age"] for r in rows) for rows in running.values()), default=None)
+    if len(running) > 1 and mixed_for is not None and mixed_for > ROLLOUT:
+        found = "; ".join(
+            f"{version}: {named(row['id'] for row in rows)}"
+            for version, rows in sorted(running.items())
+        )
+        remedy = "finish the deployment: restart the replicas of the old version with the new one"
+        found = f"replicas of different versions have run for {about(mixed_for)}: {found}"
+        yield Finding("versions", "warning", found, remedy)
 
 
 @otherwise_ok("a live runner can run each job")
@@ -275,6 +327,15 @@ def _needs(row: dict[str, Any]) -> str:
     return ", external" if row["handler"] == "external" else ""
 
 
+@otherwise_ok("no execution is RUNNING without a lease")
+def leases(context: DoctorContext) -> Iterator[Finding]:
+    """Check for executions whose lease has ended, and that no runner has taken over or ended."""
+    for row in context.rows("examine_leases", max_rows=MOST_NAMED):
+        found = f"execution {row['id']} of {row['job_name']} is RUNNING: {row['detail']}"
+        remedy = f"start what is missing, or end it: `cronledger executions cancel {row['id']}`"
+        yield Finding("leases", "problem", found, remedy)
+
+
 @otherwise_ok("all scope providers return")
 def scopes(context: DoctorContext) -> Iterator[Finding]:
     """Check that the scope providers return."""
@@ -289,6 +350,29 @@ def scopes(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("scopes", "problem", f"{row['job_name']}: {row['detail']}", remedy)
 
 
+STEPS = {
+    "alerts": "alerts were not raised",
+    "deadlines": "deadlines were not judged",
+    "hours": "sums by hour were not computed",
+    "partitions": "partitions were not maintained",
+}
+
+
+@otherwise_ok("alerts, deadlines, sums by hour and the upkeep of partitions run")
+def steps(context: DoctorContext) -> Iterator[Finding]:
+    """Check that the steps which one replica at a time runs have run lately."""
+    for row in context.rows("examine_steps"):
+        found = f"{STEPS[row['step']]} for {about(row['idle_for'])}"
+        remedy = "see `step_failed` in the logs of the replicas"
+        if row["holder"] is not None:
+            found += (
+                f"; pid {row['holder']} of role {row['holder_role']} has had the turn for "
+                f"{about(row['held_for'])}"
+            )
+            remedy = f"end that session: SELECT pg_terminate_backend({row['holder']})"
+        yield Finding("steps", "problem", found, remedy)
+
+
 @otherwise_ok("no queue was paused for more than a day")
 def queues(context: DoctorContext) -> Iterator[Finding]:
     """Check for queues that were paused for more than a day."""
@@ -297,7 +381,7 @@ def queues(context: DoctorContext) -> Iterator[Finding]:
         found = (
             f"{row['name']} was paused {about(row['paused_for'])} ago by {row['paused_by']}{why}"
         )
-        remedy = f"cronledger queues resume {row['name']}"
+        remedy = f"run `cronledger queues resume {shlex.quote(row['name'])}`"
         yield Finding("queues", "warning", found, remedy)
 
 
@@ -306,11 +390,11 @@ def violations(context: DoctorContext) -> Iterator[Finding]:
     """Check for violations that SQL alone can find."""
     if rows := context.rows("examine_violations"):
         found = named(f"{row['count']} {row['kind']}" for row in rows)
-        remedy = "see SELECT * FROM …violations and `cronledger verify`, and report this defect"
+        remedy = "run `cronledger verify`, and report this defect"
         yield Finding("violations", "problem", found, remedy)
 
 
 CHECKS: tuple[Check, ...] = (
-    identity, roles, clock, time_zones, tables, horizon, jit, partitions, retention, runners, jobs,
-    scopes, queues, violations, verification, alerts,
+    identity, roles, clock, time_zones, tables, horizon, jit, partitions, retention, runners,
+    versions, jobs, leases, scopes, steps, queues, violations, verification, alerts,
 )  # fmt: skip

@@ -13,6 +13,7 @@ from psycopg import sql
 
 from cronledger.explain.findings import Check, DoctorContext, Finding, otherwise_ok
 from cronledger.ledger.access import connect
+from cronledger.ledger.database_errors import PRIMARY
 from cronledger.ledger.server_settings import ServerSettings
 from cronledger.rules.problems import ConfigurationError
 
@@ -39,6 +40,14 @@ def latency(ms: float, version: str) -> Finding:
         return Finding("connection", "ok", found)
     remedy = "run replicas closer to the database, because each start waits for three round trips"
     return Finding("connection", "warning", found, remedy)
+
+
+@otherwise_ok("the server is a primary")
+def standby(context: DoctorContext) -> Iterator[Finding]:
+    """Check that the server is not a standby, on which no replica can work."""
+    if context.row("examine_server")["standby"]:
+        found = "the server is a standby: it can be read, but no replica can work on it"
+        yield Finding("standby", "warning", found, PRIMARY)
 
 
 def encryption(context: DoctorContext) -> Iterator[Finding]:
@@ -89,7 +98,9 @@ def _pooled(connection: psycopg.Connection) -> bool:
 def listening(context: DoctorContext) -> Iterator[Finding]:
     """Check that notifications of the ledger's database arrive where replicas listen."""
     settings = context.settings
-    if settings.listen_url is not None:
+    if context.row("examine_server")["standby"]:
+        yield Finding("listening", "unchecked", "a standby does not support LISTEN", PRIMARY)
+    elif settings.listen_url is not None:
         yield _listening(context, settings.listen_url.get_secret_value(), "CRONLEDGER_LISTEN_URL")
     elif settings.pgbouncer:
         remedy = "set CRONLEDGER_LISTEN_URL to a direct DSN, so that triggers start at once"
@@ -178,5 +189,6 @@ def settings(context: DoctorContext) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Check, ...] = (
-    connection, encryption, pooler, listening, connections, autovacuum, durability, settings,
+    connection, standby, encryption, pooler, listening, connections, autovacuum, durability,
+    settings,
 )  # fmt: skip

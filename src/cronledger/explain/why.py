@@ -12,6 +12,7 @@ from cronledger.rules import durations
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.retry_filters import NOT_RETRIED, split_note
 
+_SHOWN_EXECUTIONS = 3
 _TICK = timedelta(microseconds=1)
 _SOON = timedelta(seconds=2)
 _AT_ONCE = timedelta(seconds=1)
@@ -25,6 +26,9 @@ class Answer:
     `not_planned`, `before_its_time` (the scope did not exist yet), `not_kept` (older than the
     retention), `spec_error` or `missing`, which is a violation. `executions`: their ids.
     `blockers`: the ids of the executions that `text`, the paragraph, names as running meanwhile.
+
+    The present state of a scope has the verdict `running`, `pending`, `overdue`, `paused`,
+    `retired`, `spec_error`, or `idle` if nothing is due.
     """
 
     key: ScopeKey
@@ -67,8 +71,8 @@ class Why:
             if any(skip["from_plan_time"] <= at <= skip["through_plan_time"] for at in planned)
         ]  # fmt: skip
         if executions or covered:
-            texts = [self._ran(row) for row in executions]
-            texts += [self._skipped(skip, key) for skip in covered]
+            texts = [self._ran(row, key) for row in executions]
+            texts += [self._skipped(skip, schedule, key) for skip in covered]
             verdict = _verdict(executions[-1]) if executions else "skipped"
             ids = tuple(row["id"] for row in executions)
         else:
@@ -76,6 +80,48 @@ class Why:
             texts, ids = [text], ()
         blockers = tuple(skip["blocked_by"] for skip in covered if skip["blocked_by"] is not None)
         return Answer(key, since, until, verdict, " ".join(texts), ids, blockers)
+
+    def present(self, schedule: Row) -> Answer:
+        """Explain the present state of the scope of a `schedules` row."""
+        now = self._reports.now()
+        key = ScopeKey(schedule["job_name"], schedule["scope_kind"], schedule["scope_id"])
+        rows = self._reports.latest_executions(key, _SHOWN_EXECUTIONS)
+        overdue = self._reports.overdue(key)
+        try:
+            state, following = self._state(schedule, key, now)
+        except ValueError as error:
+            state, following = "spec_error", f"Its schedule is invalid: {error}."
+        texts = [self._ran(row, key) for row in rows]
+        if overdue is not None:
+            since = _at(overdue["due_at"])
+            texts.append(f"It is overdue since {since}: {overdue['reason']}: {overdue['detail']}.")
+        texts.append(following)
+        unfinished = [
+            verdict for row in rows if (verdict := _verdict(row)) in ("running", "pending")
+        ]
+        if overdue is not None and state == "idle":
+            state = "overdue"
+        verdict = next(iter(unfinished), state)
+        ids = tuple(row["id"] for row in rows)
+        return Answer(key, now, now, verdict, " ".join(texts), ids)
+
+    def _state(self, schedule: Row, key: ScopeKey, now: datetime) -> tuple[str, str]:
+        """Return whether the scope is planned at present, and a sentence about what comes next."""
+        row = self._revisions[-1]
+        definition = _definition(row)
+        if row["state"] == "retired" or schedule["parked"] == "retired":
+            return "retired", "The job or this scope is retired, so nothing more is planned."
+        ends = row["pause_ends"]
+        if row["state"] == "paused" and (ends is None or ends > now):
+            # A pause is a revision of its own: its owner is found at an instant after its start.
+            text = self._paused(max(now, row["effective_from"] + _TICK), key)
+            return "paused", f"It does not run now: {text}."
+        if definition.schedule is None:
+            return "idle", "It has no schedule. It runs when triggered or enqueued."
+        following = neighbours(definition, key, now)[1]
+        if following is None:
+            return "idle", "It has no further plan_time."
+        return "idle", f"The next plan_time is {_at(following)}. It is {_at(now)} now."
 
     def _owner(self, instant: datetime) -> int:
         """Return the index of the revision that owns a plan_time in (its start, the next start]."""
@@ -94,46 +140,64 @@ class Why:
 
     # --- what ran -----------------------------------------------------------------------------
 
-    def _ran(self, row: Row) -> str:
+    def _ran(self, row: Row, key: ScopeKey) -> str:
+        if row["status"] == "RUNNING":
+            row = row | {"lease": self._lease(row, key)}
         if self._whole_messages:
             return _sentences(row)
         shown = _shortened(row) | {"attempts": [_shortened(one) for one in row["attempts"]]}
         rest = f" `cronledger executions show {row['id']}` prints the whole message."
         return _sentences(shown) + (rest if shown != row else "")
 
+    def _lease(self, row: Row, key: ScopeKey) -> str:
+        """Return whether a RUNNING execution still runs, as the end of a sentence."""
+        if row["stale_after"] > self._reports.now():
+            errors = self._reports.failing(row["runner_id"])
+            if errors is not None:
+                return f"may have ended, because {row['runner_id']} is failing ({errors})"
+            return f"still runs; its lease is valid until {_at(row['stale_after'])}"
+        overdue = self._reports.overdue(key, row["id"])
+        ended = overdue["detail"] if overdue else f"its lease ended at {_at(row['stale_after'])}"
+        return f"has not ended; {ended}"
+
     # --- what did not run ---------------------------------------------------------------------
 
-    def _skipped(self, skip: Row, key: ScopeKey) -> str:
+    def _skipped(self, skip: Row, schedule: Row, key: ScopeKey) -> str:
         first, last = skip["from_plan_time"], skip["through_plan_time"]
         what = (
             f"{_at(first)} was skipped" if skip["count"] == 1
             else f"It was skipped with {skip['count'] - 1} others, {_at(first)} to {_at(last)}"
         )  # fmt: skip
-        return f"{what}: {self._reason(skip, key)}."
+        return f"{what}: {self._reason(skip, schedule, key)}."
 
-    def _reason(self, skip: Row, key: ScopeKey) -> str:
+    def _reason(self, skip: Row, schedule: Row, key: ScopeKey) -> str:
         match skip["reason"]:
             case "overlap":
-                return self._overlap(skip["blocked_by"])
+                return self._overlap(skip["blocked_by"], key)
             case "superseded":
                 return "a newer plan_time was also due, and ran instead"
             case "paused":
                 return self._paused(skip["through_plan_time"], key)
             case "retired":
-                return "the job or this scope was retired"
+                return self._retired(skip["through_plan_time"], schedule, key)
             case _:
                 return self._missed(skip, key)
 
-    def _overlap(self, blocked_by: int | None) -> str:
+    def _overlap(self, blocked_by: int | None, key: ScopeKey) -> str:
         row = None
         if blocked_by is not None:
             row = self._reports.execution(blocked_by, payload=False)
         if row is None:
             return f"execution {blocked_by} was RUNNING (its row is no longer kept)"
-        end = f"to {_at(row['finished_at'])}" if row["finished_at"] else "and still runs"
+        if row["status"] == "RUNNING":
+            end = f"and {self._lease(row, key)};"
+        elif row["finished_at"] is None:
+            end = "and was released later,"
+        else:
+            end = f"to {_at(row['finished_at'])},"
         return (
             f"execution {blocked_by} was RUNNING on {row['runner_id']}, from"
-            f" {_at(row['started_at'])} {end}, and the job's overlap is skip"
+            f" {_at(row['started_at'])} {end} and the job's overlap is skip"
         )
 
     def _paused(self, plan_time: datetime, key: ScopeKey) -> str:
@@ -146,6 +210,18 @@ class Why:
         reason = f" with the reason {edit['reason']!r}" if edit["reason"] else ""
         began = _at(row["effective_from"])
         return f"the job was paused from {began}{ends} by {edit['requested_by']}{reason}"
+
+    def _retired(self, plan_time: datetime, schedule: Row, key: ScopeKey) -> str:
+        due = self._due_at(key, plan_time)
+        row = self._revisions[self._owner(due)]
+        if row["state"] == "retired":
+            by = self._edits[row["number"]]["requested_by"]
+            return f"the job was retired from {_at(row['effective_from'])} by {by}"
+        for began, ended in zip(schedule["retirements"], schedule["returns"], strict=True):
+            if began < due and (ended is None or due <= ended):
+                until = "" if ended is None else f" until it returned at {_at(ended)}"
+                return f"this scope was retired at {_at(began)}{until}"
+        return "the job or this scope was retired"
 
     def _missed(self, skip: Row, key: ScopeKey) -> str:
         plan_time = skip["through_plan_time"]
@@ -293,7 +369,9 @@ def _sentences(row: Row) -> str:
         f"{_at(row['plan_time'])} is execution {row['id']} ({origin}, revision {row['revision']})"
     )
     earlier = "".join(f" {_attempt(one)}." for one in row["attempts"])
-    return f"{head}: {_state(row)}.{earlier}"
+    redacted = row["redacted_at"]
+    removed = "" if redacted is None else f" Its data was redacted at {_at(redacted)}."
+    return f"{head}: {_state(row)}.{earlier}{removed}"
 
 
 def _state(row: Row) -> str:
@@ -303,8 +381,7 @@ def _state(row: Row) -> str:
             return f"it has been waiting to be claimed since {_at(row['due_at'])}"
         case "RUNNING":
             cancel = f"; {row['cancel_requested_by']} requested its end" if _cancelled(row) else ""
-            lease = f"its lease is valid until {_at(row['stale_after'])}"
-            return f"{attempt} {_started(row)} and still runs; {lease}{cancel}"
+            return f"{attempt} {_started(row)} and {row['lease']}{cancel}"
         case "SUCCESS":
             return f"{attempt} {_started(row)} and succeeded after {_length(row)}"
         case "FAILED":

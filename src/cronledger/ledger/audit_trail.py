@@ -12,8 +12,9 @@ from typing import Any
 OPERATOR_FUNCTIONS = frozenset(
     {
         "accept_database", "accept_violation", "backfill", "cancel", "limit_queue", "pause",
-        "pause_all", "pause_queue", "resume", "resume_all", "resume_queue", "retire", "retry",
-        "trigger", "withdraw_acceptance",
+        "pause_all", "pause_queue", "redact", "redact_revisions", "refuse_database",
+        "rename_source", "resume", "resume_all",
+        "resume_queue", "retire", "retry", "set_retention", "trigger", "withdraw_acceptance",
     }
 )  # fmt: skip
 """The SQL functions that record each call. `operator_verbs()` lists the same."""

@@ -33,15 +33,15 @@ class Span(NamedTuple):
 
 
 class ScheduleState(NamedTuple):
-    """The state of planning of one (job, scope)."""
+    """The state of planning of one (job, scope), and when it was retired and returned, in order."""
 
     key: ScopeKey
     planned_through: datetime
     planned_revision: int
     parked: str | None
-    retired_at: datetime | None
-    returned_at: datetime | None
     created_at: datetime
+    retirements: Sequence[datetime]
+    returns: Sequence[datetime | None]
 
 
 class FiredExecution(NamedTuple):

@@ -4,52 +4,122 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, Literal, Protocol, TypeVar
 from uuid import UUID
 
 from pydantic_core import to_jsonable_python
 
-from cronledger.binding import PayloadInvalidError
-from cronledger.ledger import audit_trail, values
+from cronledger.ledger import audit_trail, queries, values
 from cronledger.ledger.refusals import NotFoundError
 from cronledger.ledger.reports import Row
-from cronledger.rules import storable
+from cronledger.rules import durations, storable
 from cronledger.rules.model import GLOBAL, Status
-from cronledger.rules.problems import RefusedError, nearest
+from cronledger.rules.problems import PayloadInvalidError, RefusedError, nearest
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 Cancelled = Literal["cancelled", "requested", "already_finished", "busy"]
 Retried = Literal["retried", "brought_forward"]
 
+ENQUEUING = frozenset({"enqueue", "trigger", "backfill"})
+"""The functions that create executions, and take the traceparent of the call."""
+
 MOST_ITEMS = 2_000
 """The items of one scope that a statement enqueues. More make it no faster."""
+
+
+class Request(Protocol[T_co]):
+    """One or more calls that are sent in one transaction.
+
+    `joined` returns the value of all from the values of each.
+    """
+
+    @property
+    def calls(self) -> "Sequence[Call[Any]]": ...
+    def joined(self, values: list[Any]) -> T_co: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
     """The statement of `sql/NAME.sql`, and its parameters. `decode` returns its rows' value.
 
-    `function`, `arguments`: the operator function that it calls, by which the audit trail records
-    a refusal. `enqueues`: the number of executions that it requests. Then it has the parameters
-    `job` and `traceparent`, and the sender makes a span of it.
+    `function`: the function of the ledger that it calls. With `name` None, the parameters are its
+    arguments. `arguments`: those by which the audit trail records a refusal of an operator
+    function; None: the parameters. `enqueues`: the number of executions that it requests. Then it
+    has the parameters `job` and `traceparent`, and the sender makes a span of it.
     """
 
-    name: str
+    name: str | None
     params: Mapping[str, Any]
     decode: Callable[[list[Row]], T]
     function: str | None = None
-    arguments: Mapping[str, object] = field(default_factory=dict)
+    arguments: Mapping[str, object] | None = None
     enqueues: int = 0
+
+    @property
+    def calls(self) -> "Sequence[Call[T]]":
+        """The call itself."""
+        return (self,)
+
+    def joined(self, values: list[T]) -> T:
+        """Return its value."""
+        return values[0]
+
+    def statement(self, schema: str) -> bytes:
+        """Return the text that is sent."""
+        if self.name is not None:
+            return queries.encoded(self.name, schema)
+        assert self.function is not None
+        return queries.function_call(self.function, tuple(self.params), schema)
+
+    def by(self, actor: str | None) -> "Call[T]":
+        """Return the call with the person or program that requests it. None: the session's role."""
+        if self.function is None:
+            return self
+        return replace(self, params={**self.params, "requested_by": actor})
 
     def refused(self, message: str) -> "Call[None] | None":
         """Return the call that records its refusal, or None if it is not recorded."""
-        if self.function is None:
+        if self.function not in audit_trail.OPERATOR_FUNCTIONS:
             return None
-        params = audit_trail.refusal(self.function, self.arguments, message)
+        arguments = self.params if self.arguments is None else self.arguments
+        actor = self.params.get("requested_by")
+        params = audit_trail.refusal(self.function, arguments, message, actor)
         return Call(audit_trail.RECORD, params, lambda rows: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[T]):
+    """Calls that return a list each. Their value is one list."""
+
+    calls: Sequence[Call[list[T]]]
+
+    def joined(self, values: list[list[T]]) -> list[T]:
+        """Return one list of all."""
+        return [one for value in values for one in value]
+
+
+def function(name: str, **arguments: object) -> Call[Row]:
+    """Call a function of the ledger with its arguments by name. Its value is the only row."""
+    if name not in ENQUEUING:
+        return Call(None, arguments, lambda rows: rows[0], name)
+    plan_times = arguments.get("plan_times")
+    count = len(plan_times) if isinstance(plan_times, list) else 1
+    params = {**arguments, "traceparent": None}
+    return Call(None, params, lambda rows: rows[0], name, arguments, count)
+
+
+def value_of(name: str, **arguments: object) -> Call[Any]:
+    """Call a function of the ledger that returns one value."""
+    return replace(function(name, **arguments), decode=_only_value)
+
+
+def _only_value(rows: list[Row]) -> Any:
+    (value,) = rows[0].values()
+    return value
 
 
 def _value(rows: list[Row]) -> Any:
@@ -70,9 +140,16 @@ def enqueue(
     group_id: UUID | None = None,
     due_at: datetime | None = None,
 ) -> Call[int | None]:
-    """Enqueue work for a job.
+    """Enqueue work for a job, and return the id of the execution that does it.
 
-    Raises PayloadInvalidError, and ValueError for a `due_at` without a time zone.
+    `payload` is any value that pydantic can write as JSON; None stands for the payload of the
+    job. With `key`, the work merges into the PENDING execution of this key. With only a
+    `watermark`, the result is None if a success covers it already. A missing scope is created
+    if the job permits it. `scope_kind`: by default that of the job. `due_at`: when the work is
+    due, by default now; refused with `key` and `watermark`, because what is merged is due now.
+
+    Raises PayloadInvalidError for a payload that is not JSON or is too large, and ValueError
+    for a `due_at` without a time zone.
     """
     params = {
         "job": job, "scope": scope, "scope_kind": scope_kind, "watermark": watermark,
@@ -91,11 +168,14 @@ def enqueue_many(
     scope_kind: str | None = None,
     watermarks: Sequence[int | None] | None = None,
     group_id: UUID | None = None,
-) -> list[Call[list[int | None]]]:
-    """Enqueue an item for each payload, in one transaction. Raises PayloadInvalidError, ValueError.
+) -> Batch[int | None]:
+    """Enqueue an item for each payload in one transaction, and return their ids in order.
 
-    The items of several scopes are one call, because the function locks the scopes of one call in
-    their order. Two calls could wait for each other.
+    `keys`, `scopes` and `watermarks` have an element for each payload. The items of one scope
+    and key are merged: their ids are the same. With `scopes`, at most 100,000 items.
+
+    Raises PayloadInvalidError, which names the payload, and ValueError for another number of
+    elements.
     """
     texts = [_json(payload, f"payloads[{n}]") for n, payload in enumerate(payloads)]
     arrays: dict[str, Sequence[object] | None] = {
@@ -108,6 +188,8 @@ def enqueue_many(
                 " each payload"
             )
     arrays["payloads"] = texts
+    # The items of several scopes are one call, because the function locks the scopes of one call in
+    # their order. Two calls could wait for each other.
     size = MOST_ITEMS if scopes is None else max(len(texts), 1)
     rest = {"job": job, "scope_kind": scope_kind, "group_id": group_id, "traceparent": None}
     calls: list[Call[list[int | None]]] = []
@@ -118,7 +200,7 @@ def enqueue_many(
         }
         count = len(texts[start : start + size])
         calls.append(Call("call_enqueue_many", {**rest, **part}, _value, enqueues=count))
-    return calls
+    return Batch(calls)
 
 
 class JsonText(str):
@@ -154,7 +236,14 @@ def trigger(
     force: bool = False,
     require_runner: bool = False,
 ) -> Call[int]:
-    """Create one execution of a job, due now. Raises PayloadInvalidError."""
+    """Create one execution of a job, due now, and return its id.
+
+    It is refused if the job is retired or paused (`force`: not if it is paused), if an
+    execution is RUNNING and the overlap of the job is skip, and, with `require_runner`, if no
+    live replica can run it.
+
+    Raises PayloadInvalidError for a payload that is not JSON or is too large.
+    """
     params = {
         "job": job, "scope": scope, "scope_kind": scope_kind, "force": force,
         "payload": _json(payload, "the payload"), "require_runner": require_runner,
@@ -167,27 +256,46 @@ def trigger(
     return Call("call_trigger", params, _value, "trigger", given, enqueues=1)
 
 
-def pause(job: str, reason: str | None = None, *, until: datetime | None = None) -> Call[bool]:
-    """Pause a job. Raises ValueError for an `until` without a time zone."""
-    params = {"job": job, "reason": reason, "until": _aware("until", until)}
-    return Call("call_pause", params, _value, "pause", params)
+Until = datetime | timedelta | str
+"""An instant, or the time until then, such as `"2h"`."""
+
+
+def pause(job: str, reason: str | None = None, *, until: Until | None = None) -> Call[bool]:
+    """Pause a job until it is resumed, or for a time. Running executions finish.
+
+    `until`: an instant, or the time until then: a timedelta, or a text such as `"2h"`. Return
+    False if the job was paused already; then `reason` and `until` are replaced.
+    """
+    length = durations.parse(until) if isinstance(until, str) else until
+    instant = None
+    if not isinstance(length, timedelta):
+        instant, length = _aware("until", length), None
+    given = {"job": job, "reason": reason, "until": length or instant}
+    params = {"job": job, "reason": reason, "until": instant, "pause_for": length}
+    return Call("call_pause", params, _value, "pause", given)
 
 
 def resume(job: str) -> Call[bool]:
-    """Resume a job."""
-    return Call("call_resume", {"job": job}, _value, "resume", {"job": job})
+    """Resume a job. Return False if it was not paused."""
+    return value_of("resume", job=job)
 
 
 def cancel(execution_id: int) -> Call[Cancelled]:
-    """Request that an execution ends."""
-    given = {"execution_id": execution_id}
-    return Call("call_cancel", {"id": execution_id}, _value, "cancel", given)
+    """Request that an execution ends, and return what became of the request.
+
+    `cancelled`: it was waiting, and has ended. `requested`: it is RUNNING, and its replica
+    stops it. `already_finished`: it had ended. `busy`: its row is locked; call again.
+    """
+    return value_of("cancel", execution_id=execution_id)
 
 
 def retry(execution_id: int, *, force: bool = False) -> Call[Retried]:
-    """Give an execution one more attempt."""
-    given = {"execution_id": execution_id, "force": force}
-    return Call("call_retry", {"id": execution_id, "force": force}, _value, "retry", given)
+    """Give a FAILED or CANCELLED execution one more attempt, which is due now.
+
+    `brought_forward`: it was awaiting a retry. It is refused if the end of the last attempt is
+    unknown and the job is not reentrant. `force` overrides this.
+    """
+    return value_of("retry", execution_id=execution_id, force=force)
 
 
 def announce_wait(execution_id: int) -> Call[None]:
@@ -199,7 +307,7 @@ def announce_wait(execution_id: int) -> Call[None]:
 
 
 def execution(execution_id: int) -> Call[values.Execution]:
-    """Read one execution. Its value raises NotFoundError."""
+    """Return one execution. Raises NotFoundError."""
 
     def decode(rows: list[Row]) -> values.Execution:
         if not rows:
@@ -222,9 +330,9 @@ def executions(
     until: datetime | None = None,
     limit: int = 50,
 ) -> Call[list[values.Execution]]:
-    """List executions with plan_time in [since, until), the newest rows first.
+    """Return executions with plan_time in [`since`, `until`), the newest rows first.
 
-    Raises ValueError for an unknown status and an instant without a time zone.
+    `statuses`: such as `["FAILED"]`; by default all. Raises ValueError for an unknown one.
     """
     params = {
         "job": job, "scope": scope, "statuses": _statuses(statuses) or None,
@@ -241,7 +349,7 @@ def skips(
     until: datetime | None = None,
     limit: int = 50,
 ) -> Call[list[values.SkippedRange]]:
-    """List skips whose range reaches into [since, until), the latest first."""
+    """Return skips whose range reaches into [`since`, `until`), the latest first."""
     params = {
         "job": job, "scope": scope, "since": _aware("since", since),
         "until": _aware("until", until), "max_rows": limit,

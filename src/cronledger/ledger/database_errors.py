@@ -1,17 +1,19 @@
 """Errors of the database: which can be retried, and what a person can do about the others."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 from psycopg import errors
 
 from cronledger.ledger import identity
 from cronledger.rules.problems import Exit
+from cronledger.rules.remedies import Surface, remedy
 from cronledger.settings import masked
 
 MIGRATE = "run `cronledger migrate`, or set CRONLEDGER_SCHEMA to the schema of the ledger"
 ROW = "Failing row contains"
+PRIMARY = "use the connection string of the primary"
 
 RETRYABLE_ERRORS = (
     errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable,
@@ -96,8 +98,13 @@ class Explained:
         return "\n".join(parts)
 
 
-def explained(error: psycopg.Error) -> Explained:
-    """Return `error` for people, without secrets."""
+def explained(error: psycopg.Error, surface: Surface) -> Explained:
+    """Return `error` for people, without secrets. `surface`: where they read its remedy."""
+    found = _explained(error)
+    return found if found.remedy is None else replace(found, remedy=remedy(found.remedy, surface))
+
+
+def _explained(error: psycopg.Error) -> Explained:
     if (why := identity.other_database_reason(error)) is not None:
         return other_database(why)
     if error.sqlstate == identity.OTHER_LEDGER:
@@ -105,12 +112,12 @@ def explained(error: psycopg.Error) -> Explained:
     if isinstance(error, _OUT_OF_DATE):
         return Explained(Exit.SCHEMA, _primary(error), remedy=MIGRATE)
     given = masked(" ".join(str(error).split()))
-    if (remedy := refused_connection_remedy(error)) is not None:
+    if (advice := refused_connection_remedy(error)) is not None:
         text = f"the server refused the connection: {given}"
-        return Explained(Exit.USAGE, text, remedy=remedy)
+        return Explained(Exit.USAGE, text, remedy=advice)
     if is_unreachable(error):
-        remedy = "check CRONLEDGER_DATABASE_URL, and check that PostgreSQL is running there"
-        return Explained(Exit.UNREACHABLE, f"the database is unreachable: {given}", remedy=remedy)
+        advice = "check CRONLEDGER_DATABASE_URL, and check that PostgreSQL is running there"
+        return Explained(Exit.UNREACHABLE, f"the database is unreachable: {given}", remedy=advice)
     # The detail may quote a row with secrets: environments, headers, a lease_token.
     detail = error.diag.message_detail
     if detail is not None and detail.startswith(ROW):
@@ -126,7 +133,10 @@ def other_database(why: str) -> Explained:
 
 
 def _primary(error: psycopg.Error) -> str:
-    return error.diag.message_primary or masked(str(error)) or type(error).__name__
+    text = error.diag.message_primary or masked(str(error)) or type(error).__name__
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return f"the server is a standby, or its transactions are read-only: {text}"
+    return text
 
 
 def _hint(error: psycopg.Error) -> str | None:
@@ -135,4 +145,6 @@ def _hint(error: psycopg.Error) -> str | None:
             return "use a role that has this right, or grant the right to the current role"
         case errors.LockNotAvailable() | errors.DeadlockDetected():
             return "another transaction holds a lock; try again"
+        case errors.ReadOnlySqlTransaction():
+            return PRIMARY
     return None

@@ -43,7 +43,7 @@ class DayRows:
         return self._read("list_day_revisions", max_rows=limit)
 
     def counts(self, graces: Mapping[int, timedelta]) -> list[Row]:
-        """Return the number of executions by minute, trigger and state, with their seconds.
+        """Return the executions by trigger and state: their seconds, or their number by minute.
 
         `graces`: the grace of each revision, which decides what is late. The first one is that of
         all other revisions.

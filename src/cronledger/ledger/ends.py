@@ -21,7 +21,7 @@ from cronledger.ledger.access import Access
 from cronledger.ledger.connections import shutdown_socket
 from cronledger.ledger.schemas import ended_channel
 from cronledger.ledger.session_settings import limit_unread
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.settings import masked
 
 log = get_logger(__name__)

@@ -1,4 +1,4 @@
-"""The identity of a ledger (functions/15_identity.sql).
+"""The identity of a ledger (functions/identity/other_database.sql).
 
 A restored or cloned database is not the ledger's own. A runner works only in the ledger in which it
 began.
@@ -20,6 +20,12 @@ ACCEPT = (
     "if it was restored or cloned, the original may still be running; decide with "
     "`cronledger accept-database --skip-missed` (what was due until then does not run here) or "
     "`--catch-up` (the jobs' catch_up decides)"
+)
+
+CONFIRM = (
+    "after a failover, confirm it with `cronledger accept-database --catch-up`; in a copy whose "
+    "original stays in use, run `cronledger refuse-database` and then "
+    "`cronledger accept-database --skip-missed`, because otherwise both run every job"
 )
 
 
@@ -67,7 +73,7 @@ class OtherLedger:
 class Accepted:
     """The changes of an acceptance.
 
-    `why`: what differed; None: nothing differed, and nothing was changed. `jobs`: the number of
+    `why`: what differed; None: nothing differed, and no job was changed. `jobs`: the number of
     jobs whose due plan_times were skipped. `cancelled`: the number of waiting executions that were
     CANCELLED. `asked_to_end`: the number of RUNNING executions that were requested to end.
     """

@@ -1,9 +1,10 @@
-"""Migrations: numbered plain SQL, one transaction each, under a transaction-level advisory lock.
+"""Migrations: numbered plain SQL, one transaction each, under a lock on schema_migrations.
 
-`NNNN_pre_*.sql` only adds, so older code can continue. `NNNN_post_*.sql` removes what older code
-uses. It is applied when no such code runs; older code that finds it reports that and stops.
-`functions/` and `views/` are applied as a whole whenever their text has changed. Every migration
-ends by granting the rights of the group roles, because the roles may be created after the schema.
+`NNNN_pre_*.sql` only adds, so older code can continue. Functions, triggers and views are applied
+next, as a whole, in the order of `order.txt`, whenever their text has changed. `NNNN_post_*.sql`
+removes what older code, functions and views use. It is applied when no such code runs; older code
+that finds it reports that and stops. Every migration ends by granting the rights of the group
+roles, because the roles may be created after the schema.
 """
 
 import hashlib
@@ -16,10 +17,9 @@ from typing import Literal
 import psycopg
 from psycopg import sql
 
-from cronledger.ledger import server_settings
+from cronledger.ledger import objects, server_settings
 from cronledger.ledger.access import connect
 from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
-from cronledger.ledger.inventory import Made, inventory, lost
 from cronledger.ledger.schemas import internal
 from cronledger.ledger.transactions import transaction
 
@@ -37,7 +37,8 @@ CREATE TABLE IF NOT EXISTS {schema}.schema_migrations (
     checksum   text NOT NULL,
     version    text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    applied_by text NOT NULL DEFAULT session_user
+    applied_by text NOT NULL DEFAULT session_user,
+    objects    text[] NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE {schema}.schema_migrations IS 'Migrations that were applied.';
 COMMENT ON COLUMN {schema}.schema_migrations.name IS 'File name without .sql.';
@@ -47,6 +48,8 @@ COMMENT ON COLUMN {schema}.schema_migrations.checksum IS 'SHA-256 of the text.';
 COMMENT ON COLUMN {schema}.schema_migrations.version IS 'cronledger that applied it.';
 COMMENT ON COLUMN {schema}.schema_migrations.applied_at IS 'When it was applied.';
 COMMENT ON COLUMN {schema}.schema_migrations.applied_by IS 'Role that applied it.';
+COMMENT ON COLUMN {schema}.schema_migrations.objects IS
+    'Objects that it created, without those that a later migration has dropped.';
 """
 
 
@@ -77,7 +80,8 @@ class SchemaState:
 
     `pending`: migrations that are to be applied. `unknown`: applied migrations that this code does
     not know. `lost`: dropped objects of numbered migrations, which only a backup can restore.
-    `damaged`: dropped functions and views, which are pending again unless something is lost.
+    `damaged`: dropped objects of functions and views, which are pending again unless something is
+    lost.
     `ungranted`: the statements that grant the missing rights of the group roles. `absent`: group
     roles that do not exist. The last two are known only if functions and views are up to date.
     """
@@ -86,8 +90,8 @@ class SchemaState:
     unknown: tuple[str, ...]
     ungranted: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    lost: tuple[Made, ...] = ()
-    damaged: tuple[Made, ...] = ()
+    lost: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
     @property
     def unusable(self) -> tuple[str, ...]:
@@ -95,7 +99,10 @@ class SchemaState:
         return tuple(name for name in self.unknown if "_post_" in name)
 
 
+_ANY_ORDER = "SET LOCAL check_function_bodies = off;  -- a function may call one of a later file"
+
 NUMBERED = "[0-9][0-9][0-9][0-9]_*.sql"
+ORDER = "order.txt"
 
 
 def directory() -> Path:
@@ -105,20 +112,46 @@ def directory() -> Path:
 
 
 def migrations(schema: str = "cronledger") -> tuple[Migration, ...]:
-    """Return all scripts in the order in which they are applied, the repeated one last."""
+    """Return all scripts in the order in which they are applied.
+
+    The order is that of a rolling upgrade: a post migration may remove what former functions and
+    views use.
+    """
     where = directory()
     numbered = tuple(_numbered(where, schema))
-    repeated = "\n".join(
-        path.read_text("utf-8")
-        for folder in ("functions", "views")
-        for path in sorted((where / folder).glob("*.sql"))
+    repeated = "\n".join([_ANY_ORDER, *(path.read_text("utf-8") for path in _repeated(where))])
+    return (
+        *(migration for migration in numbered if migration.phase == "pre"),
+        Migration(REPEATED, "repeated", repeated.replace("{schema}", schema)),
+        *(migration for migration in numbered if migration.phase == "post"),
     )
-    return (*numbered, Migration(REPEATED, "repeated", repeated.replace("{schema}", schema)))
 
 
 def newest_migration() -> str:
     """Return the number of the newest migration of this program, such as `0026`."""
     return max(path.name for path in directory().glob(NUMBERED))[:4]
+
+
+def _repeated(where: Path) -> Sequence[Path]:
+    """Return the scripts of functions and views in the order of `order.txt`.
+
+    A line names a script, or a folder whose other scripts are applied by name. An empty line and a
+    line that begins with # mean nothing.
+    """
+    lines = (where / ORDER).read_text("utf-8").splitlines()
+    entries = [where / line for line in lines if line and not line.startswith("#")]
+    for entry in entries:
+        if not entry.exists():
+            named = entry.relative_to(where)
+            raise MigrationError(f"{ORDER} names {named}, which does not exist; correct the line")
+    alone = [entry for entry in entries if entry.suffix]
+    found: list[Path] = []
+    for entry in entries:
+        inside = [entry] if entry in alone else sorted(entry.rglob("*.sql"))
+        found += [path for path in inside if path == entry or path not in alone]
+    for path in sorted(set(where.rglob("*.sql")) - set(where.glob(NUMBERED)) - set(found)):
+        raise MigrationError(f"{path.relative_to(where)} is not in {ORDER}; add it, or its folder")
+    return found
 
 
 def _numbered(where: Path, schema: str) -> Iterator[Migration]:
@@ -128,14 +161,6 @@ def _numbered(where: Path, schema: str) -> Iterator[Migration]:
             raise MigrationError(f"{path.name}: neither NNNN_pre_ nor NNNN_post_")
         text = path.read_text("utf-8").replace("{schema}", schema)
         yield Migration(path.stem, "pre" if phase == "pre" else "post", text)
-
-
-def created(
-    schema: str = "cronledger", applied: Sequence[Migration] | None = None
-) -> frozenset[Made]:
-    """Return the objects that exist once these migrations (None: all) were applied."""
-    texts = (m.text for m in (migrations(schema) if applied is None else applied))
-    return inventory((_BOOTSTRAP.replace("{schema}", schema), *texts), schema)
 
 
 def script(
@@ -155,7 +180,7 @@ def script(
         return f"-- the schema {schema} is up to date\n"
     parts = [_BOOTSTRAP.replace("{schema}", schema)] if pending else []
     for migration in pending:
-        parts.append(f"-- {migration.name}\n{migration.text}")
+        parts.append(f"-- {migration.name}\n{objects.note(schema)}{migration.text}")
         parts.append(_record(migration, schema))
     if any(migration.phase == "repeated" for migration in pending):
         parts.append(f"SELECT * FROM {schema}.maintain_partitions();")
@@ -165,7 +190,7 @@ def script(
 
 def check(url: str, schema: str = "cronledger") -> SchemaState:
     """Return the state of the schema, and change nothing. Raises psycopg.OperationalError."""
-    with connect(url) as connection:
+    with connect(url) as connection, transaction(connection):
         return state(connection, schema)
 
 
@@ -235,8 +260,9 @@ def migrate(url: str, schema: str = "cronledger", *, phases: Sequence[Phase] = P
     known = migrations(schema)
     applied = []
     with connect(url) as connection:
-        server_settings.read(connection).require()
-        state = _state(connection, known, schema)
+        with transaction(connection):  # which overrides the server's statement_timeout
+            server_settings.read(connection).require()
+            state = _state(connection, known, schema)
         require_usable(state)
         for migration in state.pending:
             if migration.phase in phases and _apply(connection, migration, schema):
@@ -276,16 +302,19 @@ def _state(connection: psycopg.Connection, known: Sequence[Migration], schema: s
     have = {name: (checksum, version) for name, checksum, version in rows}
     pending = tuple(m for m in known if _is_pending(m, have.get(m.name)))
     names = {m.name for m in known}
+    if have.keys() - {REPEATED} and not have.keys() & names - {REPEATED}:
+        raise MigrationError(
+            f"the schema {schema} was created by a development version of cronledger, and cannot "
+            f"be upgraded; drop the schemas {schema} and {internal(schema)}, or set "
+            "CRONLEDGER_SCHEMA to a new name"
+        )
     unknown = tuple(sorted(name for name in have if name not in names))
-    applied = [m for m in known if have.get(m.name, ("",))[0] == m.checksum]
-    gone = lost(connection, created(schema, applied), schema)
-    again = inventory(tuple(m.text for m in applied if m.phase == "repeated"), schema)
-    damaged = tuple(one for one in gone if one in again)
-    gone = tuple(one for one in gone if one not in again)
-    if damaged and not gone:
-        pending += tuple(m for m in known if m.phase == "repeated")
-    if gone or damaged or any(migration.phase == "repeated" for migration in pending):
-        return SchemaState(pending, unknown, lost=gone, damaged=damaged)
+    lost, damaged = _missing_objects(connection, schema)
+    if damaged and not lost:
+        again = [m for m in known if _is_replaced(m, have.get(m.name))]
+        pending = tuple(m for m in known if m in pending or m in again)
+    if lost or damaged or any(migration.phase == "repeated" for migration in pending):
+        return SchemaState(pending, unknown, lost=lost, damaged=damaged)
     return SchemaState(pending, unknown, *_missing_grants(connection, schema))
 
 
@@ -306,10 +335,9 @@ def _missing_grants(
 def _is_pending(migration: Migration, applied: tuple[str, str] | None) -> bool:
     if applied is None:
         return True
-    checksum, version = applied
+    checksum, _ = applied
     if migration.phase == "repeated":
-        # An older replica that starts during a rolling deploy must not restore its functions.
-        return checksum != migration.checksum and _version() >= _version(version)
+        return checksum != migration.checksum and _is_replaced(migration, applied)
     if checksum != migration.checksum:
         raise MigrationError(
             f"{migration.name} was applied with another text; restore the file, and put the change "
@@ -318,16 +346,26 @@ def _is_pending(migration: Migration, applied: tuple[str, str] | None) -> bool:
     return False
 
 
-def _is_damaged(
-    connection: psycopg.Connection,
-    migration: Migration,
-    applied: tuple[str, str] | None,
-    schema: str,
-) -> bool:
-    """Return whether functions and views of this text were applied, and some are missing."""
-    if migration.phase != "repeated" or applied is None or applied[0] != migration.checksum:
-        return False
-    return bool(lost(connection, inventory((migration.text,), schema), schema))
+def _is_replaced(migration: Migration, applied: tuple[str, str] | None) -> bool:
+    """Return whether this program may apply functions and views over those that are applied.
+
+    An older replica that starts during a rolling deploy must not restore its functions.
+    """
+    return (
+        migration.phase == "repeated" and applied is not None and _version() >= _version(applied[1])
+    )
+
+
+def _missing_objects(
+    connection: psycopg.Connection, schema: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the dropped objects of numbered migrations, and those of functions and views."""
+    found = connection.execute(objects.lost(schema).encode()).fetchall()
+    missing = objects.without_parts(found)
+    return (
+        tuple(name for phase, name in missing if phase != "repeated"),
+        tuple(name for phase, name in missing if phase == "repeated"),
+    )
 
 
 def _version(text: str | None = None) -> tuple[int, ...]:
@@ -337,9 +375,18 @@ def _version(text: str | None = None) -> tuple[int, ...]:
 
 def _apply(connection: psycopg.Connection, migration: Migration, schema: str) -> bool:
     """Apply a migration in a transaction. Return False if another process has applied it."""
-    try:
+
+    def apply() -> bool:
         with transaction(connection):
             return _apply_once(connection, migration, schema)
+
+    try:
+        try:
+            return apply()
+        except psycopg.errors.UniqueViolation as error:
+            if error.diag.schema_name != "pg_catalog":
+                raise
+            return apply()  # another process has created the table to lock meanwhile
     except psycopg.errors.InsufficientPrivilege as error:
         raise MigrationError(
             f"{migration.name}: {error.diag.message_primary}; run `cronledger migrate` with a role "
@@ -348,10 +395,10 @@ def _apply(connection: psycopg.Connection, migration: Migration, schema: str) ->
 
 
 def _apply_once(connection: psycopg.Connection, migration: Migration, schema: str) -> bool:
-    connection.execute(
-        "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{schema}.migrate"]
-    )
     connection.execute(_BOOTSTRAP.replace("{schema}", schema).encode())
+    # A lock on a table, because any login may take an advisory lock. Readers do not wait for it.
+    lock = "LOCK TABLE {schema}.schema_migrations IN SHARE ROW EXCLUSIVE MODE"
+    connection.execute(_composed(lock, schema))
     row = connection.execute(
         _composed(
             "SELECT checksum, version FROM {schema}.schema_migrations WHERE name = %s", schema
@@ -359,8 +406,11 @@ def _apply_once(connection: psycopg.Connection, migration: Migration, schema: st
         [migration.name],
     ).fetchone()
     # Another process may have applied it while this one waited for the lock.
-    if not _is_pending(migration, row) and not _is_damaged(connection, migration, row, schema):
+    if not _is_pending(migration, row) and not (
+        _is_replaced(migration, row) and _missing_objects(connection, schema)[1]
+    ):
         return False
+    connection.execute(objects.note(schema).encode())
     connection.execute(migration.text.encode())
     if migration.phase == "repeated":
         # Before the COMMIT, because a process that is killed after it would leave an up-to-date
@@ -371,11 +421,12 @@ def _apply_once(connection: psycopg.Connection, migration: Migration, schema: st
 
 
 def _record(migration: Migration, schema: str) -> str:
-    """Return the statement that records a migration as applied."""
+    """Return the statements that record a migration as applied, and what it has created."""
     return (
         f"INSERT INTO {schema}.schema_migrations (name, phase, checksum, version)\n"
         f"VALUES ('{migration.name}', '{migration.phase}', '{migration.checksum}', "
         f"'{metadata.version('cronledger')}')\nON CONFLICT (name) DO UPDATE SET "
         "checksum = EXCLUDED.checksum, version = EXCLUDED.version, "
-        "applied_at = clock_timestamp(), applied_by = session_user;"
+        "applied_at = clock_timestamp(), applied_by = session_user;\n"
+        + objects.record(schema, migration.name)
     )

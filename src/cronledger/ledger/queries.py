@@ -11,22 +11,33 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.rows import dict_row
 
-from cronledger.rules.model import ScopeKey
+from cronledger.rules.model import Job, ScopeKey
 
 Row = TypeVar("Row")
+
+_POLICIES = [name for name in Job.model_fields if name != "name"]
 
 
 @cache
 def text(name: str, schema: str, package: str = "cronledger.ledger") -> str:
-    """Return the statement of `sql/NAME.sql` in `package`, with its schema filled in."""
+    """Return the statement of `sql/NAME.sql` in `package`, with schema and policies filled in."""
     file = resources.files(package) / "sql" / f"{name}.sql"
-    return file.read_text("utf-8").replace("{schema}", schema)
+    found = file.read_text("utf-8").replace("{schema}", schema)
+    found = found.replace("{excluded_policies}", ", ".join(f"EXCLUDED.{x}" for x in _POLICIES))
+    return found.replace("{policies}", ", ".join(_POLICIES))
 
 
 @cache
 def encoded(name: str, schema: str) -> bytes:
     """Return the same as it is sent."""
     return text(name, schema).encode()
+
+
+@cache
+def function_call(name: str, arguments: tuple[str, ...], schema: str) -> bytes:
+    """Return the statement that calls a function of the ledger with these arguments, by name."""
+    given = ", ".join(f"{argument} => %({argument})s" for argument in arguments)
+    return f"SELECT * FROM {schema}.{name}({given})".encode()
 
 
 def scope(key: ScopeKey) -> dict[str, str]:

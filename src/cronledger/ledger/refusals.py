@@ -7,13 +7,14 @@ from psycopg import errors
 
 from cronledger.ledger.database_errors import REFUSALS, Explained, explained
 from cronledger.rules.problems import Exit
+from cronledger.rules.remedies import Surface
 
 
 class LedgerError(Exception):
     """The ledger refused a call, and nothing was changed by it.
 
     `message`: what is wrong. `detail`, `remedy`: more about it, and what to do, or None.
-    `sqlstate`: the code of the database's error, which is the `__cause__`.
+    `sqlstate`: the code of the database's error, which is the `__context__`.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class NotFoundError(LedgerError, LookupError):
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def refusals(surface: Surface | None = Surface.CLIENT) -> Iterator[None]:
     """Raise LedgerError where the database refuses a name, a value, a state or a right.
+
+    Its remedy is in the terms of this surface. None: the error of the database passes.
 
     Every other psycopg.Error passes: a lost connection, and a conflict with another transaction,
     after which the caller may repeat its own transaction.
@@ -45,8 +48,11 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except REFUSALS as error:
-        shown = explained(error)
+        if surface is None:
+            raise
+        shown = explained(error, surface)
         kind = NotFoundError if isinstance(error, errors.NoDataFound) else LedgerError
+        # Not `from error`, because a traceback would show the internal functions that raised.
         raise kind(
             shown.message, detail=shown.detail, remedy=shown.remedy, sqlstate=error.sqlstate
-        ) from error
+        ) from None

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from difflib import get_close_matches
 from typing import Any, Self
 
 import psycopg
@@ -14,6 +15,7 @@ from cronledger.rules.model import ScopeKey
 
 Row = dict[str, Any]
 MANY_SCOPES = 100
+MANY_NAMES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,15 @@ class Reports:
         """Return the scopes of a job with their last executions, the soonest first."""
         return self._read("list_scopes", job=job, max_rows=limit)
 
+    def sources(self) -> list[Row]:
+        """Return the sources by name."""
+        return self._read("list_sources")
+
+    def retention(self) -> Row:
+        """Return how long executions are kept: `keep`, `set_at`, `set_by`."""
+        (row,) = self._read("show_retention")
+        return row
+
     def revisions(self, job: str, limit: int | None = 10) -> list[Row]:
         """Return the revisions of a job, the newest first. `limit` None: all."""
         return self._read("list_revisions", job=job, max_rows=limit)
@@ -102,6 +113,7 @@ class Reports:
         owner: str | None = None,
         labels: Mapping[str, str] | None = None,
         statuses: Sequence[str] = (),
+        runner: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 50,
@@ -117,6 +129,7 @@ class Reports:
             owner=owner,
             labels=_json(labels),
             statuses=list(statuses) or None,
+            runner=runner,
             since=since,
             until=until,
             max_rows=limit,
@@ -230,6 +243,11 @@ class Reports:
         """Return the `name` of each job that begins with `prefix` and is not retired."""
         return self._read("list_job_names", prefix=prefix, max_rows=limit)
 
+    def similar_job(self, name: str) -> str | None:
+        """Return the name of the job that is most similar to `name`, or None if none is similar."""
+        names = [row["name"] for row in self.job_names("", MANY_NAMES)]
+        return next(iter(get_close_matches(name, names, n=1)), None)
+
     def queue_names(self, prefix: str, limit: int) -> list[Row]:
         """Return the `name` of each queue in use that begins with `prefix`."""
         return self._read("list_queue_names", prefix=prefix, max_rows=limit)
@@ -277,6 +295,12 @@ class Reports:
         """Return the executions of one scope with plan_time in [since, until), in their order."""
         return self._read("list_executions_at", since=since, until=until, **queries.scope(key))
 
+    def latest_executions(self, key: ScopeKey, limit: int) -> list[Row]:
+        """Return the unfinished executions of one scope; if there are none, the one that ended
+        last.
+        """
+        return self._read("list_latest_executions", max_rows=limit, **queries.scope(key))
+
     def skips_at(self, key: ScopeKey, since: datetime, until: datetime) -> list[Row]:
         """Return the skips of one scope whose range reaches into [since, until)."""
         return self._read("list_skips_at", since=since, until=until, **queries.scope(key))
@@ -293,9 +317,14 @@ class Reports:
         """Return reason, detail and due_at of a scope provider that fails or is not asked."""
         return self._one("show_provider_trouble", job=job)
 
-    def overdue(self, key: ScopeKey) -> Row | None:
-        """Return reason, detail and due_at if one scope is overdue; else None."""
-        return self._one("show_overdue", **queries.scope(key))
+    def failing(self, runner: str) -> str | None:
+        """Return the errors of a live runner that cannot write outcomes; else None."""
+        row = self._one("show_failing_runner", runner=runner)
+        return None if row is None else row["failing"]
+
+    def overdue(self, key: ScopeKey, execution_id: int | None = None) -> Row | None:
+        """Return reason, detail and due_at if one scope, or this execution of it, is overdue."""
+        return self._one("show_overdue", **queries.scope(key), execution_id=execution_id)
 
     def oldest_kept(self) -> datetime | None:
         """Return the first plan_time that the oldest partition can hold."""

@@ -1,13 +1,13 @@
 """Rows as values: what statements take as array elements, and what they return."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from cronledger.rules.deadline_plan import Scope
-from cronledger.rules.model import ExecutionKey, ScheduleRow, ScopeKey, Skip
+from cronledger.rules.model import ExecutionKey, Retirement, ScheduleRow, ScopeKey, Skip
 
 
 class JobFacts(NamedTuple):
@@ -275,6 +275,13 @@ class MaintainedPartition(NamedTuple):
     subject: str
 
 
+class RedactedOutputs(NamedTuple):
+    """The number of executions that were redacted, and whether more may be left."""
+
+    redacted: int
+    unfinished: bool
+
+
 class NextDue(NamedTuple):
     """`now` and the next instants at which a runner has to look again."""
 
@@ -284,33 +291,18 @@ class NextDue(NamedTuple):
 
 
 class DeadlineTurn(NamedTuple):
-    """A job whose deadlines have to be computed, and its cursor. None in the first row."""
+    """A job whose deadlines have to be computed, and its cursor. The first row is of no job: ''.
 
-    job: str | None
-    through: datetime | None
-    now: datetime
-
-
-class DeadlineRevision(NamedTuple):
-    """The columns of a revision that decide plan_times and deadlines."""
+    `upto`, `after_kind`, `after_id` and `following`: the pass over its scopes that is under way.
+    """
 
     job: str
-    number: int
-    effective_from: datetime
-    state: str
-    pause_ends: datetime | None
-    schedule: str | None
-    timezone: str
-    day_or: bool
-    dst_gap: str
-    dst_fold: str
-    schedule_delay: timedelta
-    jitter: timedelta
-    starts_at: datetime | None
-    ends_at: datetime | None
-    start_by: str | None
-    finish_by: str | None
-    expect_duration: str | None
+    through: datetime
+    now: datetime
+    upto: datetime | None
+    after_kind: str | None
+    after_id: str | None
+    following: datetime | None
 
 
 class ManualDeadline(NamedTuple):
@@ -342,13 +334,19 @@ class CheckInReply(NamedTuple):
     others: list[dict[str, Any]] | None
     alerts: bool
 
+    @property
+    def next_end(self) -> datetime | None:
+        """The earliest end of a lease or of a pause."""
+        return min((x for x in (self.stale, self.resumes) if x is not None), default=None)
+
 
 def claim_look(row: dict[str, Any]) -> ClaimLook:
     jobs = [_job_facts(job) for job in row["jobs"] or ()]
+    gone = _retirements(row["retirements"] or ())
     return ClaimLook(
         row["since"],
         [_due_execution(execution) for execution in row["existing"] or ()],
-        [_schedule(schedule) for schedule in row["schedules"] or ()],
+        [_schedule(schedule, gone) for schedule in row["schedules"] or ()],
         row["locked_queues"] or (),
         row["locked_jobs"] or (),
         {job.name: job for job in jobs},
@@ -368,11 +366,23 @@ def _due_execution(values: Sequence[Any]) -> DueExecution:
     return DueExecution(row, more, refused)
 
 
-def _schedule(values: Sequence[Any]) -> ScheduleRow:
-    *key, queue, through, revision, plan, retired, returned, woken, ahead_of = values
+def _retirements(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[Retirement]]:
+    found: dict[ScopeKey, list[Retirement]] = {}
+    for *key, retired, returned in rows:
+        one = Retirement(datetime.fromisoformat(retired), _instant(returned))
+        found.setdefault(ScopeKey(*key), []).append(one)
+    return found
+
+
+def _schedule(
+    values: Sequence[Any], retirements: Mapping[ScopeKey, Sequence[Retirement]]
+) -> ScheduleRow:
+    # The last retirement alone, in two columns, is for replicas of earlier versions.
+    *names, queue, through, revision, plan, _, _, woken, ahead_of = values
+    key = ScopeKey(*names)
     return ScheduleRow(
-        ScopeKey(*key), queue, datetime.fromisoformat(through), revision, _instant(plan),
-        _instant(retired), _instant(returned), woken, _instant(ahead_of),
+        key, queue, datetime.fromisoformat(through), revision, _instant(plan),
+        retirements.get(key, ()), woken, _instant(ahead_of),
     )  # fmt: skip
 
 
@@ -397,8 +407,18 @@ def unblocked(job: str, kind: str, scope: str, queue: str, rearmed: bool) -> Unb
     return Unblocked(ScopeKey(job, kind, scope), queue, rearmed)
 
 
-def deadline_scope(job: str, kind: str, scope: str, *rest: Any) -> Scope:
-    return Scope(ScopeKey(job, kind, scope), *rest)
+def deadline_scope(  # noqa: PLR0917
+    job: str, kind: str, scope: str, created_at: datetime,
+    retired: Sequence[datetime] | None, returned: Sequence[datetime | None] | None,
+) -> Scope:  # fmt: skip
+    return Scope(ScopeKey(job, kind, scope), created_at, retirements(retired, returned))
+
+
+def retirements(
+    retired: Sequence[datetime] | None, returned: Sequence[datetime | None] | None
+) -> tuple[Retirement, ...]:
+    """Return the retirements of two arrays; NULL: none."""
+    return tuple(map(Retirement, retired or (), returned or ()))
 
 
 def manual_deadline(job: str, kind: str, scope: str, *rest: Any) -> ManualDeadline:

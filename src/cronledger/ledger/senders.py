@@ -19,14 +19,14 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 import psycopg
-from psycopg.pq import Format, TransactionStatus
+from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
-from cronledger.ledger import queries
 from cronledger.ledger.access import Access
 from cronledger.ledger.callers import psycopg_async_connection, psycopg_connection
-from cronledger.ledger.calls import Call
+from cronledger.ledger.calls import Call, Request
 from cronledger.ledger.connections import is_disconnected
+from cronledger.ledger.database_errors import REFUSALS, explained
 from cronledger.ledger.ends import (
     AsyncEndListener,
     AsyncPauses,
@@ -35,9 +35,10 @@ from cronledger.ledger.ends import (
     Pauses,
     Polls,
 )
-from cronledger.ledger.refusals import LedgerError, refusals
+from cronledger.ledger.refusals import refusals
 from cronledger.ledger.transactions import transaction, transaction_async
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
+from cronledger.rules.remedies import Surface
 from cronledger.settings import Settings
 from cronledger.tracing.interface import Tracing, tracing_of
 
@@ -52,51 +53,138 @@ MOST_CONNECTIONS = 10
 
 
 class Sender(ABC):
-    """Sends calls. Raises LedgerError if the ledger refuses one, and psycopg.Error."""
+    """Sends calls. Raises LedgerError if the ledger refuses one, and psycopg.Error.
+
+    `actor`: the person or program that requests them; None: the role of the session. `surface`: in
+    whose terms remedies are; None: refusals are errors of the database. `listener`: LISTENs for the
+    ends of executions that are waited for; None: only polls find them.
+    """
+
+    actor: str | None = None
+    surface: Surface | None = Surface.CLIENT
+    listener: EndListener | None = None
+
+    def __init__(self, schema: str, tracing: Tracing | None) -> None:
+        self._schema = schema
+        self._tracing = tracing
 
     @abstractmethod
+    def lend(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """Lend the connection of one transaction."""
+
+    @abstractmethod
+    def begin(
+        self, connection: psycopg.Connection[Any], count: int
+    ) -> AbstractContextManager[object]:
+        """Run a transaction of `count` calls."""
+
     def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Send calls in one transaction, and return their values."""
+        calls = [call.by(self.actor) for call in calls]
+        with refusals(self.surface), self.lend() as connection:
+            try:
+                with self.begin(connection, len(calls)):
+                    return [self._send(connection, call) for call in calls]
+            except REFUSALS as error:
+                records = _records(calls, error)
+                # In a transaction of the caller nothing more can be written, and no row remains.
+                if records and _is_idle(connection):
+                    with suppress(psycopg.Error), self.begin(connection, len(records)):
+                        for record in records:
+                            self._send(connection, record)
+                raise
 
-    def send(self, call: Call[T]) -> T:
-        """Send a call, and return its value."""
-        return self.send_all([call])[0]
+    def send(self, request: Request[T]) -> T:
+        """Send its calls in one transaction, and return its value."""
+        return request.joined(self.send_all(request.calls))
 
-    @abstractmethod
+    def _send(self, connection: psycopg.Connection[Any], call: Call[T]) -> T:
+        with (
+            _traced(call, self._tracing) as params,
+            psycopg.Cursor(connection, row_factory=dict_row) as cursor,
+        ):
+            rows = cursor.execute(call.statement(self._schema), params, binary=True).fetchall()
+        return call.decode(rows)
+
     def require_no_transaction(self) -> None:
         """Raise RuntimeError unless each call sees what was committed before it."""
+        return
 
     def awaiting(self, execution_id: int) -> AbstractContextManager[Pauses]:
         """Return the pauses between the polls of a wait for this execution."""
-        return nullcontext(Polls())
+        return (
+            nullcontext(Polls()) if self.listener is None else self.listener.awaiting(execution_id)
+        )
 
-    @abstractmethod
     def close(self) -> None:
         """Close the connections of the sender, but none of a caller."""
+        return
 
 
 class AsyncSender(ABC):
     """The same for an event loop."""
 
-    @abstractmethod
-    async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
-        """Send calls in one transaction, and return their values."""
+    actor: str | None = None
+    surface: Surface | None = Surface.CLIENT
+    listener: AsyncEndListener | None = None
 
-    async def send(self, call: Call[T]) -> T:
-        """Send a call, and return its value."""
-        return (await self.send_all([call]))[0]
+    def __init__(self, schema: str, tracing: Tracing | None) -> None:
+        self._schema = schema
+        self._tracing = tracing
 
     @abstractmethod
+    def lend(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
+        """Lend the connection of one transaction."""
+
+    @abstractmethod
+    def begin(
+        self, connection: psycopg.AsyncConnection[Any], count: int
+    ) -> AbstractAsyncContextManager[object]:
+        """Run a transaction of `count` calls."""
+
+    async def send_all(self, calls: Sequence[Call[T]], *, actor: str | None = None) -> list[T]:
+        """Send calls in one transaction, and return their values. `actor`: not that of all."""
+        calls = [call.by(actor or self.actor) for call in calls]
+        with refusals(self.surface):
+            async with self.lend() as connection:
+                try:
+                    async with self.begin(connection, len(calls)):
+                        return [await self._send(connection, call) for call in calls]
+                except REFUSALS as error:
+                    records = _records(calls, error)
+                    if records and _is_idle(connection):
+                        with suppress(psycopg.Error):
+                            async with self.begin(connection, len(records)):
+                                for record in records:
+                                    await self._send(connection, record)
+                    raise
+
+    async def send(self, request: Request[T]) -> T:
+        """Send its calls in one transaction, and return its value."""
+        return request.joined(await self.send_all(request.calls))
+
+    async def _send(self, connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
+        with _traced(call, self._tracing) as params:
+            async with psycopg.AsyncCursor(connection, row_factory=dict_row) as cursor:
+                await cursor.execute(call.statement(self._schema), params, binary=True)
+                rows = await cursor.fetchall()
+        return call.decode(rows)
+
     def require_no_transaction(self) -> None:
         """Raise RuntimeError unless each call sees what was committed before it."""
+        return
 
     def awaiting(self, execution_id: int) -> AbstractAsyncContextManager[AsyncPauses]:
         """Return the pauses between the polls of a wait for this execution."""
-        return nullcontext(AsyncPolls())
+        return (
+            nullcontext(AsyncPolls())
+            if self.listener is None
+            else self.listener.awaiting(execution_id)
+        )
 
-    @abstractmethod
     async def close(self) -> None:
         """Close the connections of the sender, but none of a caller."""
+        return
 
 
 R = TypeVar("R", bound=Sender | AsyncSender)
@@ -149,63 +237,64 @@ class CallerSender(Sender):
     """
 
     def __init__(self, caller: object, schema: str, tracing: Tracing | None) -> None:
+        super().__init__(schema, tracing)
         self._caller = caller
-        self._schema = schema
-        self._tracing = tracing
 
-    def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
-        connection = psycopg_connection(self._caller)
-        try:
-            with refusals(), _together(connection, len(calls)):
-                return [_send(connection, self._schema, call, self._tracing) for call in calls]
-        except LedgerError as error:
-            # In a transaction of the caller nothing more can be written, and no row remains.
-            if _is_idle(connection):
-                with suppress(psycopg.Error):
-                    _record(connection, self._schema, calls, error)
-            raise
+    def lend(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        return nullcontext(psycopg_connection(self._caller))
+
+    def begin(
+        self, connection: psycopg.Connection[Any], count: int
+    ) -> AbstractContextManager[object]:
+        return connection.transaction() if count > 1 and _is_idle(connection) else nullcontext()
 
     def require_no_transaction(self) -> None:
         _require_no_transaction(self._caller)
-
-    def close(self) -> None:
-        return
 
 
 class AsyncCallerSender(AsyncSender):
     """The same for an event loop."""
 
     def __init__(self, caller: object, schema: str, tracing: Tracing | None) -> None:
+        super().__init__(schema, tracing)
         self._caller = caller
-        self._schema = schema
-        self._tracing = tracing
 
-    async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
-        connection = await psycopg_async_connection(self._caller)
-        try:
-            with refusals():
-                if len(calls) > 1 and _is_idle(connection):
-                    async with connection.transaction():
-                        return [await self._send(connection, call) for call in calls]
-                return [await self._send(connection, call) for call in calls]
-        except LedgerError as error:
-            if _is_idle(connection):
-                with suppress(psycopg.Error):
-                    await _record_async(connection, self._schema, calls, error)
-            raise
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        yield await psycopg_async_connection(self._caller)
 
-    async def _send(self, connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
-        return await _send_async(connection, self._schema, call, self._tracing)
+    def begin(
+        self, connection: psycopg.AsyncConnection[Any], count: int
+    ) -> AbstractAsyncContextManager[object]:
+        return connection.transaction() if count > 1 and _is_idle(connection) else nullcontext()
 
     def require_no_transaction(self) -> None:
         _require_no_transaction(self._caller)
 
-    async def close(self) -> None:
-        return
 
+class CommandSender(Sender):
+    """Each `send_all` is a transaction on the connection of a command."""
 
-def _together(connection: psycopg.Connection[Any], count: int) -> AbstractContextManager[object]:
-    return connection.transaction() if count > 1 and _is_idle(connection) else nullcontext()
+    surface = None
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        schema: str,
+        lock_timeout: timedelta,
+        tracing: Tracing | None,
+    ) -> None:
+        super().__init__(schema, tracing)
+        self._connection = connection
+        self._lock_timeout = lock_timeout
+
+    def lend(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        return nullcontext(self._connection)
+
+    def begin(
+        self, connection: psycopg.Connection[Any], count: int
+    ) -> AbstractContextManager[object]:
+        return transaction(connection, self._lock_timeout)
 
 
 def _is_idle(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
@@ -294,44 +383,31 @@ class OwnSender(Sender):
         listens: Access | None,
         tracing: Tracing | None,
     ) -> None:
+        super().__init__(schema, tracing)
         self._access = access
-        self._schema = schema
         self._lock_timeout = lock_timeout
-        self._tracing = tracing
-        self._listener = None if listens is None else EndListener(listens, schema)
+        self.listener = None if listens is None else EndListener(listens, schema)
         self._idle = _Idle[psycopg.Connection[Any]]()
         self._turns = threading.BoundedSemaphore(MOST_CONNECTIONS)
 
-    def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
-        with self._turns, self._connection() as connection:
-            try:
-                with refusals(), transaction(connection, self._lock_timeout):
-                    return [_send(connection, self._schema, call, self._tracing) for call in calls]
-            except LedgerError as error:
-                with suppress(psycopg.Error), transaction(connection, self._lock_timeout):
-                    _record(connection, self._schema, calls, error)
-                raise
-
     @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
-        connection = self._idle.take()
-        while connection is not None and is_disconnected(connection):
-            connection.close()
+    def lend(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._turns:
             connection = self._idle.take()
-        connection = connection or self._access.connect(APPLICATION_NAME, role_settings=True)
-        try:
-            yield connection
-        finally:
-            for unused in self._idle.give_back(connection):
-                unused.close()
+            while connection is not None and is_disconnected(connection):
+                connection.close()
+                connection = self._idle.take()
+            connection = connection or self._access.connect(APPLICATION_NAME, role_settings=True)
+            try:
+                yield connection
+            finally:
+                for unused in self._idle.give_back(connection):
+                    unused.close()
 
-    def require_no_transaction(self) -> None:
-        return
-
-    def awaiting(self, execution_id: int) -> AbstractContextManager[Pauses]:
-        if self._listener is None:
-            return super().awaiting(execution_id)
-        return self._listener.awaiting(execution_id)
+    def begin(
+        self, connection: psycopg.Connection[Any], count: int
+    ) -> AbstractContextManager[object]:
+        return transaction(connection, self._lock_timeout)
 
     def close(self) -> None:
         for connection in self._idle.close():
@@ -400,35 +476,22 @@ class AsyncOwnSender(AsyncSender):
         lock_timeout: timedelta,
         listens: Access | None,
         tracing: Tracing | None,
+        *,
+        name: str = APPLICATION_NAME,
+        most: int = MOST_CONNECTIONS,
     ) -> None:
-        self._connections = AsyncConnections(access, APPLICATION_NAME, MOST_CONNECTIONS)
-        self._schema = schema
+        super().__init__(schema, tracing)
+        self._connections = AsyncConnections(access, name, most)
         self._lock_timeout = lock_timeout
-        self._tracing = tracing
-        self._listener = None if listens is None else AsyncEndListener(listens, schema)
+        self.listener = None if listens is None else AsyncEndListener(listens, schema)
 
-    async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
-        async with self._connections.lend() as connection:
-            try:
-                with refusals():
-                    async with transaction_async(connection, self._lock_timeout):
-                        return [await self._send(connection, call) for call in calls]
-            except LedgerError as error:
-                with suppress(psycopg.Error):
-                    async with transaction_async(connection, self._lock_timeout):
-                        await _record_async(connection, self._schema, calls, error)
-                raise
+    def lend(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
+        return self._connections.lend()
 
-    async def _send(self, connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
-        return await _send_async(connection, self._schema, call, self._tracing)
-
-    def require_no_transaction(self) -> None:
-        return
-
-    def awaiting(self, execution_id: int) -> AbstractAsyncContextManager[AsyncPauses]:
-        if self._listener is None:
-            return super().awaiting(execution_id)
-        return self._listener.awaiting(execution_id)
+    def begin(
+        self, connection: psycopg.AsyncConnection[Any], count: int
+    ) -> AbstractAsyncContextManager[object]:
+        return transaction_async(connection, self._lock_timeout)
 
     async def close(self) -> None:
         await self._connections.close()
@@ -438,32 +501,6 @@ class AsyncOwnSender(AsyncSender):
 
 # A cursor of psycopg itself, whatever cursors the connection makes. Binary results do not depend on
 # the settings of the session, nor on the loaders that other libraries register for text.
-
-
-def _send(
-    connection: psycopg.Connection[Any], schema: str, call: Call[T], tracing: Tracing | None = None
-) -> T:
-    with (
-        _traced(call, tracing) as params,
-        psycopg.Cursor(connection, row_factory=dict_row) as cursor,
-    ):
-        queries.run(cursor, call.name, schema, params, binary=True)
-        rows = cursor.fetchall()
-    return call.decode(rows)
-
-
-async def _send_async(
-    connection: psycopg.AsyncConnection[Any],
-    schema: str,
-    call: Call[T],
-    tracing: Tracing | None = None,
-) -> T:
-    with _traced(call, tracing) as params:
-        async with psycopg.AsyncCursor(connection, row_factory=dict_row) as cursor:
-            cursor.format = Format.BINARY
-            await queries.run_async(cursor, call.name, schema, params)
-            rows = await cursor.fetchall()
-    return call.decode(rows)
 
 
 @contextmanager
@@ -510,25 +547,11 @@ def _end(span: AbstractContextManager[object], error: BaseException | None) -> N
         log.exception("span_failed")
 
 
-# A refusal that could not be recorded, such as for a role without the right to, stays the error of
-# the caller.
+def _records(calls: Sequence[Call[Any]], error: psycopg.Error) -> list[Call[None]]:
+    """Return the calls that record in the audit trail that the ledger refused these.
 
-
-def _record(
-    connection: psycopg.Connection[Any], schema: str, calls: Sequence[Call[T]], error: LedgerError
-) -> None:
-    """Record in the audit trail that the ledger refused these calls."""
-    for call in calls:
-        if (record := call.refused(error.message)) is not None:
-            _send(connection, schema, record)
-
-
-async def _record_async(
-    connection: psycopg.AsyncConnection[Any],
-    schema: str,
-    calls: Sequence[Call[T]],
-    error: LedgerError,
-) -> None:
-    for call in calls:
-        if (record := call.refused(error.message)) is not None:
-            await _send_async(connection, schema, record)
+    A refusal that cannot be recorded, such as for a role without the right to, stays the error of
+    the caller.
+    """
+    message = explained(error, Surface.CLIENT).message
+    return [record for call in calls if (record := call.refused(message)) is not None]

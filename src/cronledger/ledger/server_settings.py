@@ -1,7 +1,7 @@
 """Settings of a server that our own transactions cannot override.
 
 Everything else that a promise needs is set in our own transactions: by session_settings.py, and by
-functions/14_transactions.sql for functions that others call.
+functions/transactions/commit_durably.sql for functions that others call.
 """
 
 from collections.abc import Sequence

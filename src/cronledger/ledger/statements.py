@@ -22,7 +22,6 @@ from cronledger.ledger.rows import (
     CheckInReply,
     Claimed,
     ClaimLook,
-    DeadlineRevision,
     DeadlineTurn,
     Delivery,
     DeliveryEnd,
@@ -37,6 +36,7 @@ from cronledger.ledger.rows import (
     NewClaim,
     NewSkip,
     NextDue,
+    RedactedOutputs,
     Renewed,
     ScopeChanges,
     Swept,
@@ -330,11 +330,11 @@ class Statements:
         tokens: Sequence[UUID],
         error_code: str,
         error_msg: str,
-    ) -> StepCursor[UUID]:
-        """The rows are the tokens of the executions that were released."""
-        return await self._values(
+    ) -> StepCursor[Finished]:
+        return await self._made(
             c,
             "release_executions",
+            Finished,
             **_keys(keys),
             tokens=array(tokens),
             error_code=error_code,
@@ -376,15 +376,13 @@ class Statements:
     async def resume_paused(self, c: Connection) -> StepCursor[str]:
         return await self._values(c, "resume_paused")
 
-    async def reap_runners(self, c: Connection, retention: timedelta) -> Rows:
-        return await self._rows(c, "reap_runners", retention=retention)
+    async def reap_runners(self, c: Connection) -> Rows:
+        return await self._rows(c, "reap_runners")
 
     async def maintain_partitions(
-        self, c: Connection, retention: timedelta, width: timedelta
+        self, c: Connection, width: timedelta
     ) -> StepCursor[MaintainedPartition]:
-        return await self._made(
-            c, "maintain_partitions", MaintainedPartition, retention=retention, width=width
-        )
+        return await self._made(c, "maintain_partitions", MaintainedPartition, width=width)
 
     async def mark_changed_hours(
         self, c: Connection, after: str, most: int
@@ -397,6 +395,9 @@ class Statements:
 
     async def prune_hours(self, c: Connection, most: int) -> StepCursor[int]:
         return await self._values(c, "prune_hours", most=most)
+
+    async def redact_outputs(self, c: Connection, most: int) -> StepCursor[RedactedOutputs]:
+        return await self._made(c, "redact_outputs", RedactedOutputs, most=most)
 
     async def raise_alerts(self, c: Connection, most: int) -> StepCursor[AlertsRaised]:
         return await self._made(c, "raise_alerts", AlertsRaised, most=most)
@@ -419,8 +420,13 @@ class Statements:
     async def lock_deadlines(self, c: Connection, most: int) -> StepCursor[DeadlineTurn]:
         return await self._made(c, "lock_deadlines", DeadlineTurn, most=most)
 
-    async def deadline_schedules(self, c: Connection, jobs: Sequence[str]) -> StepCursor[Scope]:
-        return await self._made(c, "deadline_schedules", deadline_scope, jobs=array(jobs))
+    async def deadline_schedules(
+        self, c: Connection, turns: Sequence[DeadlineTurn], most: int
+    ) -> StepCursor[Scope]:
+        given = _attributes(
+            turns, jobs="job", throughs="through", after_kinds="after_kind", after_ids="after_id"
+        )
+        return await self._made(c, "deadline_schedules", deadline_scope, **given, most=most)
 
     async def deadline_revisions(
         self,
@@ -428,10 +434,10 @@ class Statements:
         jobs: Sequence[str],
         since: Sequence[datetime | None],
         numbers: Sequence[int | None],
-    ) -> StepCursor[DeadlineRevision]:
-        """For each job, the revisions from `since` on, or the one with this number."""
+    ) -> StepCursor[dict[str, Any]]:
+        """For each job, the revisions from `since` on, or the one with this number, as rows."""
         params = {"jobs": array(jobs), "since": array(since), "numbers": array(numbers)}
-        return await self._made(c, "deadline_revisions", DeadlineRevision, **params)
+        return await self._send(c, "deadline_revisions", dict_row, params)
 
     async def take_manual_deadlines(self, c: Connection, most: int) -> StepCursor[ManualDeadline]:
         return await self._made(c, "take_manual_deadlines", manual_deadline, most=most)
@@ -446,13 +452,19 @@ class Statements:
 
     async def advance_deadlines(self, c: Connection, plans: Mapping[str, DeadlinePlan]) -> Rows:
         going = {name: plan for name, plan in plans.items() if not plan.ended}
+        after = [plan.after for plan in going.values()]
         return await self._rows(
             c,
             "advance_deadlines",
             jobs=array(list(going)),
-            **_attributes(list(going.values()), throughs="through", nexts="next_at"),
+            **_attributes(
+                list(going.values()), throughs="through", nexts="next_at", uptos="upto",
+                followings="following",
+            ),
+            after_kinds=array([None if key is None else key.scope_kind for key in after]),
+            after_ids=array([None if key is None else key.scope_id for key in after]),
             ended=array([name for name, plan in plans.items() if plan.ended]),
-        )
+        )  # fmt: skip
 
     async def judge_deadlines(self, c: Connection, most: int) -> StepCursor[int]:
         return await self._values(c, "judge_deadlines", most=most)
@@ -466,8 +478,11 @@ class Statements:
     async def prune_breaches(self, c: Connection, most: int) -> StepCursor[int]:
         return await self._values(c, "prune_breaches", most=most)
 
-    async def take_turn(self, c: Connection, subject: str) -> StepCursor[bool]:
-        return await self._values(c, "take_turn", subject=subject)
+    async def take_turn(self, c: Connection, step: str) -> StepCursor[bool | None]:
+        return await self._values(c, "take_turn", step=step)
+
+    async def add_turn(self, c: Connection, step: str) -> Rows:
+        return await self._rows(c, "add_turn", step=step)
 
     async def record_scopes_asked(
         self, c: Connection, job: str, runner: str, error: str | None

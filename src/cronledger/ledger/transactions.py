@@ -80,7 +80,7 @@ async def step_transaction(
 
     The settings are part of the transaction instead of the start of the connection, because only
     those hold behind PgBouncer in transaction mode. The tables that the transaction writes make its
-    COMMIT durable (functions/14_transactions.sql).
+    COMMIT durable (functions/transactions/commit_durably.sql).
 
     Raises psycopg.Error (CL006), and does nothing, if the connection leads to another ledger than
     the expected one. The DSN of a live replica may do so at any time.

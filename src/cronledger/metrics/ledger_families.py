@@ -9,12 +9,12 @@ from prometheus_client.core import GaugeMetricFamily
 from cronledger.metrics.ledger_snapshot import Row, Snapshot, version
 
 OVERDUE = (
-    "behind", "database", "external", "limit", "no_provider", "no_runner", "no_slot", "paused",
-    "provider_failed", "queue_paused", "retired", "spec_error", "waiting",
+    "behind", "database", "external", "lease_expired", "limit", "no_provider", "no_runner",
+    "no_slot", "paused", "provider_failed", "queue_paused", "retired", "spec_error", "waiting",
 )  # fmt: skip
 """The reasons of the view `overdue`."""
 SKIPPED = ("missed", "overlap", "paused", "retired", "superseded")
-STATES = ("alive", "dead", "draining", "refused", "stopped")
+STATES = ("alive", "dead", "draining", "failing", "refused", "stopped")
 """The states of the view `runner_status`."""
 VIOLATIONS = ("over_limit", "parked", "stale")
 """The kinds of the view `present_violations`."""
@@ -66,8 +66,17 @@ METRICS = (
     Metric("cronledger_job_status_active", JOB, "Executions of a job that are RUNNING."),
     Metric("cronledger_job_status_consecutive_failures", JOB,
            "FAILED executions since the last success, at most 100, in the worst scope."),
+    Metric("cronledger_job_overdue_seconds", ("job", "reason"),
+           "Longest time for which work of a job has been due. Absent if none is overdue."),
+    Metric("cronledger_job_skipped_plan_times", ("job", "reason"),
+           "plan_times of a job that were skipped in the last 24 hours. Absent if there are none."),
+    Metric("cronledger_job_failures_final", JOB,
+           "Executions of a job in cronledger_failures_final. Absent if there are none."),
+    Metric("cronledger_job_breaches", ("job", "kind"),
+           "Deadlines of a job in cronledger_breaches. Absent if there are none."),
     Metric("cronledger_overdue", REASON,
-           "Rows of the view overdue: due for more than 2 s, and not started."),
+           "Rows of the view overdue: due for more than 2 s and not started, "
+           "or RUNNING with an expired lease."),
     Metric("cronledger_overdue_seconds_max", REASON,
            "Longest time for which a row of the view overdue has been due."),
     Metric("cronledger_skipped_plan_times", REASON,
@@ -78,7 +87,7 @@ METRICS = (
            "Time after due_at within which 99 of 100 plan_times of the last hour started. "
            "Absent if there are none."),
     Metric("cronledger_queue_depth", QUEUE,
-           "Executions and schedules that have been due for more than 2 s and have not started."),
+           "Executions and schedules that are in the view overdue."),
     Metric("cronledger_queue_running", QUEUE, "Executions of a queue that are RUNNING."),
     Metric("cronledger_queue_limit", QUEUE, "max_running of a queue. Absent if it has no limit."),
     Metric("cronledger_queue_paused", QUEUE, "1 if the queue is paused, otherwise 0."),
@@ -137,13 +146,19 @@ def _of_ledger(snapshot: Snapshot) -> dict[str, Iterable[Sample]]:
         "schema_version": _one(snapshot.schema_version),
         "overdue": _by_label(overdue),
         "overdue_seconds_max": _by_label(longest),
-        "skipped_plan_times": _by_label(dict.fromkeys(SKIPPED, 0) | dict(snapshot.skips)),
-        "failures_final": _one(snapshot.failures),
+        "skipped_plan_times": _by_label(
+            dict.fromkeys(SKIPPED, 0) | _sums(snapshot.skips, "reason", "count")
+        ),
+        "failures_final": _one(sum(row["count"] for row in snapshot.failures)),
         "start_lateness_p99_seconds": _one(snapshot.lateness),
         "runners": _by_label(dict.fromkeys(STATES, 0) | _sums(snapshot.runners, "state", "count")),
         "runner_crashes": _one(snapshot.crashes),
-        "violations": _by_label(dict.fromkeys(VIOLATIONS, 0) | dict(snapshot.violations)),
-        "breaches": _by_label(dict.fromkeys(BREACHES, 0) | dict(snapshot.breaches)),
+        "violations": _by_label(
+            dict.fromkeys(VIOLATIONS, 0) | _sums(snapshot.violations, "kind", "count")
+        ),
+        "breaches": _by_label(
+            dict.fromkeys(BREACHES, 0) | _sums(snapshot.breaches, "kind", "count")
+        ),
         "partition_horizon_timestamp_seconds": _one(snapshot.horizon),
         "verify_last_timestamp_seconds": _one(ended),
         "verify_last_age_seconds": _one(
@@ -156,6 +171,19 @@ def _of_ledger(snapshot: Snapshot) -> dict[str, Iterable[Sample]]:
 def _of_jobs(snapshot: Snapshot) -> dict[str, Iterable[Sample]]:
     jobs = snapshot.jobs
     total = jobs[0]["total"] if jobs else 0
+    names = {job["name"] for job in jobs}
+    longest: dict[tuple[str, str], float] = {}
+    for row in snapshot.overdue:
+        key = row["job_name"], row["reason"]
+        longest[key] = max(longest.get(key, 0.0), row["seconds"])
+
+    def counted(rows: Iterable[Row], *by: str) -> list[Sample]:
+        return [
+            (tuple(row[column] for column in ("job_name", *by)), float(row["count"]))
+            for row in rows
+            if row["job_name"] in names
+        ]
+
     info = ("name", "queue", "schedule", "timezone", "handler", "owner")
     return {
         "jobs": _one(total),
@@ -169,6 +197,10 @@ def _of_jobs(snapshot: Snapshot) -> dict[str, Iterable[Sample]]:
         "job_status_last_successful_time": _column(jobs, "name", "last_success_at"),
         "job_status_active": _column(jobs, "name", "running"),
         "job_status_consecutive_failures": _column(jobs, "name", "consecutive_failures"),
+        "job_overdue_seconds": [(key, x) for key, x in longest.items() if key[0] in names],
+        "job_skipped_plan_times": counted(snapshot.skips, "reason"),
+        "job_failures_final": counted(snapshot.failures),
+        "job_breaches": counted(snapshot.breaches, "kind"),
     }
 
 

@@ -14,10 +14,11 @@ from psycopg import AsyncConnection
 
 from cronledger.ledger.connections import shutdown_socket
 from cronledger.ledger.database_errors import explained
-from cronledger.logger import get_logger
-from cronledger.metrics.formats import format_for
+from cronledger.logs.loggers import get_logger
+from cronledger.metrics.formats import format_for, labelled
 from cronledger.metrics.ledger_families import families
 from cronledger.metrics.ledger_snapshot import Snapshot, read_snapshot
+from cronledger.rules.remedies import Surface
 
 log = get_logger(__name__)
 
@@ -34,10 +35,14 @@ Lend = Callable[[], AbstractAsyncContextManager[AsyncConnection[Any]]]
 class LedgerMetrics:
     """Reads snapshots on connections of `lend`. All tasks of one event loop may share it."""
 
-    def __init__(self, lend: Lend, schema: str, *, job_limit: int) -> None:
+    def __init__(
+        self, lend: Lend, schema: str, *, job_limit: int, ledger: str | None = None
+    ) -> None:
+        """`ledger`: the label of this name of all metrics, unless it is None."""
         self._lend = lend
         self._schema = schema
         self._job_limit = job_limit
+        self._ledger = ledger
         self._lock = asyncio.Lock()
         self._next_at = float("-inf")
         self._last: Snapshot | None = None
@@ -56,7 +61,7 @@ class LedgerMetrics:
                 self._body = None
             if self._body is None or self._body[1] != content_type:
                 # In a thread, because thousands of series take a tenth of a second.
-                text = await asyncio.to_thread(encode, _Collected(self._last))
+                text = await asyncio.to_thread(encode, _Collected(self._last, self._ledger))
                 self._body = text, content_type
             return self._body
 
@@ -93,18 +98,19 @@ class LedgerMetrics:
             raise TimeoutError(text) from None
 
 
-def encoded(snapshot: Snapshot) -> bytes:
+def encoded(snapshot: Snapshot, ledger: str | None = None) -> bytes:
     """Return the metrics of a snapshot in the text format of Prometheus."""
-    return generate_latest(_Collected(snapshot))
+    return generate_latest(_Collected(snapshot, ledger))
 
 
 class _Collected(Collector):
-    def __init__(self, snapshot: Snapshot | None) -> None:
+    def __init__(self, snapshot: Snapshot | None, ledger: str | None) -> None:
         self._snapshot = snapshot
+        self._ledger = ledger
 
     def collect(self) -> Iterable[Metric]:
-        return families(self._snapshot)
+        return labelled(families(self._snapshot), self._ledger)
 
 
 def _text(error: Exception) -> str:
-    return str(explained(error) if isinstance(error, psycopg.Error) else error)
+    return str(explained(error, Surface.COMMAND) if isinstance(error, psycopg.Error) else error)

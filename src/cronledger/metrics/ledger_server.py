@@ -14,7 +14,7 @@ NAME = "cronledger metrics"
 
 
 async def serve(
-    access: Access, schema: str, *, job_limit: int, host: str, port: int,
+    access: Access, schema: str, *, job_limit: int, ledger: str | None, host: str, port: int,
     started: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Serve /metrics until SIGTERM or SIGINT. Raises OSError if the address is not available.
@@ -25,7 +25,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     connections = AsyncConnections(access, NAME, 1)
-    metrics = LedgerMetrics(connections.lend, schema, job_limit=job_limit)
+    metrics = LedgerMetrics(connections.lend, schema, job_limit=job_limit, ledger=ledger)
 
     async def respond(request: web.Request) -> web.Response:
         body, content_type = await metrics.exposition(request.headers.get("Accept", ""))
@@ -45,11 +45,11 @@ async def serve(
         await connections.close()
 
 
-async def read_once(access: Access, schema: str, *, job_limit: int) -> bytes:
+async def read_once(access: Access, schema: str, *, job_limit: int, ledger: str | None) -> bytes:
     """Return the present metrics. Raises psycopg.Error, or TimeoutError after PATIENCE."""
     connections = AsyncConnections(access, NAME, 1)
     try:
         metrics = LedgerMetrics(connections.lend, schema, job_limit=job_limit)
-        return encoded(await metrics.read())
+        return encoded(await metrics.read(), ledger)
     finally:
         await connections.close()

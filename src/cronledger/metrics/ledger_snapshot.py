@@ -1,6 +1,6 @@
 """The state of the whole ledger at one instant, for its metrics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
@@ -62,12 +62,12 @@ class Snapshot:
     overdue: Sequence[Row]
     queues: Sequence[Row]
     runners: Sequence[Row]
-    violations: Mapping[str, int]
-    breaches: Mapping[str, int]
-    skips: Mapping[str, float]
+    violations: Sequence[Row]
+    breaches: Sequence[Row]
+    skips: Sequence[Row]
     undelivered: Sequence[Row]
     crashes: int
-    failures: int
+    failures: Sequence[Row]
     lateness: float | None
     horizon: datetime
     verification: Row | None
@@ -93,9 +93,6 @@ async def read_snapshot(
             await cursor.execute(text, params or None, binary=True)
             return await cursor.fetchall()
 
-        async def counts(name: str, by: str, **params: object) -> dict[str, Any]:
-            return {row[by]: row["count"] for row in await read(name, **params)}
-
         (head,) = await read("read_now")
         overdue = await read("count_overdue")
         jobs = await read(
@@ -110,12 +107,12 @@ async def read_snapshot(
             overdue=overdue,
             queues=await read("list_queues", max_rows=MOST_QUEUES),
             runners=await read("count_runners"),
-            violations=await counts("count_violations", "kind"),
-            breaches=await counts("count_breaches", "kind", max_read=MOST_READ),
-            skips=await counts("count_skips", "reason"),
+            violations=await read("count_violations"),
+            breaches=await read("count_breaches", max_read=MOST_READ),
+            skips=await read("count_skips"),
             undelivered=await read("list_undelivered", max_read=MOST_ALERTS, max_rows=MOST_QUEUES),
             crashes=(await read("count_crashes"))[0]["count"],
-            failures=(await read("count_failures", max_read=MOST_READ))[0]["count"],
+            failures=await read("count_failures", max_read=MOST_READ),
             lateness=(await read("read_lateness", max_read=MOST_READ))[0]["p99"],
             horizon=(await read("read_horizon"))[0]["horizon"],
             verification=next(iter(await read("read_verification")), None),

@@ -7,7 +7,7 @@ replicas.
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from cronledger.ledger.migrate import newest_migration
-from cronledger.metrics.formats import format_for
+from cronledger.metrics.formats import format_for, labelled
 from cronledger.metrics.measurements import STATES, Histogram, Measurements, Observation
 
 PREFIX = "cronledger_replica_"
@@ -30,11 +30,12 @@ class ReplicaCollector(Collector):
     """Makes the metrics of one replica from the result of `read`. Any thread may collect them.
 
     Register it in one registry for each replica, because the metrics of two replicas have the same
-    names and labels.
+    names and labels. `ledger`: the label of this name of all metrics, unless it is None.
     """
 
-    def __init__(self, read: Callable[[], Observation]) -> None:
+    def __init__(self, read: Callable[[], Observation], ledger: str | None = None) -> None:
         self.read = read
+        self._ledger = ledger
         self._build = _gauge("build_info", "The versions of this replica; always 1.", BUILD)
         self._build.add_metric(
             [metadata.version("cronledger"), platform.python_version(), newest_migration()], 1
@@ -43,19 +44,16 @@ class ReplicaCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the families of the present metrics."""
         seen = self.read()
-        yield from _counted(seen.measurements)
-        yield from _present(seen)
-        yield from _loops(seen)
-        yield from _condition(seen)
-        yield self._build
+        parts = (_counted(seen.measurements), _present(seen), _loops(seen), _condition(seen))
+        yield from labelled(chain(*parts, (self._build,)), self._ledger)
 
 
 class Exposition:
     """The text of /metrics: the metrics of a replica and those of its process (`process_*`)."""
 
-    def __init__(self, read: Callable[[], Observation]) -> None:
+    def __init__(self, read: Callable[[], Observation], ledger: str | None = None) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(ReplicaCollector(read))
+        self._registry.register(ReplicaCollector(read, ledger))
         ProcessCollector(registry=self._registry)
 
     def render(self, accept: str) -> tuple[bytes, str]:

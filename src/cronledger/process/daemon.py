@@ -1,6 +1,7 @@
 """One replica as a process: it prepares the ledger, runs, drains on a signal, and always exits.
 
-The first SIGTERM or SIGINT drains, the second stops running work, the third ends the process.
+The first SIGTERM or SIGINT drains, the second stops running work, the third ends the process. A
+SIGTERM that only repeats another signal does not count (`Signals`).
 SIGUSR1 logs the state of the process.
 """
 
@@ -18,8 +19,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from cronledger import log as logs
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.embedded.server import Embedded
 from cronledger.engine.log_throttle import LogThrottle, reason
 from cronledger.ledger import identity
@@ -27,19 +27,20 @@ from cronledger.ledger import migrate as migrations
 from cronledger.ledger.access import Access
 from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
 from cronledger.ledger.reports import Mark, Reports, Row
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
+from cronledger.logs.output import configure
 from cronledger.process.health import HealthServer
 from cronledger.process.metrics import ProcessMetrics, require_usable
 from cronledger.process.service_manager import ServiceManager
 from cronledger.process.signals import ABORT_SECONDS, Signals, Watchdog
 from cronledger.process.stacks import Reporter
 from cronledger.process.state_reporter import StateReporter
+from cronledger.process.tables import print_table
 from cronledger.replica import Health, Replica
-from cronledger.rules.model import Job, Status
+from cronledger.rules.model import Status
 from cronledger.rules.problems import ConfigurationError, Exit, Problem
 from cronledger.settings import EMBEDDED, PREFIX, Settings
-from cronledger.sources.apply import apply
-from cronledger.tables import print_table
+from cronledger.sources.apply import ApplyRequest
 from cronledger.tracing.interface import require_extra
 
 log = get_logger(__name__)
@@ -66,23 +67,18 @@ def tune_gc() -> None:
 class DaemonOptions:
     """The options of a process.
 
-    `jobs`: the jobs of `source`, which are applied at the start; None: nothing is applied.
-    `patience`: the time to wait for an unreachable database at the start. `by`: the person who is
-    recorded for applying the source.
+    `request`: the source that is applied at the start; None: nothing is applied. `patience`: the
+    time to wait for an unreachable database at the start.
     """
 
     settings: Settings
-    jobs: Sequence[Job] | None = None
-    source: str = ""
+    request: ApplyRequest | None = None
     warnings: Sequence[Problem] = ()
     apps: Sequence[App] = ()
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    deploy: int | None = None
-    force: bool = False
     migrate: bool = True
     summary: bool = False
     patience: timedelta = timedelta(seconds=60)
-    by: str | None = None
 
     def run(self) -> Exit:
         """Run in the main thread until a signal.
@@ -92,7 +88,7 @@ class DaemonOptions:
         psycopg.Error if the replica cannot start. Afterwards the process exits within seconds, even
         if its threads hang.
         """
-        logs.configure(self.settings.log_format, self.settings.log_level)
+        configure(self.settings.log_format, self.settings.log_level)
         self.settings.require_database()
         require_extra(self.settings)
         require_usable(self.settings)
@@ -267,33 +263,6 @@ class Daemon:
         with self._connect("cronledger start") as connection:
             identity.require_own(connection, self._settings.schema_name)
 
-    async def _apply_source(self) -> None:
-        if self._daemon.jobs is not None:
-            await asyncio.to_thread(self._apply, self._daemon.jobs)
-
-    def _apply(self, jobs: Sequence[Job]) -> None:
-        daemon = self._daemon
-        applied = apply(
-            self._url,
-            jobs,
-            source=daemon.source,
-            schema=self._settings.schema_name,
-            deploy=daemon.deploy,
-            force=daemon.force,
-            by=daemon.by,
-        )
-        if applied.refused is not None:
-            log.warning("source_refused", source=daemon.source, reason=applied.refused)
-            return
-        log.info(
-            "source_applied",
-            source=daemon.source,
-            added=len(applied.added),
-            changed=len(applied.changed),
-            retired=len(applied.retired),
-            unchanged=applied.unchanged,
-        )
-
     async def run(self, signals: Signals) -> None:
         """Run until the first signal, then drain. The second signal aborts."""
         if not await self._start(signals.first):
@@ -326,16 +295,21 @@ class Daemon:
 
     async def _start_replica(self) -> None:
         self._replica = None
+        request = self._daemon.request
         replica = Replica(
             *self._daemon.apps,
             url=self._url,
-            settings=self._settings,
+            # --deploy and the file take precedence over the setting.
+            settings=self._settings.model_copy(
+                update={"deploy": None if request is None else request.deploy}
+            ),
             functions=self._daemon.functions,
             applied=True,
+            request=request,
         )
         if self._metrics is not None:
             self._metrics.show(replica)
-        await replica.start(before=self._apply_source)
+        await replica.start()
         self._replica = replica
         tune_gc()
 

@@ -34,7 +34,7 @@ class ProcessMetrics:
         self._nothing = Measurements(settings.queues)
         self._slots = settings.slots
         self._read: Callable[[], Observation] | None = None
-        self.render = Exposition(self._observe).render
+        self.render = Exposition(self._observe, settings.ledger_name).render
 
     def show(self, replica: Replica) -> None:
         """Show the metrics of this replica, which has not started, from now on."""

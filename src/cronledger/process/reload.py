@@ -13,8 +13,12 @@ from typing import Any, Self
 from cronledger.rules.problems import Exit
 
 # Without -P, a file of the working directory could replace a module of the standard library.
-PROGRAM = (sys.executable, "-P", "-c", "from cronledger.cli import main; main()")
-"""The command line in another process."""
+PROGRAM = (
+    sys.executable, "-P", "-c",
+    "from cronledger.process.parent import end_with_parent; end_with_parent();"
+    "from cronledger.cli import main; main()",
+)  # fmt: skip
+"""The command line in another process, which ends with this one."""
 POLL_MS = 200
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -23,14 +27,18 @@ class Children:
     """A replica in a child process, and commands in others. A context manager.
 
     While it is open, each signal that would end this process goes to the children, as SIGTERM: the
-    first one drains the replica, the second one stops it. `stopped` is set by the first. Children
-    have sessions of their own, so that a Ctrl-C on the terminal does not reach them twice.
-    `environ` is their environment.
+    first one drains the replica, the second one stops it. A second Ctrl-C goes to them as SIGINT,
+    because it counts at once. `stopped` is set by the first signal. Children have sessions of their
+    own, so that a Ctrl-C on the terminal does not reach them twice. If this process is killed, they
+    end as well.
+    `environ` is their environment, and they inherit the descriptor `inherited`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, inherited: int) -> None:
         self.stopped = Event()
         self.environ = dict(os.environ)
+        self._inherited = inherited
+        self._end, self._kept = os.pipe()
         self._replica: subprocess.Popen[str] | None = None
         self._command: subprocess.Popen[str] | None = None
         self._before: dict[signal.Signals, Any] = {}
@@ -43,12 +51,15 @@ class Children:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        os.close(self._end)
+        os.close(self._kept)
 
-    def _received(self, _number: int, _frame: FrameType | None) -> None:
+    def _received(self, number: int, _frame: FrameType | None) -> None:
+        again = self.stopped.is_set() and number == signal.SIGINT
         self.stopped.set()
         for child in (self._replica, self._command):
-            if child is not None:
-                child.terminate()  # nothing, if it has ended
+            if child is not None:  # nothing happens if it has ended
+                child.send_signal(signal.SIGINT if again else signal.SIGTERM)
 
     def call(self, *arguments: str) -> str:
         """Run a command to its end, and return what it prints on standard output."""
@@ -69,8 +80,8 @@ class Children:
     def _started(self, arguments: Sequence[str], stdout: int | None) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [*PROGRAM, *arguments],
-            env=self.environ, stdin=subprocess.DEVNULL, stdout=stdout, text=True, errors="replace",
-            start_new_session=True,
+            env=self.environ, stdin=self._end, stdout=stdout, text=True, errors="replace",
+            start_new_session=True, pass_fds=(self._inherited,),
         )  # fmt: skip
 
     @property

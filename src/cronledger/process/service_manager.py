@@ -9,7 +9,7 @@ import socket
 from collections.abc import MutableMapping
 from typing import Self
 
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

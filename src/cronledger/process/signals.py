@@ -14,14 +14,20 @@ from typing import Any, Self
 from cronledger.rules.problems import Exit
 
 ABORT_SECONDS = 25.0
+REPEAT_SECONDS = 1.0
+"""The time within which another SIGTERM is a repetition.
+
+`timeout` and some service wrappers send one to the process and one to its process group.
+"""
 
 
 class Signals:
     """SIGTERM and SIGINT as events. SIGUSR1 calls `report`.
 
-    SIGTERM and SIGINT also set the deadline of the watchdog. The event loop's own signal handlers
-    would wait while a job's handler blocks the loop. These handlers run between any two
-    instructions of the main thread, so they take no lock and start no thread.
+    A SIGTERM within REPEAT_SECONDS of the last signal is ignored. A SIGINT always counts, because
+    a person presses Ctrl-C. SIGTERM and SIGINT also set the deadline of the watchdog. The event
+    loop's own signal handlers would wait while a job's handler blocks the loop. These handlers run
+    between any two instructions of the main thread, so they take no lock and start no thread.
     """
 
     def __init__(
@@ -33,6 +39,7 @@ class Signals:
         self._drain_seconds = drain_seconds
         self._report = report
         self._count = 0
+        self._counted_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._before: dict[signal.Signals, Any] = {}
 
@@ -47,7 +54,11 @@ class Signals:
             signal.signal(number, handler)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
+        now = monotonic()
+        if self._count and number == signal.SIGTERM and now < self._counted_at + REPEAT_SECONDS:
+            return
         self._count += 1
+        self._counted_at = now
         if self._count == 1:
             self._watchdog.end_within(self._drain_seconds, Exit.FAILED)
             self._loop.call_soon_threadsafe(self.first.set)

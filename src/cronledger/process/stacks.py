@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -42,7 +42,7 @@ from cronledger.rules.urls import HttpUrl
 
 QUEUE = "alerts"
 PREFIX = "alerts."
-LedgerEvent = Literal["violation", "runner_lost"]
+LedgerEvent = Literal["violation", "runner_lost", "runner_failing"]
 Secret = Annotated[str, Field(min_length=1)] | FromEnvironment
 Address = Annotated[str, Field(pattern=r"^[^\s@<>,;]+@[^\s@<>,;]+$")]
 
@@ -59,7 +59,9 @@ class _Channel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     on_ledger: tuple[LedgerEvent, ...] = Field(
-        (), description="Events of the ledger that this channel receives: violation, runner_lost."
+        (),
+        description="Events of the ledger that this channel receives: violation, runner_lost, "
+        "runner_failing.",
     )
 
 
@@ -114,7 +116,9 @@ class Command(_Channel):
     command: CommandLine = Field(
         description="A list runs directly, and a string runs in `/bin/sh -c`."
     )
-    env: dict[VariableName, str] = Field(default_factory=dict, description="Additional variables.")
+    env: dict[VariableName, str | FromEnvironment] = Field(
+        default_factory=dict, description="Additional variables."
+    )
     cwd: AbsolutePath | None = Field(None, description="Working directory, an absolute path.")
 
 

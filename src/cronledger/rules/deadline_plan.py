@@ -7,7 +7,7 @@ one cursor, so a plan_time is handled once.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from cronledger.rules import deadlines
@@ -15,8 +15,24 @@ from cronledger.rules.cron_fields import CronError
 from cronledger.rules.deadline_texts import Quantile
 from cronledger.rules.deadlines import Kind
 from cronledger.rules.durations import DurationError
-from cronledger.rules.model import Job, JobState, Parked, Revision, ScheduleRow, ScopeKey
-from cronledger.rules.timeline import TICK, Planned, SpecError, Timeline, timeline
+from cronledger.rules.model import (
+    Job,
+    JobState,
+    Parked,
+    Retirement,
+    Revision,
+    ScheduleRow,
+    ScopeKey,
+)
+from cronledger.rules.timeline import (
+    TICK,
+    Planned,
+    SpecError,
+    Timeline,
+    back,
+    longest_lag,
+    timeline,
+)
 
 LATER = timedelta(hours=1)
 """A job whose schedule is invalid is looked at again after this, unless it is edited before."""
@@ -40,12 +56,11 @@ class NewDeadline(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """One schedule of a job: since when it exists, and when it was retired."""
+    """One schedule of a job: since when it exists, and when it was retired, in order."""
 
     key: ScopeKey
     created_at: datetime
-    retired_at: datetime | None
-    returned_at: datetime | None
+    retirements: Sequence[Retirement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +68,17 @@ class DeadlinePlan:
     """What a step adds for one job.
 
     `through`: the new cursor. `next_at`: when to plan again; None: after the next edit. `ended`:
-    the job has no deadlines any more.
+    the job has no deadlines any more. `upto`, `after` and `following`: the pass that is under way,
+    its last scope, and the `next_at` of its scopes so far.
     """
 
     added: Sequence[NewDeadline]
     through: datetime
     next_at: datetime | None
     ended: bool
+    upto: datetime | None = None
+    after: ScopeKey | None = None
+    following: datetime | None = None
 
 
 def declares(job: Job) -> bool:
@@ -67,37 +86,110 @@ def declares(job: Job) -> bool:
     return any(x is not None for x in (job.start_by, job.finish_by, job.expect_duration))
 
 
-def plan(
-    revisions: Sequence[Revision],
-    scopes: Sequence[Scope],
-    cursor: datetime,
-    now: datetime,
-    most: int,
-) -> DeadlinePlan:
-    """Return the deadlines of the plan_times in (cursor, now] that are due.
+def reach(
+    revisions: Sequence[Revision], key: ScopeKey, cursor: datetime, now: datetime, most: int
+) -> datetime:
+    """Return the cursor after a pass over the scopes of a job. `key`: one of them.
 
-    At most about `most`: then `next_at` is `now`. `revisions`: those that own plan_times after the
-    cursor, ascending.
+    Every plan_time up to it is due, whatever its jitter is, and each scope has about `most`.
     """
-    if not any(declares(revision.job) for revision in revisions):
-        return DeadlinePlan((), max(cursor, now), None, ended=True)
-    of_each = max(1, most // max(1, len(scopes)))
-    planned = [(scope, *_due(scope, revisions, cursor, now, of_each)) for scope in scopes]
-    through = min((upto for _, _, upto, _ in planned), default=now)
-    added = [
-        new
-        for scope, found, _, _ in planned
-        for one in found
-        if one.plan_time <= through
-        for new in of_anchor(scope.key, one.plan_time, one.plan_time, one.revision)
-    ]
-    if through < now:
-        unfinished = any(truncated for *_, truncated in planned)
-        return DeadlinePlan(added, through, now if unfinished else now + LATER, ended=False)
-    newest = revisions[-1]
-    if not declares(newest.job) and newest.effective_from <= now:
-        return DeadlinePlan(added, through, None, ended=True)
-    return DeadlinePlan(added, through, _next_of_all(revisions, scopes, now), ended=False)
+    every = Scope(key, cursor, ())
+    line, found = _readable(every, revisions, cursor, now, now, most + 1)
+    upto = min(line.through, back(now, _lag(revisions), cursor))
+    return upto if len(found) <= most else min(upto, found[most].plan_time - TICK)
+
+
+class Planning:
+    """Computes the deadlines of one job that are due after its cursor, some scopes at a time.
+
+    All scopes have one cursor. Without `upto`, `add` gets all of them, and `plan` finds how far the
+    plan_times of all are due. With `upto`, which `reach` returned, they are those of one
+    transaction of a pass.
+
+    `revisions`: those that own plan_times after the cursor, ascending. `most`: the plan_times of a
+    scope that are added. `following`: that of the scopes before.
+    """
+
+    def __init__(
+        self, revisions: Sequence[Revision], cursor: datetime, now: datetime, most: int, *,
+        upto: datetime | None = None, following: datetime | None = None,
+    ) -> None:  # fmt: skip
+        self._revisions = revisions
+        self._cursor = cursor
+        self._now = now
+        self._most = most
+        self._upto = upto
+        self._ended = not any(declares(revision.job) for revision in revisions)
+        self._lag = timedelta(0) if upto is None or self._ended else _lag(revisions)
+        self._added: list[NewDeadline] = []
+        self._nexts = [] if following is None else [following]
+        # A scope whose plan_times are not all due: how far they are, and when to plan again.
+        self._blocked: tuple[datetime, datetime] | None = None
+
+    def add(self, scopes: Sequence[Scope]) -> None:
+        """Compute the deadlines of these scopes."""
+        if self._ended:
+            return
+        for scope in scopes:
+            self._added += [
+                new
+                for one in self._due(scope)
+                if one.reason is None
+                for new in of_anchor(scope.key, one.plan_time, one.plan_time, one.revision)
+            ]
+            if self._blocked is None:
+                after = self._upto or self._now
+                following = _next(scope, self._revisions, after, self._now, self._lag)
+                self._nexts += [] if following is None else [following]
+
+    def part(self, after: ScopeKey) -> DeadlinePlan:
+        """Return the plan if the pass continues with the scopes that follow this one."""
+        following = min(self._nexts, default=None)
+        return DeadlinePlan(
+            self._added, self._cursor, self._now, self._ended, self._upto, after, following
+        )
+
+    def plan(self) -> DeadlinePlan:
+        """Return the plan after the last scope."""
+        if self._ended:
+            return DeadlinePlan((), max(self._cursor, self._now), None, ended=True)
+        through, wakes = self._upto or self._now, self._nexts
+        if self._blocked is not None:
+            through, wakes = self._blocked[0], [self._blocked[1]]
+        added = [new for new in self._added if new.plan_time <= through]
+        newest = self._revisions[-1]
+        if newest.effective_from <= through:
+            if not declares(newest.job):
+                return DeadlinePlan(added, through, None, ended=True)
+            if not _fires(newest):
+                return DeadlinePlan(added, through, None, ended=False)
+        # A scope that appears without an edit is found after LATER.
+        return DeadlinePlan(added, through, min([*wakes, self._now + LATER]), ended=False)
+
+    def _due(self, scope: Scope) -> list[Planned]:
+        """Return the plan_times of a scope that are due."""
+        start = max(self._cursor, scope.created_at)
+        if start >= (self._upto or self._now):
+            return []
+        if self._upto is not None:
+            return _readable(scope, self._revisions, start, self._now, self._upto, None)[1]
+        line, found = _readable(scope, self._revisions, start, self._now, self._now, self._most + 1)
+        undue = next((one for one in found if one.due_at > self._now), None)
+        if undue is not None:
+            self._block(undue.plan_time - TICK, undue.due_at)
+            return [one for one in found if one.plan_time < undue.plan_time]
+        if len(found) > self._most:
+            self._block(found[self._most].plan_time - TICK, self._now)
+            return found[:-1]
+        if line.through < self._now:  # an invalid schedule
+            self._block(line.through, self._now + LATER)
+        return found
+
+    def _block(self, through: datetime, until: datetime) -> None:
+        if self._blocked is None or through < self._blocked[0]:
+            self._blocked = through, until
+        elif through == self._blocked[0]:
+            self._blocked = max(self._blocked, (through, until))
 
 
 def of_anchor(
@@ -126,55 +218,38 @@ def of_anchor(
             yield NewDeadline(key, plan_time, kind, number, instant, length, found.month)
 
 
-def _due(
-    scope: Scope, revisions: Sequence[Revision], cursor: datetime, now: datetime, most: int
-) -> tuple[list[Planned], datetime, bool]:
-    """Return due plan_times, how far that is, and whether `most` was reached."""
-    start = max(cursor, scope.created_at)
-    if start >= now:
-        return [], now, False
-    line, found = _readable(scope, revisions, start, now, most)
-    if len(found) > most:
-        return found[:most], found[most].plan_time - TICK, True
-    undue = next((one.plan_time for one in found if one.due_at > now), None)
-    if undue is not None:
-        found = [one for one in found if one.plan_time < undue]
-    upto = line.through if undue is None else undue - TICK
-    return [one for one in found if one.reason is None], upto, False
-
-
-def _readable(
-    scope: Scope, revisions: Sequence[Revision], start: datetime, now: datetime, most: int
-) -> tuple[Timeline, list[Planned]]:
-    """Return the timeline without invalid schedules, and its first plan_times."""
+def _readable(  # noqa: PLR0917
+    scope: Scope, revisions: Sequence[Revision], start: datetime, now: datetime, through: datetime,
+    most: int | None,
+) -> tuple[Timeline, list[Planned]]:  # fmt: skip
+    """Return the timeline without invalid schedules, and its first plan_times up to `through`."""
     unreadable: dict[int, str] = {}
     while True:
         line = timeline(_row(scope, start), revisions, now, unreadable)
         try:
-            return line, list(islice(line.forward(), most + 1))
+            walk = takewhile(lambda one: one.plan_time <= through, line.forward())
+            return line, list(islice(walk, most))
         except SpecError as error:
             unreadable[error.revision] = error.text
 
 
-def _next_of_all(
-    revisions: Sequence[Revision], scopes: Sequence[Scope], now: datetime
+def _fires(revision: Revision) -> bool:
+    """Return whether the revision has plan_times that are not paused or retired without end."""
+    paused = revision.state is JobState.PAUSED and revision.paused_until is None
+    held = paused or revision.state is JobState.RETIRED
+    return not held and revision.job.schedule is not None
+
+
+def _next(
+    scope: Scope, revisions: Sequence[Revision], after: datetime, now: datetime, lag: timedelta
 ) -> datetime | None:
-    newest = revisions[-1]
-    held = newest.state is JobState.RETIRED or (
-        newest.state is JobState.PAUSED and newest.paused_until is None
-    )
-    if held or newest.job.schedule is None:
-        return None
-    found = [_next(scope, revisions, now) for scope in scopes]
-    # A scope that appears without an edit is found after an hour at the latest.
-    return min([*(at for at in found if at is not None), now + LATER])
+    """Return the first deadline of the next plan_time after an instant, or None if there is none.
 
-
-def _next(scope: Scope, revisions: Sequence[Revision], now: datetime) -> datetime | None:
-    """Return the first deadline of the next plan_time, or None if there is none."""
-    line = timeline(_row(scope, max(now, scope.created_at)), revisions, now, {})
+    Not before the plan_time is due, and not before `lag` has passed since.
+    """
+    line = timeline(_row(scope, max(after, scope.created_at)), revisions, now, {})
     try:
-        following = line.upcoming()
+        following = next(line.forward(), None) or line.upcoming()
     except SpecError:
         following = None
     if following is None or line.hold is Parked.RETIRED:
@@ -184,10 +259,12 @@ def _next(scope: Scope, revisions: Sequence[Revision], now: datetime) -> datetim
         new.instant if new.instant is not None else at + (new.length or timedelta(0))
         for new in of_anchor(scope.key, at, at, following.revision)
     ]
-    return max(following.due_at, min(firsts, default=following.due_at))
+    return max(following.due_at, at + lag, min(firsts, default=following.due_at))
+
+
+def _lag(revisions: Sequence[Revision]) -> timedelta:
+    return max(map(longest_lag, revisions))
 
 
 def _row(scope: Scope, cursor: datetime) -> ScheduleRow:
-    return ScheduleRow(
-        scope.key, "", cursor, 0, retired_at=scope.retired_at, returned_at=scope.returned_at
-    )
+    return ScheduleRow(scope.key, "", cursor, 0, retirements=scope.retirements)

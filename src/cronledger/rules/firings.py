@@ -75,6 +75,17 @@ def change_note(change: ClockChange) -> str:
     return f"clock change: {change.count} local times from {times} on {several}; {effect}"
 
 
+def change_local(change: ClockChange) -> datetime:
+    """Return the local time at which a clock change is shown: that of the firing that it affects.
+
+    A time that occurs twice fires before the clocks go back. A time that is skipped is shown at
+    the first instant after the gap.
+    """
+    if change.effect in ("once", "twice"):
+        return change.first.replace(tzinfo=change.local.tzinfo)
+    return change.local
+
+
 def local_text(local: datetime) -> str:
     """Return a local time with its weekday and offset: `Sun 2026-03-29 03:00:00+02:00`."""
     return f"{local:%a} {local.isoformat(sep=' ')}"

@@ -4,7 +4,7 @@
 docs/configuration.md follow from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
@@ -380,6 +380,12 @@ class Job(BaseModel):
         description="A failure that matches one of these is not retried, even if it matches "
         "`retry_on`.",
     )
+    keep_output: Duration | None = Field(
+        None,
+        description="How long the ledger keeps payload, result, output, key and messages of an "
+        "execution after its end. At least 1 h. If it is not set: as long as the execution. See "
+        "[What is stored](data.md#keep_output).",
+    )
     scope_kind: Name = Field(GLOBAL, description="Kind of the job's scopes, such as `tenant`.")
     scopes: tuple[Name, ...] | None = Field(
         None,
@@ -406,12 +412,20 @@ class Revision:
     paused_until: datetime | None = None
 
 
+class Retirement(NamedTuple):
+    """A scope was retired in (retired_at, returned_at]. None: it still is."""
+
+    retired_at: datetime
+    returned_at: datetime | None
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
     """The columns of one locked `schedules` row that a claim reads.
 
-    `woken`: the row is new or was edited, so it has to be planned even if nothing is due.
-    `ahead_of`: when it is due, if it was locked ahead of that instant.
+    `retirements`: those of the scope that end after the cursor, in order. `woken`: the row is new
+    or was edited, so it has to be planned even if nothing is due. `ahead_of`: when it is due, if it
+    was locked ahead of that instant.
     """
 
     key: ScopeKey
@@ -419,8 +433,7 @@ class ScheduleRow:
     planned_through: datetime
     planned_revision: int
     next_plan_time: datetime | None = None
-    retired_at: datetime | None = None
-    returned_at: datetime | None = None
+    retirements: Sequence[Retirement] = ()
     woken: bool = False
     ahead_of: datetime | None = None
 

@@ -33,10 +33,11 @@ class Notify(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     channel: str = Field(pattern=CHANNEL_PATTERN, description="The channel.")
-    on: tuple[Event, ...] = Field(
-        ("failed", "recovered"),
-        min_length=1,
-        description="The events: `failed`, `recovered`, `overdue`, `late`, `skipped`, `deadline`.",
+    on: Annotated[tuple[Event, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="The events: `failed`, `recovered`, `overdue`, `late`, `skipped`, `deadline`. "
+        "Without it: `failed`, `recovered`, `overdue`, and `skipped` after a missed plan_time or "
+        "three overlaps in a row.",
     )
     after: int = Field(
         1,

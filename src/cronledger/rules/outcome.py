@@ -248,6 +248,24 @@ def lease_over(reason: str, output: str | None = None) -> Outcome:
     return failed(ErrorCode.LEASE_LOST, text, output)
 
 
+def lease_expired(
+    unrenewed: float, error: str | None, stale_timeout: timedelta, output: str | None = None
+) -> Outcome:
+    """Return FAILED for work that was stopped because its lease had not been renewed in time.
+
+    `unrenewed`: the seconds since the last renewal. `error`: why renewals failed, or None if none
+    was sent in time.
+    """
+    length = durations.format(timedelta(seconds=round(unrenewed)))
+    why = "the process got no CPU time" if error is None else f"the ledger was unreachable: {error}"
+    limit = durations.format(stale_timeout)
+    text = (
+        f"stopped because its lease was not renewed for {length} ({why}); attempts survive longer"
+        f" outages with a stale_timeout longer than {limit}"
+    )
+    return failed(ErrorCode.LEASE_LOST, text, output)
+
+
 def payload_invalid(message: str) -> Outcome:
     """Return FAILED, final, for a payload that the handler does not accept."""
     return failed(ErrorCode.PAYLOAD_INVALID, message, final=True)

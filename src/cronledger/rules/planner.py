@@ -13,7 +13,8 @@ revision in force now. So an edit of catch_up during an outage decides how that 
   cursor; after the resume the policies judge it again, by its lateness at that time. Plan_times
   that are due in the pause never run. At `paused_until` the job becomes active by the same
   definition, even if the resume is written later. Only the parking of the row waits for the resume.
-- Retirement: a plan_time that was due before it and has not started is `missed`.
+- Retirement: a plan_time that was due before it and has not started is `missed`. If a scope has
+  returned since, the policies judge what was due before its retirement, as after an outage.
 - Limits and slots count only if a plan_time could start otherwise.
 """
 

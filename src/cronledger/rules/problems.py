@@ -174,3 +174,7 @@ def _described(detail: ErrorDetails, known: Collection[str]) -> tuple[str, str]:
             message = "has an invalid format"
             remedy = f"it must match {context['pattern']}"
     return message, remedy
+
+
+class PayloadInvalidError(Exception):
+    """The payload of an execution does not match the type of the handler's parameter."""

@@ -1,6 +1,6 @@
 """Targets: what each handler runs, and the problems of the target of a job."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,9 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
 )
 
 from cronledger.rules.model import Handler, Job
@@ -71,22 +73,6 @@ AbsolutePath = Annotated[
 ]
 
 
-class CommandTarget(_Target):
-    """`command`: a list runs directly, and a string runs in `/bin/sh -c`."""
-
-    command: CommandLine
-    env: dict[VariableName, str] = Field(
-        default_factory=dict, description="Variables that are added to the environment."
-    )
-    cwd: AbsolutePath | None = Field(None, description="The working directory, an absolute path.")
-
-
-class SqlTarget(_Target):
-    """`sql`: a statement or script, run in the database of the ledger in one transaction."""
-
-    sql: Annotated[str, Field(pattern=r"\S")]
-
-
 def _sendable(name: str) -> str:
     if name.upper().startswith(("CRONLEDGER_", "PG")):
         raise ValueError("CRONLEDGER_* and PG* variables configure the runner and cannot be sent")
@@ -100,6 +86,43 @@ class FromEnvironment(_Target):
     prefix: HeaderText = ""
 
 
+def _text_or_reference(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """Return what `read` returns. A value that fits neither type has one problem, not two."""
+    try:
+        return read(value)
+    except ValidationError as error:
+        if isinstance(value, Mapping):
+            (*_, problem) = problems_of(error)
+            refused = f"is not a reference to a variable: {problem.field}: {problem.message}"
+        else:
+            refused = "is neither a text nor a reference to a variable"
+        raise RefusedError(refused, 'write a text, or {env = "NAME"}') from None
+
+
+OneProblem = WrapValidator(_text_or_reference)
+EnvironmentValue = Annotated[str | FromEnvironment, OneProblem]
+HeaderValue = Annotated[HeaderText | FromEnvironment, OneProblem]
+
+
+class CommandTarget(_Target):
+    """`command`: a list runs directly, and a string runs in `/bin/sh -c`."""
+
+    command: CommandLine
+    env: dict[VariableName, EnvironmentValue] = Field(
+        default_factory=dict,
+        description="Variables that are added to the environment. The runner reads "
+        '`{env = "NAME"}` from its own environment when an attempt starts, so that the ledger does '
+        "not store the value.",
+    )
+    cwd: AbsolutePath | None = Field(None, description="The working directory, an absolute path.")
+
+
+class SqlTarget(_Target):
+    """`sql`: a statement or script, run in the database of the ledger in one transaction."""
+
+    sql: Annotated[str, Field(pattern=r"\S")]
+
+
 class HttpTarget(_Target):
     """`http`: one request."""
 
@@ -107,7 +130,7 @@ class HttpTarget(_Target):
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = Field(
         "GET", description="Method of the request."
     )
-    headers: dict[HeaderName, HeaderText | FromEnvironment] = Field(
+    headers: dict[HeaderName, HeaderValue] = Field(
         default_factory=dict,
         description='Headers of the request. The runner reads `{env = "NAME"}` from its '
         "environment, "

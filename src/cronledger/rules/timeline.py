@@ -2,7 +2,7 @@
 
 All intervals are half-open. A revision owns the plan_times in (its effective_from, that of the next
 one], and its state applies to each due_at in the same interval. A pause with `paused_until` ends
-there by itself. A scope is retired in (retired_at, returned_at].
+there by itself. A scope is retired in (retired_at, returned_at] of each of its retirements.
 
 A plan_time belongs to the revision that owns it, but the state at its due_at decides whether it is
 paused or retired. If the clock of the database went back between two edits, the later edit applies
@@ -28,6 +28,7 @@ from cronledger.rules.model import (
     Job,
     JobState,
     Parked,
+    Retirement,
     Revision,
     ScheduleRow,
     ScopeKey,
@@ -38,6 +39,7 @@ TICK = timedelta(microseconds=1)  # the resolution of instants
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WINDOW = 16  # plan_times that the search for the newest one reads at once
 FOREVER = timedelta(days=4_000_000)  # longer than all of datetime
+NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class SpecError(Exception):
@@ -91,8 +93,8 @@ class Timeline:
     `segments`: in order and without gaps, except for invalid schedules. `current`: the revision in
     force at `now`. `hold`: PAUSED or RETIRED if that is the state at `now`. `change`: the next
     instant at which another revision or state comes into force by itself. `through`: the end of the
-    known plan_times: `now`, or the start of a segment with `spec_error`. `retired_through`: the end
-    of the last retirement up to `now`.
+    known plan_times: `now`, or the start of a segment with `spec_error`. `retired_through`: what
+    was due until then and has not started is `missed`: the job was retired, or the scope is.
     """
 
     row: ScheduleRow
@@ -125,7 +127,7 @@ class Timeline:
     def first_undue(self) -> datetime | None:
         """Return the first plan_time up to `through` that is not due yet."""
         for segment in self.segments:
-            after = _back(self.now, _longest_lag(segment.revision), segment.after)
+            after = back(self.now, longest_lag(segment.revision), segment.after)
             for planned in self._walk(segment, after, segment.through):
                 if planned.due_at > self.now:
                     return planned.plan_time
@@ -217,14 +219,14 @@ class Timeline:
         self, segment: Segment, start: datetime, end: datetime, through: datetime
     ) -> int:
         """Return the number of plan_times of the segment, up to `through`, due in (start, end]."""
-        delay, lag = segment.revision.job.schedule_delay, _longest_lag(segment.revision)
-        low = _back(start, lag, segment.after)
+        delay, lag = segment.revision.job.schedule_delay, longest_lag(segment.revision)
+        low = back(start, lag, segment.after)
         if low >= through:
             return 0
-        high = min(_back(end, delay, segment.after), through)
+        high = min(back(end, delay, segment.after), through)
         # Those between the next two are due in the interval whatever their jitter is.
-        sure_after = min(_back(start, delay, segment.after), high)
-        sure_through = max(min(_back(end, lag, segment.after), high), sure_after)
+        sure_after = min(back(start, delay, segment.after), high)
+        sure_through = max(min(back(end, lag, segment.after), high), sure_after)
         jittered = chain(
             self._walk(segment, low, sure_after), self._walk(segment, sure_through, high)
         )
@@ -235,15 +237,15 @@ class Timeline:
         self, segment: Segment, through: datetime
     ) -> Iterator[tuple[datetime, datetime]]:
         """Yield disjoint intervals of plan_times that may be due while active, newest first."""
-        delay, lag = segment.revision.job.schedule_delay, _longest_lag(segment.revision)
+        delay, lag = segment.revision.job.schedule_delay, longest_lag(segment.revision)
         floor = through
         starts = (self.row.planned_through, *self.span_ends[:-1])
         spans = zip(starts, self.span_ends, self.span_reasons, strict=True)
         for start, end, reason in reversed(list(spans)):
             if reason is not None:
                 continue
-            part_through = min(floor, _back(end, delay, segment.after))
-            part_after = _back(start, lag, segment.after)
+            part_through = min(floor, back(end, delay, segment.after))
+            part_after = back(start, lag, segment.after)
             if part_after < part_through:
                 yield part_after, part_through
                 floor = part_after
@@ -253,7 +255,7 @@ class Timeline:
         after, through = lifetime(segment.revision.job, after, through)
         length = timedelta(minutes=1)
         while after < through:
-            start = _back(through, length, after)
+            start = back(through, length, after)
             count = self._count(segment, start, through)
             if count > WINDOW:
                 length = (through - start) // 2
@@ -292,11 +294,13 @@ def timeline(
         if start < end and revision.revision not in unreadable
     ]
     spec_error = unreadable.get(current.revision)
-    hold = _hold(row, current, now)
-    span_ends, span_reasons = _spans(row, revisions, froms, now)
+    gone = _Retirements(row.retirements)
+    retired_until = gone.end_after(now)
+    hold = Parked.RETIRED if retired_until is not None else _hold(current, now)
+    spans = _spans(row, gone, revisions, froms, now)
     changes = coming[:1]
-    if hold is Parked.RETIRED and current.state is not JobState.RETIRED and row.returned_at:
-        changes.append(row.returned_at)
+    if retired_until not in (None, NEVER) and current.state is not JobState.RETIRED:
+        changes.append(retired_until)
     return Timeline(
         row=row,
         now=now,
@@ -308,11 +312,15 @@ def timeline(
         edit=coming[0] if coming else None,
         spec_error=spec_error,
         retired_through=max(
-            (e for e, r in zip(span_ends, span_reasons, strict=True) if r is SkipReason.RETIRED),
+            (
+                span.end
+                for span in spans
+                if span.job_retired or (span.reason is SkipReason.RETIRED and span.end == now)
+            ),
             default=cursor,
         ),
-        span_ends=span_ends,
-        span_reasons=span_reasons,
+        span_ends=[span.end for span in spans],
+        span_reasons=[span.reason for span in spans],
         revisions=revisions,
         froms=froms,
     )
@@ -326,13 +334,8 @@ def _effective(revisions: Sequence[Revision]) -> list[datetime]:
     return froms
 
 
-def _hold(row: ScheduleRow, current: Revision, now: datetime) -> Parked | None:
-    scope_retired = (
-        row.retired_at is not None
-        and row.retired_at <= now
-        and (row.returned_at is None or now < row.returned_at)
-    )
-    if scope_retired or current.state is JobState.RETIRED:
+def _hold(current: Revision, now: datetime) -> Parked | None:
+    if current.state is JobState.RETIRED:
         return Parked.RETIRED
     paused = current.state is JobState.PAUSED
     if paused and (current.paused_until is None or now < current.paused_until):
@@ -340,23 +343,60 @@ def _hold(row: ScheduleRow, current: Revision, now: datetime) -> Parked | None:
     return None
 
 
+class _Retirements:
+    """The retirements of a scope. Those that overlap or touch count as one."""
+
+    def __init__(self, retirements: Sequence[Retirement]) -> None:
+        self._starts: list[datetime] = []
+        self._ends: list[datetime] = []
+        for start, returned in retirements:
+            end = NEVER if returned is None else returned
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(end, self._ends[-1])
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def contain(self, due: datetime) -> bool:
+        """Return whether what is due then is retired."""
+        before = bisect_left(self._starts, due)
+        return before > 0 and due <= self._ends[before - 1]
+
+    def end_after(self, now: datetime) -> datetime | None:
+        """Return when the retirement ends that holds the scope after `now`; None: none does."""
+        before = bisect_right(self._starts, now)
+        return self._ends[before - 1] if before > 0 and now < self._ends[before - 1] else None
+
+
+class _Span(NamedTuple):
+    """A time of one state, up to and including `end`. `job_retired`: the job itself is retired."""
+
+    end: datetime
+    reason: SkipReason | None
+    job_retired: bool
+
+
 def _spans(
-    row: ScheduleRow, revisions: Sequence[Revision], froms: Sequence[datetime], now: datetime
-) -> tuple[list[datetime], list[SkipReason | None]]:
-    """Return the ends of the intervals of one state that cover (cursor, now], and their states."""
+    row: ScheduleRow,
+    gone: _Retirements,
+    revisions: Sequence[Revision],
+    froms: Sequence[datetime],
+    now: datetime,
+) -> list[_Span]:
+    """Return the times of one state that cover (cursor, now]."""
     untils = (revision.paused_until for revision in revisions)
-    marks = (*froms[1:], *untils, row.retired_at, row.returned_at, now)
+    marks = (*froms[1:], *untils, *chain.from_iterable(row.retirements), now)
     ends = sorted({mark for mark in marks if mark and row.planned_through < mark <= now})
     # A state applies up to and including the instant of the next edit, hence bisect_left.
     states = [revisions[bisect_left(froms, end, lo=1) - 1] for end in ends]
-    return ends, [_reason(row, state, end) for state, end in zip(states, ends, strict=True)]
+    return [
+        _Span(end, _reason(gone, state, end), state.state is JobState.RETIRED)
+        for state, end in zip(states, ends, strict=True)
+    ]
 
 
-def _reason(row: ScheduleRow, revision: Revision, due: datetime) -> SkipReason | None:
-    returned = row.returned_at is not None and row.returned_at < due
-    if row.retired_at is not None and row.retired_at < due and not returned:
-        return SkipReason.RETIRED
-    if revision.state is JobState.RETIRED:
+def _reason(gone: _Retirements, revision: Revision, due: datetime) -> SkipReason | None:
+    if gone.contain(due) or revision.state is JobState.RETIRED:
         return SkipReason.RETIRED
     paused = revision.state is JobState.PAUSED
     if paused and (revision.paused_until is None or due <= revision.paused_until):
@@ -364,11 +404,11 @@ def _reason(row: ScheduleRow, revision: Revision, due: datetime) -> SkipReason |
     return None
 
 
-def _longest_lag(revision: Revision) -> timedelta:
+def longest_lag(revision: Revision) -> timedelta:
     return min(revision.job.schedule_delay, FOREVER) + min(revision.job.jitter, FOREVER)
 
 
-def _back(instant: datetime, length: timedelta, floor: datetime) -> datetime:
+def back(instant: datetime, length: timedelta, floor: datetime) -> datetime:
     """Return the later of `instant - length` and `floor`, within the range of datetime."""
     return instant - length if instant - floor > length else floor
 
@@ -385,7 +425,7 @@ def lifetime(job: Job, after: datetime, through: datetime) -> tuple[datetime, da
 def _spec_error(revision: Revision, error: Exception) -> SpecError:
     text = str(error)
     if isinstance(error, OverflowError):
-        lag = durations.format(_longest_lag(revision))
+        lag = durations.format(longest_lag(revision))
         text = f"schedule_delay + jitter = {lag}: due_at is after the year 9999; shorten them"
     return SpecError(revision.revision, text)
 

@@ -8,11 +8,15 @@ differ from the default.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
+from typing import Any
+
+from pydantic import ValidationError
 
 from cronledger.rules import (
     channels,
     cron,
     deadline_texts,
+    names,
     retry_filters,
     retry_items,
     storable,
@@ -20,11 +24,21 @@ from cronledger.rules import (
 )
 from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
 from cronledger.rules.model import GLOBAL, CatchUp, Job, Overlap
-from cronledger.rules.problems import ConfigurationError, Problem, shown
+from cronledger.rules.problems import ConfigurationError, Problem, problems_of, shown
 
 SHORTEST_LEASE = timedelta(seconds=3)
+SHORTEST_DATA = timedelta(hours=1)
+ANY_NAME = "job"
 ANY_SCHEDULE = "* * * * *"
 ANY_ZONE = "UTC"
+_TOGETHER = (
+    {"catch_up", "catch_up_limit", "overlap"},
+    {"max_attempts", "allow_stale_reentry", "retry_backoff", "retry_jitter"}
+    | {*retry_filters.FILTERS},
+    {"scope_kind", "scopes"},
+    {"schedule", "timezone", "day_or", "dst_gap", "dst_fold"},
+)
+"""The fields that are checked with each other."""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -52,20 +66,55 @@ class Report:
         ))  # fmt: skip
 
 
+def examined(
+    values: Mapping[str, Any],
+    *,
+    where: str | None = None,
+    has_provider: bool = False,
+    known: Collection[str] = (),
+) -> tuple[Job | None, tuple[Problem, ...]]:
+    """Return the job with these values, and all of its problems, including warnings.
+
+    The job is None if a value is invalid on its own. The other values are checked nevertheless.
+    `known`: the valid names, one of which is suggested for an unknown name. The other arguments are
+    those of `problems`.
+    """
+    options: Any = {"where": where, "has_provider": has_provider}
+    try:
+        job = Job.model_validate(values)
+    except ValidationError as error:
+        name = values["name"]
+        refused = problems_of(error, where=where, job=name, known=known)
+        rest = Job.model_validate({**without(values, error), "name": ANY_NAME})
+        found = problems(rest.model_copy(update={"name": name}), **options)
+        fields = {problem.field for problem in refused}
+        return None, (*refused, *(problem for problem in found if problem.field not in fields))
+    return job, problems(job, **options)
+
+
+def without(values: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
+    """Return `values` without the invalid fields and the fields that are checked with them."""
+    bad = {str(detail["loc"][0]) for detail in error.errors(include_url=False)}
+    for group in _TOGETHER:
+        if bad & group:
+            bad |= group
+    return {key: value for key, value in values.items() if key not in bad}
+
+
 def problems(
-    job: Job, *, retention: timedelta, where: str | None = None, has_provider: bool = False
+    job: Job, *, where: str | None = None, has_provider: bool = False
 ) -> tuple[Problem, ...]:
     """Return all problems of `job`, including warnings.
 
-    `retention`: how long executions are kept. `has_provider`: a scope provider returns the
-    scope_ids of this job.
+    `has_provider`: a scope provider returns the scope_ids of this job.
     """
     report = Report(job, where)
-    _durations(report, retention)
+    _durations(report)
     _combinations(report)
     _interval(report)
     _schedule(report)
     _scopes(report, has_provider)
+    report.problems.extend(names.problems(job, where))
     report.problems.extend(targets.problems(job, where))
     report.problems.extend(channels.problems(job, where))
     report.problems.extend(retry_items.problems(job, where))
@@ -76,7 +125,6 @@ def problems(
 def check(
     jobs: Iterable[Job],
     *,
-    retention: timedelta,
     where: str | None = None,
     providers: Collection[str] = (),
 ) -> tuple[Problem, ...]:
@@ -87,16 +135,14 @@ def check(
     found = [
         problem
         for job in jobs
-        for problem in problems(
-            job, retention=retention, where=where, has_provider=job.name in providers
-        )
+        for problem in problems(job, where=where, has_provider=job.name in providers)
     ]
     if any(not problem.warning for problem in found):
         raise ConfigurationError(found)
     return tuple(found)
 
 
-def _durations(report: Report, retention: timedelta) -> None:
+def _durations(report: Report) -> None:
     job = report.job
     for name in Job.model_fields:
         value = getattr(job, name)
@@ -110,6 +156,12 @@ def _durations(report: Report, retention: timedelta) -> None:
             "heartbeat would lose a shorter one",
             "use at least '3s'",
         )
+    if job.keep_output is not None and job.keep_output < SHORTEST_DATA:
+        report.add(
+            "keep_output",
+            "is shorter than 1 h, but data is removed once an hour",
+            "use at least '1h'",
+        )
     for name in ("start_by", "finish_by", "expect_duration"):
         text = getattr(job, name)
         read = deadline_texts.parse_expected if name == "expect_duration" else deadline_texts.parse
@@ -121,13 +173,6 @@ def _durations(report: Report, retention: timedelta) -> None:
     if job.run_timeout == timedelta(0):
         remedy = "use at least '1s', or 'none' for no limit"
         report.add("run_timeout", "would stop every attempt at once", remedy)
-    if job.catch_up_window > retention:
-        report.add(
-            "catch_up_window",
-            f"is longer than retention = {shown(retention)}, after which the record of what was "
-            "missed is removed",
-            "shorten catch_up_window, or lengthen retention",
-        )
 
 
 def _combinations(report: Report) -> None:

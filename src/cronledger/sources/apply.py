@@ -1,6 +1,7 @@
 """Apply a source in one transaction: upsert its jobs, and retire those it no longer declares."""
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,6 +37,17 @@ class Applied:
     unchanged: int = 0
     refused: str | None = None
     channels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRequest:
+    """The arguments with which a replica calls `apply` at its start."""
+
+    jobs: Sequence[Job]
+    source: str
+    deploy: int | None = None
+    force: bool = False
+    by: str | None = None
 
 
 def apply(
@@ -215,7 +227,8 @@ def refuse_foreign(source: str, owners: Mapping[str, str | None]) -> None:
         Problem(
             where=source, job=name, field="name", value=name,
             message=f"belongs to the source {owner!r}",
-            remedy="use another name, or remove the job there first",
+            remedy="use another name, or remove the job there first; if the file or App has moved, "
+            f"run `cronledger sources rename {shlex.quote(owner)} {shlex.quote(source)}`",
         )
         for name, owner in owners.items()
         if owner is not None and owner != source

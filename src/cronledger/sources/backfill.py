@@ -10,7 +10,15 @@ from pydantic import ValidationError
 
 from cronledger.ledger.reports import Reports
 from cronledger.rules import timeline
-from cronledger.rules.model import Job, JobState, Revision, ScheduleRow, ScopeKey, SkipReason
+from cronledger.rules.model import (
+    Job,
+    JobState,
+    Retirement,
+    Revision,
+    ScheduleRow,
+    ScopeKey,
+    SkipReason,
+)
 from cronledger.rules.problems import ConfigurationError, Problem, shown
 
 MOST = 1_000_000
@@ -48,8 +56,7 @@ def past(
         queue=schedule["queue"],
         planned_through=first - TICK,
         planned_revision=revisions[0].revision,
-        retired_at=schedule["retired_at"],
-        returned_at=schedule["returned_at"],
+        retirements=tuple(map(Retirement, schedule["retirements"], schedule["returns"])),
     )
     line = timeline.timeline(row, revisions, through, {})
     try:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cronledger.rules import cron, durations
+from cronledger.rules import cron, durations, secrets
+from cronledger.sources import crontab_shell
 from cronledger.sources.crontab_mail import Mail, addresses, read_mail, refused_addresses
 from cronledger.sources.crontab_words import (
     NotCronError,
@@ -51,14 +52,16 @@ _LEGEND = re.compile(
 class Options:
     """The options of an import.
 
-    `current_user`: the user of the replica. `as_user`: a command changes to the user of its entry.
-    `faithful`: runs may overlap.
+    `current_user`: the user of the replica. `as_user`: a command changes to the user of its entry,
+    which must be known. `faithful`: runs may overlap. `secret_names`: names of variables that
+    contain secrets.
     """
 
     timezone: str = "UTC"
     current_user: str = "root"
     as_user: bool = False
     faithful: bool = False
+    secret_names: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +102,26 @@ class ImportedJob:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """One crontab in `format`. `jobs` and `notes` have the order of their lines."""
+    """One crontab in `format`. `jobs` and `notes` have the order of their lines.
+
+    `users`: those of the entries, without the user of the replica.
+    """
 
     file: str
     format: Format
     jobs: tuple[ImportedJob, ...]
     notes: tuple[Note, ...]
+    users: frozenset[str]
 
     @property
     def complete(self) -> bool:
         """Return whether every line has an equivalent."""
         return all(note.kind == "info" for note in self.notes)
+
+    @property
+    def dropped(self) -> int:
+        """Return the number of lines that were not imported."""
+        return sum(note.kind == "dropped" for note in self.notes)
 
 
 def detect_format(text: str, known_users: Iterable[str] = ()) -> Format:
@@ -138,15 +150,20 @@ def read_crontab(
     options: Options,
     owner: str | None = None,
     taken: Iterable[str] = (),
+    noted_users: Iterable[str] = (),
 ) -> Imported:
     """Read a crontab. The job names are unique, and different from `taken`.
 
-    `owner`: the user of a `user` crontab, if its path names one.
+    `owner`: the user of a `user` crontab, if it is known. `noted_users`: users that have a note in
+    another crontab, and so need no further one.
     """
-    reader = _Reader(file, format, options, owner, set(taken))
+    reader = _Reader(
+        file, format, options, owner, taken=set(taken), noted_users=frozenset(noted_users)
+    )
     for number, raw in enumerate(text.split("\n"), 1):
         reader.line(number, raw.removesuffix("\r"))
-    return Imported(file, format, tuple(reader.jobs), tuple(reader.notes))
+    users = frozenset(reader.users)
+    return Imported(file, format, tuple(reader.jobs), tuple(reader.notes), users)
 
 
 def _partition(text: str) -> tuple[str, str]:
@@ -159,10 +176,18 @@ class _Reader:
     """Reads the lines in order. Settings and comments affect the entries after them."""
 
     def __init__(
-        self, file: str, format: Format, options: Options, owner: str | None, taken: set[str]
+        self,
+        file: str,
+        format: Format,
+        options: Options,
+        owner: str | None,
+        *,
+        taken: set[str],
+        noted_users: frozenset[str],
     ) -> None:
         self.file, self.format, self.options, self.owner = file, format, options, owner
-        self.taken = taken
+        self.taken, self.noted_users = taken, noted_users
+        self.users: set[str] = set()
         self.jobs: list[ImportedJob] = []
         self.notes: list[Note] = []
         self.env: dict[str, str] = {}
@@ -194,6 +219,14 @@ class _Reader:
 
     def _set(self, name: str, value: str) -> None:
         self.env[name] = value
+        if secrets.has_password(value) or (
+            value and secrets.is_secret_name(name, self.options.secret_names)
+        ):
+            self._remark(
+                f"{name} is probably a secret, {secrets.STORED}; write "
+                f'{{env = "{name}"}} instead of its value, and set {name} in the environment of '
+                "the replicas"
+            )
         if name in ("MAILTO", "MAILFROM"):
             self._set_mail(name, value)
         elif name in _MAIL:
@@ -204,6 +237,11 @@ class _Reader:
             self._remark(f"SHELL is empty, so cron starts nothing; {SHELL} is used", "changed")
         elif name == "HOME" and not value.startswith("/"):
             self._remark(f"{value!r} is not an absolute path; cwd is omitted", "changed")
+        elif name == "CRON_TZ":
+            self._remark(
+                "Debian's cron ignores CRON_TZ and uses the time zone of the host; the jobs below "
+                "use this zone"
+            )
         elif name == "LOGNAME":
             self._remark("cron overrides LOGNAME; here the command sees this value")
         elif name == "TZ":
@@ -245,7 +283,14 @@ class _Reader:
         except cron.CronError as error:
             raise NotCronError(str(error)) from None
         self.taken.add(name)
-        home = self.env.get("HOME", "")
+        if secrets.has_password(line):
+            self._remark(
+                f"the command contains a URL with a password, {secrets.STORED}; pass it in a "
+                'variable of `env` whose value is {env = "NAME"}'
+            )
+        self._note_user(user)
+        for message, changed in crontab_shell.remarks(line):
+            self._remark(message, "changed" if changed else "info")
         return ImportedJob(
             line=number,
             text=text,
@@ -254,7 +299,7 @@ class _Reader:
             timezone=timezone,
             command=self._command(line, stdin, user),
             env=self._environment(line, user),
-            cwd=home if home.startswith("/") else None,
+            cwd=self._home(),
             jitter=self._jitter(spec),
             single=single or flagged,
             description=self._description(user),
@@ -297,13 +342,19 @@ class _Reader:
                     "--user"
                 )
         login = re.split("[:/]", user)[0] if user else None
-        if login and login != self.options.current_user and not self.options.as_user:
+        return login, command
+
+    def _note_user(self, login: str | None) -> None:
+        """Add a note at the first entry of a user who is not the user of the replica."""
+        if login is None or login in (self.options.current_user, *self.users):
+            return
+        self.users.add(login)
+        if login not in self.noted_users and not self.options.as_user:
             self._remark(
-                f"cron runs this as {user}, and a replica runs it as its own user; start the "
-                f"replica as {login}, or import with --as-user",
+                f"cron runs the entries of {login} as this user, but a replica runs every command "
+                f"as its own user; start a replica as {login}, or import with --as-user",
                 "changed",
             )
-        return login, command
 
     def _flags(self, rest: str) -> tuple[str, bool]:
         found = _FLAGS.match(rest)
@@ -325,8 +376,15 @@ class _Reader:
             given = shlex.join(("printf", "%s\\n", *stdin))
             line, shell = f"{given} | {shlex.join((shell, '-c', line))}", SHELL
         if self._changes_user(user):
-            return "runuser", "-u", str(user), "--", shell, "-c", line
+            home = self._home()
+            kept = ("env", f"HOME={home}") if home else ()  # runuser sets that of the user
+            return "runuser", "-u", str(user), "--", *kept, shell, "-c", line
         return line if shell == SHELL else (shell, "-c", line)
+
+    def _home(self) -> str | None:
+        """Return the home that the crontab sets, if it is an absolute path."""
+        home = self.env.get("HOME", "")
+        return home if home.startswith("/") else None
 
     def _changes_user(self, user: str | None) -> bool:
         return self.options.as_user and user not in (None, "root")

@@ -12,6 +12,9 @@ from cronledger.sources.crontab_mail import Mail, channel_names
 from cronledger.sources.crontab_words import printable
 from cronledger.sources.toml_schema import DIRECTIVE
 
+LEASE = "10m"
+"""A restart or a failover of most databases is shorter."""
+
 
 def render(crontabs: Sequence[Imported], options: Options) -> str:
     """Return the text of a `cronledger.toml`: every job, and every note as a comment."""
@@ -48,6 +51,9 @@ def _header(options: Options, *, mails: bool) -> list[str]:
         overlap,
         f'run_timeout = "{NO_LIMIT}": as in cron, a run may take any time. Without this line, a '
         "run is stopped after 1h.",
+        f'stale_timeout = "{LEASE}": a run survives an outage of the database of almost this '
+        "length, and the crash of a replica is noticed that much later. Jobs that fire more than "
+        "once an hour have the default of 1m, because their next run would wait for it.",
         'catch_up = "skip": as in cron, runs that were missed do not start later.',
         "Cron starts commands in the user's home with PATH=/usr/bin:/bin. A replica starts them in "
         "its own directory with its own environment, unless cwd and env are set.",
@@ -75,6 +81,14 @@ def _channel(name: str, mail: Mail) -> str:
     return tomlkit.dumps(tomlkit.document().add("channels", channels))
 
 
+def _fires_often(schedule: str) -> bool:
+    """Return whether a schedule fires more than once an hour: its minute is not a number."""
+    minute = schedule.split(maxsplit=1)[0]
+    if minute.startswith("@"):
+        return minute.startswith("@every")
+    return not minute.isdecimal()
+
+
 def _table(job: ImportedJob, options: Options, channels: Mapping[Mail, str]) -> str:
     table = tomlkit.table()
     overlaps = options.faithful and not job.single
@@ -90,6 +104,7 @@ def _table(job: ImportedJob, options: Options, channels: Mapping[Mail, str]) -> 
         "catch_up": "skip",
         "overlap": "allow" if overlaps else "skip",
         "run_timeout": NO_LIMIT,
+        "stale_timeout": None if _fires_often(job.schedule) else LEASE,
     }
     if job.env:
         values["env"].update(job.env)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.rules.problems import ConfigurationError, Problem, nearest, shown
 
 _FROZEN = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")

@@ -3,7 +3,6 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from cronledger.rules import channels, retry_filters, storable, validation
-from cronledger.rules.limits import LONGEST
 from cronledger.rules.model import CatchUp, Handler, Job
 from cronledger.rules.problems import (
     ConfigurationError,
@@ -44,13 +42,6 @@ _FORMS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "python": (str, '"package.module:function"'),
     "external": (bool, "external = true"),
 }
-_TOGETHER = (
-    {"catch_up", "catch_up_limit", "overlap"},
-    {"max_attempts", "allow_stale_reentry", "retry_backoff", "retry_jitter"}
-    | {*retry_filters.FILTERS},
-    {"scope_kind", "scopes"},
-    {"schedule", "timezone", "day_or", "dst_gap", "dst_fold"},
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +102,9 @@ class _Reader:
                 self._add(None, name, "unknown table", nearest(name, TABLES))
         table = self._table(TABLE)
         settings = self._settings(table)
-        retention = LONGEST if settings is None else settings.retention
         defaults = self._defaults()
         tables = self._table("jobs")
-        jobs = [self._job(name, entry, defaults, retention) for name, entry in tables.items()]
+        jobs = [self._job(name, entry, defaults) for name, entry in tables.items()]
         jobs += [
             self._channel(name, entry, tables) for name, entry in self._table("channels").items()
         ]
@@ -155,13 +145,11 @@ class _Reader:
             Job.model_validate({**values, "name": "defaults", "handler": Handler.EXTERNAL})
         except ValidationError as exc:
             self.problems.extend(problems_of(exc, where=self.where, prefix="defaults."))
-            return _without(values, exc)
+            return validation.without(values, exc)
         return values
 
-    def _job(
-        self, name: str, entry: object, defaults: dict[str, Any], retention: timedelta
-    ) -> Job | None:
-        """Return the job without its invalid fields, and add their problems; None if unusable."""
+    def _job(self, name: str, entry: object, defaults: dict[str, Any]) -> Job | None:
+        """Return the job, and add its problems; None if a field is invalid."""
         if not isinstance(entry, dict):
             self._add(name, None, "is not a table", f"write it as [jobs.{name}]")
             return None
@@ -177,11 +165,10 @@ class _Reader:
         for key in values.keys() & {"payload", "payload_schema"}:
             values[key] = to_jsonable_python(values[key])
         work, values["handler"], values["target"] = self._work(name, entry)
-        job = self._validated(name, values)
-        if job is None:
-            return None
-        for problem in validation.problems(job, retention=retention, where=self.where):
-            self.problems.append(replace(problem, field=_written(problem.field, work)))
+        values["name"] = name
+        job, found = validation.examined(values, where=self.where)
+        for problem in found:
+            self.problems.append(replace(problem, field=written_field(problem.field, work)))
         return job
 
     def _channel(self, name: str, entry: object, jobs: Mapping[str, Any]) -> Job | None:
@@ -194,19 +181,6 @@ class _Reader:
             return channels.as_job(name, entry, self.where)
         except ConfigurationError as exc:
             self.problems.extend(exc.problems)
-            return None
-
-    def _validated(self, name: str, values: dict[str, Any]) -> Job | None:
-        """Return the job of `values`. Invalid fields are reported and omitted, so that the other
-        fields are checked too."""
-        try:
-            return Job.model_validate(values | {"name": name})
-        except ValidationError as exc:
-            self.problems.extend(problems_of(exc, where=self.where, job=name))
-            rest = _without(values, exc)
-        try:
-            return Job.model_validate(rest | {"name": name})
-        except ValidationError:
             return None
 
     def _work(self, name: str, entry: dict[str, Any]) -> tuple[str, Handler, dict[str, Any]]:
@@ -243,15 +217,6 @@ def _target(key: str, value: Any, entry: dict[str, Any]) -> dict[str, Any]:
             return {}
 
 
-def _without(values: dict[str, Any], error: ValidationError) -> dict[str, Any]:
-    """Return `values` without the invalid fields and the fields that are checked with them."""
-    bad = {str(detail["loc"][0]) for detail in error.errors(include_url=False)}
-    for group in _TOGETHER:
-        if bad & group:
-            bad |= group
-    return {key: value for key, value in values.items() if key not in bad}
-
-
 def _applies(key: str, whole: Mapping[str, Any]) -> bool:
     """Return whether the default of `key` has an effect on a job that does not set it."""
     if key in ("dst_gap", "dst_fold", "timezone"):
@@ -272,7 +237,7 @@ def _nearest_key(key: str) -> str:
     return nearest(key, KEYS)
 
 
-def _written(field: str | None, work: str) -> str | None:
+def written_field(field: str | None, work: str) -> str | None:
     """Return the name that a field of the target has in the file."""
     if field is None or not field.startswith("target"):
         return field

@@ -107,7 +107,9 @@ def _one_or_several(listed: Schema, item: Schema) -> Schema:
 def _notify(rules: Schema) -> Schema:
     """Return the schema of `notify`, in which the name of a channel stands for a rule."""
     name: Schema = {"type": "string", "pattern": CHANNEL_PATTERN}
-    rules["items"]["properties"]["remind"].pop("default")
+    properties = rules["items"]["properties"]
+    properties["remind"].pop("default")
+    properties["on"].pop("default", None)
     return _one_or_several(rules, {"anyOf": [name, rules["items"]]})
 
 

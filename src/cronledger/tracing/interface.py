@@ -27,10 +27,13 @@ class AttemptSpan(Protocol):
     def headers(self) -> Mapping[str, str]:
         """Return the headers of a request that belongs to the attempt."""
 
-    def end(self, attributes: Attributes, error: str | None) -> None:
-        """End the span with these attributes. `error`: the error if the attempt failed, or None.
+    def stop(self) -> None:
+        """Note that the attempt ends now."""
 
-        Further calls do nothing.
+    def end(self, attributes: Attributes, error: str | None) -> None:
+        """End the span with these attributes, at the time of `stop`. Further calls do nothing.
+
+        `error`: the error if the attempt failed, or None.
         """
 
 
@@ -41,6 +44,12 @@ class Tracing(Protocol):
         """Begin the span of an attempt in a new trace, and make it the current one.
 
         `enqueued_by`: the traceparent of the span to which it links, or None.
+        """
+
+    def continuing(self, environment: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Return a context manager whose block belongs to the trace of TRACEPARENT.
+
+        Without that variable it has no effect.
         """
 
     def enqueuing(self, job: str, count: int) -> AbstractContextManager[str | None]:

@@ -5,6 +5,7 @@ Without an SDK the spans have no trace, and nothing is recorded or propagated.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from time import time_ns
 
 from opentelemetry import context, propagate, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
@@ -14,6 +15,7 @@ from cronledger.tracing.interface import Attributes
 
 _TRACE_CONTEXT = TraceContextTextMapPropagator()
 TRACEPARENT = "traceparent"
+_VARIABLES = ("TRACEPARENT", "TRACESTATE")
 
 
 class OpenTelemetrySpan:
@@ -27,6 +29,7 @@ class OpenTelemetrySpan:
         # Never detached, because the context of the task ends with the task.
         context.attach(self._context)
         self._is_ended = False
+        self._stopped_ns: int | None = None
 
     @property
     def trace_id(self) -> str | None:
@@ -43,6 +46,9 @@ class OpenTelemetrySpan:
         propagate.inject(fields, self._context)
         return fields
 
+    def stop(self) -> None:
+        self._stopped_ns = time_ns()  # the clock of the SDK
+
     def end(self, attributes: Attributes, error: str | None) -> None:
         if self._is_ended:
             return
@@ -50,7 +56,7 @@ class OpenTelemetrySpan:
         self._span.set_attributes(attributes)
         if error is not None:
             self._span.set_status(Status(StatusCode.ERROR, error))
-        self._span.end()
+        self._span.end(self._stopped_ns)
 
 
 class OpenTelemetry:
@@ -68,6 +74,15 @@ class OpenTelemetry:
                 name, context.Context(), SpanKind.CONSUMER, attributes, _links(enqueued_by)
             )
         )
+
+    @contextmanager
+    def continuing(self, environment: Mapping[str, str]) -> Iterator[None]:
+        names = {name.lower(): text for name, text in environment.items() if name in _VARIABLES}
+        token = context.attach(_TRACE_CONTEXT.extract(names))
+        try:
+            yield
+        finally:
+            context.detach(token)
 
     @contextmanager
     def enqueuing(self, job: str, count: int) -> Iterator[str | None]:

@@ -1,6 +1,6 @@
 """`create_app`: the page as an ASGI application, to be served alone or below any prefix."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,9 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
@@ -19,12 +20,16 @@ from cronledger.ledger import access as database
 from cronledger.ledger.access import dsn_of
 from cronledger.ledger.database_errors import explained
 from cronledger.ledger.refusals import LedgerError, NotFoundError
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
+from cronledger.rules.remedies import Surface
 from cronledger.settings import Settings
+from cronledger.tracing.interface import tracing_of
 from cronledger.web.access.choice import access_of
 from cronledger.web.access.embedded import EmbeddedAccess
 from cronledger.web.access.headers import HEADERS, Headers
 from cronledger.web.access.identity import Identify, RefusedRequestError
+from cronledger.web.access.scheme import Scheme
+from cronledger.web.access.sessions import Sessions
 from cronledger.web.acting import Actor
 from cronledger.web.examining import Examiner
 from cronledger.web.gate import Gate, refusal
@@ -48,7 +53,8 @@ from cronledger.web.pages import (
 from cronledger.web.reading import Reader
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
-from cronledger.web.site import Site, site_of
+from cronledger.web.site import NotStartedError, Site, site_of
+from cronledger.web.stop_signals import at_stop_signals
 from cronledger.web.verifying import Verifier
 
 if TYPE_CHECKING:
@@ -59,22 +65,31 @@ log = get_logger(__name__)
 PAGES = (now, jobs, ledger, timeline, why, load, runners, audit, verification)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
-FURTHER_PAGES = (execution, events, job, job_actions, metrics)
+FURTHER_PAGES = (execution, events, job, job_actions, metrics, sign_in)
 """The pages to which other pages lead. Each has `ROUTES`."""
 
 
 def create_app(
     *, identify: Identify | None = None, settings: Settings | None = None, url: str | None = None
 ) -> Starlette:
-    """Return the page, which connects to the database at the first request.
+    """Return the page, whose lifespan reads the settings and ends its work and its connections.
+
+    A program that mounts the page enters `page.router.lifespan_context(page)` in its own lifespan.
+    The page connects to the database at the first request. A stop signal ends its streams, so that
+    the server does not wait for them.
 
     `identify`: returns the `Identity` of a request, or None to refuse it; without it, the setting
     `web_auth` decides. `settings`: by default those of the environment. `url`: takes the place of
     `database_url`.
 
-    Raises ConfigurationError if a setting is missing or cannot work.
+    The lifespan raises ConfigurationError if a setting is missing or cannot work, which ends the
+    startup of the server.
     """
-    settings = settings or Settings.load()
+    return application(lambda: make_site(settings or Settings.load(), url, identify))
+
+
+def make_site(settings: Settings, url: str | None, identify: Identify | None = None) -> Site:
+    """Return what the requests share. Raises ConfigurationError."""
     reading = _database(settings, settings.web_read_url, url)
     acting = _database(settings, settings.web_act_url, url)
     reader = Reader(reading, settings.schema_name)
@@ -89,37 +104,53 @@ def create_app(
         # Imported when used, because the extra may be missing.
         from cronledger.metrics.ledger_metrics import LedgerMetrics  # noqa: PLC0415
 
-        limit = settings.metrics_jobs
-        return LedgerMetrics(reader.lend, settings.schema_name, job_limit=limit)
+        limit, name = settings.metrics_jobs, settings.ledger_name
+        return LedgerMetrics(reader.lend, settings.schema_name, job_limit=limit, ledger=name)
 
-    site = Site(
+    scheme = Scheme(settings.web_proxy_peers, settings.web_public_url)
+    sessions = Sessions(acting, settings.schema_name, settings.lock_timeout)
+    return Site(
         reader=reader,
         operators=Reader(acting, settings.schema_name),
-        actor=Actor(acting, settings.schema_name, settings.lock_timeout),
+        actor=Actor(acting, settings.schema_name, settings.lock_timeout, tracing_of(settings)),
         verifier=Verifier(acting, settings.schema_name, verified),
         examiner=Examiner(reading, settings),
-        access=access_of(settings) if identify is None else EmbeddedAccess(identify),
+        access=EmbeddedAccess(identify) if identify else access_of(settings, sessions, scheme),
+        scheme=scheme,
         redaction=Redaction(settings.web_redact),
         refresh=refresh,
         metrics=measured,
         entries=[page.ENTRY for page in PAGES],
-        retention=settings.retention,
+        ledger_name=settings.ledger_name,
     )  # fmt: skip
+
+
+def application(make: Callable[[], Site]) -> Starlette:
+    """Return the page, whose lifespan calls `make` for what its requests share."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
-        await site.close()
+        site = app.state.site = make()
+        try:
+            with at_stop_signals(site.refresh.stop):
+                yield
+        finally:
+            del app.state.site
+            await site.close()
 
     app = Starlette(
         routes=[
             *(route for page in (*PAGES, *FURTHER_PAGES) for route in page.ROUTES),
-            *(sign_in.ROUTES if site.access.signs_in else ()),
             Mount("/static", _Static(packages=[("cronledger.web", "static")]), name="static"),
         ],
-        middleware=[Middleware(Headers), Middleware(Gate, site=site)],
+        middleware=[
+            Middleware(GZipMiddleware, compresslevel=5),
+            Middleware(Headers),
+            Middleware(Gate),
+        ],
         exception_handlers={
             HTTPException: _http_error,
+            ClientDisconnect: _disconnected,
             RefusedRequestError: _refused,
             LedgerError: _ledger_error,
             psycopg.Error: _database_error,
@@ -128,7 +159,6 @@ def create_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False  # it would redirect to an absolute address
-    app.state.site = site
     return app
 
 
@@ -162,6 +192,11 @@ class _Static(StaticFiles):
         return response
 
 
+async def _disconnected(_request: Request, _error: Exception) -> Response:
+    """Return what nobody receives: anybody may end a request early, so that is not logged."""
+    return Response(status_code=400)
+
+
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     titles = {404: "Not found", 405: "Not possible", 400: "Not understood", 413: "Too large"}
@@ -189,7 +224,7 @@ async def _ledger_error(request: Request, error: Exception) -> Response:
 async def _database_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, psycopg.Error)
     log.warning("web_act_failed", path=request.url.path, error=str(error))
-    shown = explained(error)
+    shown = explained(error, Surface.PAGE)
     return site_of(request).plain(
         request, "error.html", status=503, title="The database did not confirm this",
         text=shown.message, detail="Whether something was changed is not known.",
@@ -199,6 +234,8 @@ async def _database_error(request: Request, error: Exception) -> Response:
 
 async def _defect(request: Request, error: Exception) -> Response:
     """Starlette raises the error again, so that the server logs it."""
+    if isinstance(error, NotStartedError):
+        return PlainTextResponse(f"{error}\n", 500, HEADERS)
     response = site_of(request).plain(
         request, "error.html", status=500, title="A defect of this page",
         text="The page could not be made. The log of the server has the reason.",

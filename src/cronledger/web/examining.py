@@ -11,8 +11,9 @@ from cronledger.explain.doctor import DoctorContext, examine
 from cronledger.ledger.access import Access
 from cronledger.ledger.database_errors import explained
 from cronledger.ledger.reports import Row
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules import cron
+from cronledger.rules.remedies import Surface
 from cronledger.settings import Settings
 from cronledger.web.reading import STATEMENT_SECONDS, Reading
 from cronledger.web.stoppable import StoppableThread, StoppedError
@@ -78,7 +79,9 @@ class Examiner:
         except Exception as error:
             if thread.is_stopping:
                 return
-            shown = explained(error) if isinstance(error, psycopg.Error) else repr(error)
+            shown = (
+                explained(error, Surface.PAGE) if isinstance(error, psycopg.Error) else repr(error)
+            )
             if self._problem is None:
                 log.warning("web_read_failed", statement="doctor", error=str(shown), exc_info=error)
             self._problem = str(shown)

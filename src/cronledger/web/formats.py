@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from cronledger.rules import zones
 from cronledger.rules.cron_fields import CronError
-from cronledger.tables import clean
+from cronledger.rules.printable import clean
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 

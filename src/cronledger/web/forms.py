@@ -18,11 +18,11 @@ class Form:
         self._fields = fields
 
     def text(self, name: str) -> str:
-        """Return a field without surrounding blanks. Raises HTTPException if it is repeated."""
+        """Return a field as it is: blanks are part of a name. Raises HTTPException if repeated."""
         values = self.texts(name)
         if len(values) > 1:
             raise HTTPException(400, f"The field {name} occurs more than once.")
-        return values[0].strip() if values else ""
+        return values[0] if values else ""
 
     def texts(self, name: str) -> list[str]:
         """Return all values of a field."""
@@ -64,6 +64,7 @@ async def form_of(request: Request) -> Form:
 
 def whole(text: str, name: str) -> int:
     """Return the whole number in `text`. Raises HTTPException, which has `name`."""
+    text = text.strip()
     if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20:
         number = int(text)
         if -(2**63) <= number < 2**63:

@@ -14,11 +14,11 @@ LATER = "write 2026-11-22T03:00Z, 2026-11-22 for midnight UTC, or 6h for in six 
 
 
 def text(request: Request, name: str) -> str | None:
-    """Return a field without surrounding blanks, or None if it is missing or empty.
+    """Return a field as it is, or None if it is missing or empty. Blanks are part of a name.
 
     Raises HTTPException for a character that the database cannot store.
     """
-    found = request.query_params.get(name, "").strip()
+    found = request.query_params.get(name, "")
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in found):
         raise HTTPException(400, f"The field {name} has a character that no name can have.")
     return found or None
@@ -39,11 +39,11 @@ def instant(request: Request, name: str, now: datetime) -> datetime | None:
     A duration lies before `now`. Raises HTTPException.
     """
     given = text(request, name)
-    if given is None:
+    if given is None or not given.strip():
         return None
     try:
         # Of the minute, so that the requests of one minute are the same panel.
-        return (now - durations.parse(given)).replace(second=0, microsecond=0)
+        return (now - durations.parse(given.strip())).replace(second=0, microsecond=0)
     except durations.DurationError:
         return absolute(given, name, EXAMPLE)
     except OverflowError:
@@ -53,7 +53,7 @@ def instant(request: Request, name: str, now: datetime) -> datetime | None:
 def absolute(given: str, name: str, example: str = ABSOLUTE) -> datetime:
     """Return an instant; durations are refused. UTC if it has no offset. Raises HTTPException."""
     try:
-        found = datetime.fromisoformat(given)
+        found = datetime.fromisoformat(given.strip())
         found = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         found = None
@@ -67,10 +67,10 @@ def later(given: str, name: str, now: datetime | None) -> datetime | None:
 
     A duration lies after `now`. Raises HTTPException.
     """
-    if not given:
+    if not given.strip():
         return None
     try:
-        ahead = durations.parse(given)
+        ahead = durations.parse(given.strip())
     except durations.DurationError:
         return absolute(given, name, LATER)
     if now is None:

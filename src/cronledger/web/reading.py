@@ -23,7 +23,8 @@ from cronledger.ledger.database_errors import explained, is_unreachable
 from cronledger.ledger.reports import Row
 from cronledger.ledger.senders import AsyncConnections
 from cronledger.ledger.session_settings import COMMAND, set_expressions
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
+from cronledger.rules.remedies import Surface
 
 log = get_logger(__name__)
 
@@ -244,7 +245,7 @@ class Reader:
         if isinstance(error, errors.QueryCanceled):
             return f"Reading this took longer than {STATEMENT_SECONDS} s, so it was stopped."
         if isinstance(error, psycopg.Error) and not is_unreachable(error):
-            return str(explained(error))
+            return str(explained(error, Surface.PAGE))
         text = "The database does not respond."
         self._away = (monotonic() + RETRY, text)
         return text

@@ -87,7 +87,8 @@ class Refresh:
             await asyncio.wait([listening])
 
     async def _listen(self, access: Access) -> None:
-        listener = Listener(access, self._schema, self._woken, lambda: None)
+        listener = Listener(access, self._schema)
+        listener.notified.then(self._woken)
         try:
             while True:  # noqa: ASYNC110 - a step waits for a notification
                 await asyncio.sleep(await listener.step())

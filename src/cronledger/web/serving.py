@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from cronledger.ledger.migrate import check_for_reader
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.process.service_manager import ServiceManager
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import Settings
@@ -82,7 +82,7 @@ def serve(
             # The server raises the signal once more when it has ended, and that is no failure.
             signal.signal(number, lambda *_: None)
         started(_address(listen, taken, prefix))
-        _Server(config, app.state.site.refresh.stop, manager).run(sockets=[taken])
+        _Server(config, manager).run(sockets=[taken])
     finally:
         taken.close()
         if listen.startswith(UNIX):
@@ -99,13 +99,10 @@ def _below(prefix: str, app: Starlette) -> Starlette:
 
 
 class _Server(uvicorn.Server):
-    """Calls `ending` at a stop signal, so that it does not wait for streams that never end."""
+    """Notifies the service manager when it is ready, and when it stops."""
 
-    def __init__(
-        self, config: uvicorn.Config, ending: Callable[[], None], manager: ServiceManager
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, manager: ServiceManager) -> None:
         super().__init__(config)
-        self._ending = ending
         self._manager = manager
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -115,7 +112,6 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._manager.send("STOPPING=1")
-        self._ending()
         super().handle_exit(sig, frame)
 
 

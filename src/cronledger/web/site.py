@@ -4,7 +4,8 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
+from hashlib import sha256
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
@@ -15,6 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from cronledger.web import formats
 from cronledger.web.access.identity import Access, Identity
+from cronledger.web.access.scheme import Scheme
 from cronledger.web.acting import Actor
 from cronledger.web.examining import Examiner
 from cronledger.web.reading import Reader, Reading
@@ -31,6 +33,9 @@ IDENTITY = "cronledger_identity"
 MESSAGE = "cronledger_message"
 """The cookie with the message of an action, for the page that follows it."""
 
+TIME = "Database-Time"
+"""The header with the database's time, for a page that has not changed otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -45,24 +50,26 @@ class Site:
 
     def __init__(
         self, *, reader: Reader, operators: Reader, actor: Actor, verifier: Verifier,
-        examiner: Examiner, access: Access, redaction: Redaction, refresh: Refresh,
-        metrics: "Callable[[], LedgerMetrics]", entries: Sequence[Entry], retention: timedelta,
+        examiner: Examiner, access: Access, scheme: Scheme, redaction: Redaction, refresh: Refresh,
+        metrics: "Callable[[], LedgerMetrics]", entries: Sequence[Entry],
+        ledger_name: str | None,
     ) -> None:  # fmt: skip
         """`operators` reads with the acting login what operators alone may see.
 
-        `metrics` needs the extra `metrics`.
+        `metrics` needs the extra `metrics`. `ledger_name`: if None, pages show the database's name.
         """
         self.operators = operators
         self.metrics = metrics
         self.refresh = refresh
-        self.retention = retention
         self.redaction = redaction
         self.reader = reader
         self.actor = actor
         self.verifier = verifier
         self.examiner = examiner
         self.access = access
+        self.scheme = scheme
         self._entries = entries
+        self._ledger_name = ledger_name
         self._templates = Environment(
             loader=PackageLoader("cronledger.web"),
             autoescape=select_autoescape(default=True),
@@ -73,19 +80,22 @@ class Site:
         )
         self._templates.filters |= {
             "instant": formats.instant, "span": formats.span, "number": formats.number,
+            "iso": formats.iso,
         }  # fmt: skip
         self._templates.globals["version"] = metadata.version("cronledger")
 
     async def page(
         self, request: Request, template: str, *, status: int = 200, **context: object
-    ) -> HTMLResponse:
+    ) -> Response:
         """Return a page with the navigation, and with the database's time as `now`."""
         head = await self.reader.read("read_head")
+        is_live = request.method == "GET" and status == 200
         context |= {
-            "head": head, "now": head.now, "ledger": _first(head, "name"),
-            "is_live": request.method == "GET" and status == 200,
+            "head": head, "now": head.now, "ledger": self._ledger_name or _first(head, "name"),
+            "is_live": is_live,
         }  # fmt: skip
-        return self.plain(request, template, status=status, **context)
+        response = self.plain(request, template, status=status, **context)
+        return _unless_known(request, response, head.now) if is_live else response
 
     def plain(
         self, request: HTTPConnection, template: str, *, status: int = 200, **context: object
@@ -96,7 +106,8 @@ class Site:
         common = {
             "to": Links(request), "identity": identity, "signs_in": self.access.signs_in,
             "entries": self._entries if identity else (), "here": path_of(request),
-            "message": message, "head": None, "is_live": False, "ledger": None, "now": None,
+            "message": message, "head": None, "is_live": False, "ledger": self._ledger_name,
+            "now": None,
         }  # fmt: skip
         text = self._templates.get_template(template).render({**common, **context})
         response = HTMLResponse(text, status)
@@ -111,7 +122,7 @@ class Site:
         response = RedirectResponse(Links(request)(path, **query), 303)
         response.set_cookie(
             MESSAGE, quote(json.dumps(message)), max_age=60, path=root_of(request) or "/",
-            httponly=True, samesite="strict",
+            httponly=True, samesite="strict", secure=self.scheme.is_https(request),
         )  # fmt: skip
         return response
 
@@ -121,6 +132,7 @@ class Site:
         await self.reader.close()
         await self.operators.close()
         await self.actor.close()
+        await self.access.close()
 
 
 class Links:
@@ -139,9 +151,21 @@ class Links:
         return self._root + path + (f"?{urlencode(given)}" if given else "")
 
 
-def site_of(request: Request) -> Site:
-    """Return the site that serves this request."""
-    site: Site = request.app.state.site
+class NotStartedError(RuntimeError):
+    """A request reached a page whose lifespan has not started, or has ended."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the lifespan of the cronledger page has not started, or has ended: enter"
+            " `page.router.lifespan_context(page)` in the lifespan of the program that mounts it"
+        )
+
+
+def site_of(request: HTTPConnection) -> Site:
+    """Return the site that serves this request. Raises NotStartedError."""
+    site: Site | None = getattr(request.app.state, "site", None)
+    if site is None:
+        raise NotStartedError
     return site
 
 
@@ -162,6 +186,20 @@ def path_of(request: HTTPConnection) -> str:
     root = request.scope.get("root_path", "").rstrip("/")
     path: str = request.scope["path"]
     return path.removeprefix(root) if path.startswith(f"{root}/") else path
+
+
+def _unless_known(request: Request, response: HTMLResponse, now: datetime | None) -> Response:
+    """Return the page, or 304 if it differs from what the browser has by the database's time only.
+
+    The script then takes the time from the header.
+    """
+    shown = formats.instant(now).encode()
+    tag = f'W/"{sha256(bytes(response.body).replace(shown, b"")).hexdigest()[:32]}"'
+    known = {"ETag": tag} | ({} if now is None else {TIME: formats.iso(now)})
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=known)
+    response.headers.update(known)
+    return response
 
 
 def _message(request: HTTPConnection) -> str | None:

@@ -21,7 +21,8 @@ from cronledger.ledger import queries
 from cronledger.ledger.access import Access
 from cronledger.ledger.database_errors import explained
 from cronledger.ledger.refusals import refusals
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
+from cronledger.rules.remedies import Surface
 from cronledger.web.reading import PACKAGE
 from cronledger.web.stoppable import StoppableThread, StoppedError
 
@@ -121,7 +122,8 @@ class Verifier:
 
     def _run(self, thread: StoppableThread, run: Run, begun: "Future[int]") -> None:
         try:
-            with self._access.connect(NAME) as recorder, self._access.connect(NAME) as reader:
+            turn = f"{NAME} {self._schema}"
+            with self._access.connect(turn) as recorder, self._access.connect(NAME) as reader:
                 recording = self._begin(recorder, run.request)
                 run.id, self.run = recording.run, run
                 begun.set_result(recording.run)
@@ -130,7 +132,9 @@ class Verifier:
             if not begun.done():
                 begun.set_exception(error)
                 return
-            shown = explained(error) if isinstance(error, psycopg.Error) else repr(error)
+            shown = (
+                explained(error, Surface.PAGE) if isinstance(error, psycopg.Error) else repr(error)
+            )
             run.problem = str(shown)
             log.warning("web_verify_failed", run=run.id, error=run.problem, exc_info=error)
 
@@ -139,7 +143,7 @@ class Verifier:
             statement = queries.text("take_verify_turn", self._schema, PACKAGE).encode()
             if connection.execute(statement).fetchone() != (True,):
                 raise BusyError("Another process of the page runs verify already.")
-        with refusals():
+        with refusals(Surface.PAGE):
             return Recording.begin(
                 connection, self._schema, job=request.job, from_=request.since, to=None,
                 requested_by=request.requested_by,

@@ -4,37 +4,59 @@ import fcntl
 import os
 import pty
 import struct
-import subprocess
 import sys
 import termios
-from collections.abc import Mapping
-from pathlib import Path
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType
+from unittest import mock
 
-PROGRAM = str(Path(sys.executable).parent / "cronledger")
+from cronledger.cli import main
 
 
 def on_terminal(
     *arguments: str, columns: int = 80, environ: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Return what a terminal of so many columns receives from the command."""
+    """Return what a terminal of so many columns receives from the command.
+
+    The command runs in this process, whose standard streams are the terminal meanwhile.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    received = bytearray()
+    reader = threading.Thread(target=_read, args=(ours, received))
+    reader.start()
     variables = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "LINES")}
-    process = subprocess.Popen(
-        [PROGRAM, *arguments], stdin=theirs, stdout=theirs, stderr=theirs,
-        env={**variables, "TERM": "xterm", **environ},
-    )  # fmt: skip
-    os.close(theirs)
-    received = b""
-    while True:
-        try:
-            part = os.read(ours, 65_536)
-        except OSError:  # the other end is closed
-            part = b""
-        if not part:
-            break
-        received += part
-    os.close(ours)
-    process.wait()
+    try:
+        with (
+            mock.patch.dict(os.environ, {**variables, "TERM": "xterm", **environ}, clear=True),
+            _standard_streams(theirs),
+            suppress(SystemExit),
+        ):
+            main(arguments, prog_name="cronledger")
+    finally:
+        os.close(theirs)  # the reader ends
+        reader.join()
+        os.close(ours)
     return received.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int, received: bytearray) -> None:
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(terminal, 65_536):
+            received += part
+
+
+@contextmanager
+def _standard_streams(terminal: int) -> Iterator[None]:
+    """Make descriptors 0 to 2, and the streams of Python, lead to the terminal."""
+    with ExitStack() as stack:
+        for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+            saved = os.dup(number)
+            stack.callback(os.close, saved)
+            os.dup2(terminal, number)
+            stack.callback(os.dup2, saved, number)
+            stream = stack.enter_context(open(number, mode, encoding="utf-8", closefd=False))
+            stack.enter_context(mock.patch.object(sys, name, stream))
+        yield

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from psycopg import AsyncConnection
 
-from cronledger.app import App, Context
 from cronledger.channels import FromEnvironment, Webhook
+from cronledger.declaring.app import App, Context
 from cronledger.rules.model import Handler, Job
 from tests.cluster.support.marks import mark
 

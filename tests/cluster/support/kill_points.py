@@ -231,8 +231,8 @@ def _alerting(ledger: Ledger) -> None:
 
 
 async def _busy(url: str, ledger: Ledger) -> None:
-    """Something of each kind, held by a runner that is gone, and an hour to be counted."""
-    ledger.job("earlier", schedule=None)
+    """Something of each kind, held by a runner that is gone, an hour to be counted and redacted."""
+    ledger.job("earlier", schedule=None, keep_output="1 h", payload='"personal"')
     ledger.values("SELECT cancel(%s)", ledger.trigger("earlier"))
     ledger.travel(by=timedelta(hours=2))
     ledger.job("plain", schedule=CRON, start_by="5s", finish_by="10s")
@@ -271,6 +271,9 @@ async def _busy(url: str, ledger: Ledger) -> None:
         "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after)"
         " VALUES ('old', 'h', 1, '1', 'running', '{}', 1, db_now() - interval '2 days')"
     )
+    ledger.job("flaps", schedule=CRON, scope_kind="shard", scopes=["a"])
+    for scopes in ([], ["a"]):
+        ledger.edit("flaps", scopes=scopes)
     ledger.travel(by=timedelta(seconds=61))
 
 
@@ -328,7 +331,7 @@ class Heir(Ledger):
                 await replica.unregister(killed_process.visitor)
             for seconds in (0, 70, 10):
                 self.pass_time(seconds)
-                await replica._runtime.check_in()  # it sees the clock leap
+                await replica._runtime.components.check_ins.step()  # it sees the clock leap
                 replica._runtime.components.clock.trusted_since = LONG_AGO
                 replica._runtime.components.dispatcher.steal_at = LONG_AGO
                 for ran in await replica.step():
@@ -385,7 +388,7 @@ def _judge_effects(heir: Heir) -> None:
 
 
 def _judge_hours(heir: Heir, step: str) -> None:
-    """All ends are known to the roll-up. The hour that a killed sweeper was counting is counted."""
+    """All ends are known to the roll-up. The hour of a killed sweeper is counted and redacted."""
     assert not heir.values(f"SELECT * FROM cronledger.executions WHERE {UNMARKED}")
     if step != "sweep":
         return
@@ -393,6 +396,10 @@ def _judge_hours(heir: Heir, step: str) -> None:
     heir.values("SELECT cronledger_internal.roll_up_hours(200)")
     counted = "SELECT cancelled FROM cronledger.execution_hours WHERE job_name = 'earlier'"
     assert heir.values(counted) == [1]
+    while heir.one("SELECT unfinished FROM cronledger_internal.redact_outputs(200)"):
+        pass
+    redacted = "SELECT payload IS NULL FROM cronledger.executions WHERE job_name = 'earlier'"
+    assert heir.values(redacted) == [True]
 
 
 def _judge_alerts(heir: Heir, step: str) -> None:

@@ -19,7 +19,7 @@ from unittest import mock
 
 import psycopg
 
-from cronledger.app import App, Context
+from cronledger.declaring.app import App, Context
 from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.claiming import request
 from cronledger.engine.claiming.claim import Claim
@@ -119,7 +119,7 @@ async def heartbeat(url: str, watch: Watch) -> None:
     for start in await runner.settle():
         say("start", start)
     await lose_one(runner)
-    beats = Heartbeats(Access(url), runner.statements, runner.leases, lambda deadlines: None)
+    beats = Heartbeats(Access(url), runner.statements, runner.leases)
     watch.armed, watch.connections = True, ("cronledger heartbeats",)
     runner.leases.renew_now()
     beats.start()
@@ -160,7 +160,7 @@ async def sweep(url: str, watch: Watch) -> None:
 
 async def alerts(url: str, watch: Watch) -> None:
     runner = await opened(url)
-    step = Alerts(runner.pool, runner.statements, wake=lambda: None, deliver=lambda: None)
+    step = Alerts(runner.pool, runner.statements)
     step.note(watching=True)
     watch.armed = True
     await step.step()
@@ -177,9 +177,8 @@ async def hang(message: Any) -> None:
 
 def deliveries_of(runner: Runner) -> Deliveries:
     made = Deliveries(
-        runner.pool, runner.statements, runner.clock, Supervisor(), runner=runner.name, slots=2,
-        wake=lambda: None,
-    )  # fmt: skip
+        runner.pool, runner.statements, runner.clock, Supervisor(), runner=runner.name, slots=2
+    )
     made.note(watching=True)
     return made
 

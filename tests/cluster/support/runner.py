@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings

@@ -38,7 +38,7 @@ class OwnServer:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._base = directory
         self.programs = find_binaries(binaries or chosen_binaries())
-        self._postmaster = Postmaster(directory, self.programs, settings)
+        self._postmaster = Postmaster(directory, self.programs, {"jit": "off", **settings})
 
     @property
     def data(self) -> Path:
@@ -140,7 +140,15 @@ class Pair:
         with self._moving:
             self.primary.stop("kill")
             self.primary, self.standby = self.standby, self.primary
-            self.primary.sql("SELECT pg_promote(true)")
+            until("it is promoted", self._promoted)
+
+    def _promoted(self) -> bool:
+        """Promote the standby. Return False if the replay of the last WAL cancelled the query."""
+        try:
+            ((done,),) = self.primary.sql("SELECT NOT pg_is_in_recovery() OR pg_promote(true)")
+        except psycopg.errors.SerializationFailure:
+            return False
+        return bool(done)
 
     def sql(self, statement: LiteralString, *values: object) -> list[tuple[Any, ...]]:
         """Rows, asked of the primary. In a failover it waits: asking starts a server that is down,

@@ -14,9 +14,9 @@ Ask = Callable[..., Awaitable[Any]]
 
 
 @asynccontextmanager
-async def asked(kind: str, url: str) -> AsyncIterator[Ask]:
+async def asked(kind: str, url: str, actor: str | None = None) -> AsyncIterator[Ask]:
     """Yield `ask(method, …)`, which returns what this method of a client returns."""
-    async with _opened(kind, url) as client:
+    async with _opened(kind, url, actor) as client:
 
         async def ask(method: str, *arguments: Any, **options: Any) -> Any:
             found = getattr(client, method)(*arguments, **options)
@@ -26,17 +26,17 @@ async def asked(kind: str, url: str) -> AsyncIterator[Ask]:
 
 
 @asynccontextmanager
-async def _opened(kind: str, url: str) -> AsyncIterator[Client | AsyncClient]:
+async def _opened(kind: str, url: str, actor: str | None) -> AsyncIterator[Client | AsyncClient]:
     match kind:
         case "client":
-            with Client(url) as client:
+            with Client(url, actor=actor) as client:
                 yield client
         case "async client":
-            async with AsyncClient(url) as async_client:
+            async with AsyncClient(url, actor=actor) as async_client:
                 yield async_client
         case "connection":
             with psycopg.connect(url, autocommit=True) as connection:
-                yield Client(connection=connection)
+                yield Client(connection=connection, actor=actor)
         case _:
             async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
-                yield AsyncClient(connection=conn)
+                yield AsyncClient(connection=conn, actor=actor)

@@ -10,6 +10,8 @@ from django.conf import settings
 from django.db import connections
 from psycopg.conninfo import conninfo_to_dict
 
+from cronledger.rules.remedies import PROGRAM
+
 SHOP = "tests.db.support.django_shop"
 _NAMES = {
     "dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT",
@@ -52,6 +54,7 @@ def configure() -> None:
         USE_TZ=True,
     )
     django.setup()
+    PROGRAM.name = "cronledger"  # other tests of this process show remedies without Django
 
 
 @contextmanager

@@ -126,6 +126,7 @@ class Runner:
     slots: int = 100
     allow_sql_commands: bool = False
     traces: bool = False
+    connections: int = 1
     held: list[Lease] = field(default_factory=list)
     written: list[Ended] = field(default_factory=list)
     lost: list[Ended] = field(default_factory=list)
@@ -133,7 +134,7 @@ class Runner:
 
     async def open(self) -> None:
         self.statements = Statements()
-        self.pool = Access(self.url).pool(f"test {self.name}", 2)
+        self.pool = Access(self.url).pool(f"test {self.name}", self.connections)
         await self.pool.open()
         await self.pool.wait()
         self.clock, self.leases, self.awaited = DatabaseClock(), Leases(), Awaited()
@@ -143,18 +144,18 @@ class Runner:
             queues=self.queues, traces=self.traces,
         )  # fmt: skip
         self.finisher = Finisher(
-            self.pool, self.statements, self.leases, self._written,
-            FollowUp(self.pool, self.statements, self.awaited), lost=self.lost.extend, gather=0,
+            self.pool, self.statements, self.leases,
+            FollowUp(self.pool, self.statements, self.awaited), gather=0,
         )  # fmt: skip
+        self.finisher.written.then(self.written.extend)
+        self.finisher.lost.then(self.lost.extend)
         self.sweeper = Sweeper(
-            self.pool, self.statements, self.clock, self.awaited,
-            retention=timedelta(days=90), width=timedelta(days=7), rearmed=self._woken,
-            swept=lambda row: None,
-        )  # fmt: skip
-        self.dispatcher = Dispatcher(
-            self.claimer, self.clock, free=self._free, start=self._start, rest=lambda: 5.0,
-            claimed=lambda result, seconds: None,
-        )  # fmt: skip
+            self.pool, self.statements, self.clock, self.awaited, width=timedelta(days=7)
+        )
+        for unblocked in (self.finisher.unblocked, self.sweeper.rearmed):
+            unblocked.then(self._woken)
+        self.dispatcher = Dispatcher(self.claimer, self.clock, free=self._free, rest=lambda: 5.0)
+        self.dispatcher.leased.then(self._start)
         await self.check_in()
 
     async def close(self) -> None:
@@ -169,10 +170,6 @@ class Runner:
         self.leases.add(leases)
         self.held.extend(leases)
 
-    def _written(self, ended: Sequence[Ended], *, may_start: bool) -> None:
-        self.wakes += may_start
-        self.written.extend(ended)
-
     def _woken(self) -> None:
         self.wakes += 1
 
@@ -185,7 +182,7 @@ class Runner:
                 c, runner=self.name, host="here", pid=1, version="0", state="running",
                 queues=list(self.queues), slots=self.slots, running=len(self.held),
                 ttl=timedelta(seconds=20), clock_skew=timedelta(0), fingerprint={},
-                handlers=sorted(self.functions), diagnostics=Jsonb({}), ledger=None,
+                handlers=sorted(self.functions), diagnostics=Jsonb({}), deploy=None, ledger=None,
                 kinds=list(KINDS), sql_commands=self.allow_sql_commands,
                 excluded_jobs=self.dispatcher.excluded_jobs(), most=most,
             )  # fmt: skip

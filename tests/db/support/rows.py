@@ -53,8 +53,9 @@ def runner(db: Db, name: str = "r1", **columns: Any) -> DictRow:
 
 
 def execution(db: Db, status: str = "SUCCESS", job: str = "job", **columns: Any) -> DictRow:
-    """An execution with this status that was planned a minute ago."""
+    """Insert an execution that was planned a minute ago, and its partition if that is missing."""
     at = columns.get("plan_time", now(db) - timedelta(minutes=1))
+    partitions(db, at)
     row: dict[str, Any] = {
         "job_name": job, "scope_kind": "global", "scope_id": "global", "plan_time": at,
         "status": status, "trigger": "schedule", "revision": 1, "queue": "default", "due_at": at,
@@ -70,6 +71,18 @@ def execution(db: Db, status: str = "SUCCESS", job: str = "job", **columns: Any)
     if status == "FAILED":
         row |= {"error_code": "boom", "error_msg": "it broke"}
     return insert(db, "executions", **row | columns)
+
+
+def partitions(db: Db, *plan_times: datetime) -> None:
+    """Create the partitions that are missing for executions of these plan_times.
+
+    The oldest partition of a new ledger is the week of yesterday. So on some days of the week it
+    has a partition for a plan_time of three days ago, and on others it has none.
+    """
+    db.execute(
+        "SELECT cronledger_internal.create_missing_partitions(%s::timestamptz[])",
+        [list(plan_times)],
+    )
 
 
 def one(cursor: psycopg.Cursor[DictRow]) -> DictRow:

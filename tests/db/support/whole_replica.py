@@ -8,7 +8,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.replica import Replica
 from cronledger.rules.model import Job
 from cronledger.settings import Settings

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tests.deploy.support.files import ROOT
 
-OF_PROMETHEUS = ("job", "instance")
+OF_PROMETHEUS = ("job", "instance", "ledger")
 OF_PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes")
 
 

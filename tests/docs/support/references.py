@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 
 from cronledger.cli import main
-from cronledger.ledger.migrate import created
-from cronledger.log import EVENTS
+from cronledger.ledger.migrate import script
 from cronledger.settings import VARIABLES
 from docs.tools.commands import commands
 from docs.tools.configuration import ENVIRONMENT
+from docs.tools.events import EVENTS
 from tests.db.support.django_process import configure
 from tests.docs.support.pages import ROOT
 
@@ -178,12 +178,12 @@ def _is_set(name: str) -> bool:
 
 
 @cache
-def _objects() -> set[str]:
-    return {one.name.partition("(")[0] for one in created()}
+def _scripts() -> str:
+    return script()
 
 
 def _is_object(name: str) -> bool:
-    return name in _objects() or name.partition(".")[0] in _objects()
+    return re.search(rf"\bcronledger\.{name.partition('.')[0]}\b", _scripts()) is not None
 
 
 def _is_python(name: str) -> bool:

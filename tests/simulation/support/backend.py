@@ -315,8 +315,8 @@ class Database:
             for row in self.eye.execute(
                 "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'cronledger'::regnamespace"
                 " AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
-                " AND c.relname NOT IN ('schema_migrations', 'identity', 'roll_up_state')"
-                " ORDER BY 1"
+                " AND c.relname NOT IN ('schema_migrations', 'identity', 'roll_up_state', 'turns',"
+                " 'retention') ORDER BY 1"
             ).fetchall()
         ]
         self._held: set[int] = set()
@@ -400,6 +400,7 @@ class Database:
         with self.eye.transaction():
             for table in self._tables:
                 self.eye.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
+            self.eye.execute("DELETE FROM turns WHERE step LIKE 'scopes of %'")
             self.eye.execute("SELECT setval('execution_id', 1, false)")
         self._used += 1
         if self._used % 25 == 0:

@@ -18,12 +18,16 @@ from tests.simulation.support.network import Connection
 if TYPE_CHECKING:
     from tests.simulation.support.cluster import Cluster
 
-Action = Callable[[], Awaitable[None]]
+Action = Callable[[], Awaitable[object]]
 REFUSED = (
     psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.NoDataFound,
     psycopg.errors.NoData, psycopg.errors.InvalidParameterValue, psycopg.errors.LockNotAvailable,
     psycopg.errors.CheckViolation,
 )  # fmt: skip
+
+
+_PAUSE = {"queue": "pause_queue", "job": "pause"}
+_RESUME = {"queue": "resume_queue", "job": "resume"}
 
 
 class Client:
@@ -99,6 +103,20 @@ class Client:
         if "scopes" not in columns:
             return ScopeKey(columns["name"], "global", "global")
         return ScopeKey(columns["name"], "shard", self._random.choice(columns["scopes"]))
+
+    async def set_scopes(self, name: str, scopes: list[str]) -> None:
+        """Edit the scopes of the job. Sometimes the edit takes back another one."""
+        edit = "UPDATE cronledger.jobs SET scopes = %s WHERE name = %s"
+        first = [] if self._random.random() < 0.3 else scopes
+        statements = [(edit, (first, name)), (edit, (scopes, name))]
+        await self.act(partial(self._slowly, *statements[first == scopes :]))
+
+    async def hold(self, what: str, name: str) -> None:
+        """Pause the queue or the job."""
+        await self.act(partial(self._execute, f"SELECT cronledger.{_PAUSE[what]}(%s)", name))
+
+    async def let_go(self, what: str, name: str) -> None:
+        await self.act(partial(self._execute, f"SELECT cronledger.{_RESUME[what]}(%s)", name))
 
     # -- what they do ---------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from tests.simulation.support.calm import Calm
 from tests.simulation.support.clients import Client
 from tests.simulation.support.effects import Effects
 from tests.simulation.support.faults import Chance, Faults, Profile
+from tests.simulation.support.flapping import flap, make_flapping
 from tests.simulation.support.handlers import Handlers
 from tests.simulation.support.jobs import (
     CROWDED,
@@ -108,6 +109,8 @@ class Cluster:
         if self.scene.crowd:
             make_crowd(Random(f"crowd {seed}"), self.jobs)
             self.chance.rag()
+        if self.scene.flapping:
+            make_flapping(Random(f"flapping {seed}"), self.jobs)
         self.providers = Providers(self, self.jobs)
         for columns in self.jobs:
             self.record.rules[columns["name"]] = Rules(
@@ -293,6 +296,10 @@ class Cluster:
         for number, scope in enumerate(CROWDED if self.scene.crowd else ()):
             crowd = Client(self, Random(f"press {self.seed} {scope}"), 3 + number)
             tasks.append(self.loop.spawn(crowd.process.main, crowd.press(scope, until), "crowd"))
+        if self.scene.flapping:
+            editor = Client(self, Random(f"editor {self.seed}"), 9)
+            work = flap(editor, Random(f"flaps {self.seed}"), until)
+            tasks.append(self.loop.spawn(editor.process.main, work, "flapping"))
         await asyncio.sleep(until - self.loop.time())
         await asyncio.wait(tasks)
         await self._settle(client)

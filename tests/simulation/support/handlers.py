@@ -6,7 +6,7 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from cronledger.app import Context
+from cronledger.declaring.app import Context
 from cronledger.rules.outcome import Discard, Result, Retry
 from tests.simulation.support.effects import WRITE
 from tests.simulation.support.jobs import CROWD

@@ -102,9 +102,7 @@ def is_sound(columns: dict[str, Any]) -> bool:
         job = Job.model_validate(columns)
     except ValueError:
         return False
-    found = problems(
-        job, retention=timedelta(days=300), where=None, has_provider=is_provided(columns)
-    )
+    found = problems(job, has_provider=is_provided(columns))
     return not any(not problem.warning for problem in found)
 
 

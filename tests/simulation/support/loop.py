@@ -202,7 +202,9 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     def bury(self, processes: Iterable[Process]) -> None:
         """Everything that is left ends, quietly; afterwards no task is pending. What these
-        processes ask of the database fails by now."""
+        processes ask of the database fails by now. It has its own limit of CPU time, because a
+        simulation that was stuck has used up the first one."""
+        self._timeless.give_up_at = time.process_time() + CPU_SECONDS
         for _ in range(20):
             left = asyncio.all_tasks(self)
             if not left:

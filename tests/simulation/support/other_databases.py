@@ -61,7 +61,7 @@ class Elsewhere:
         """All connections are lost: in the restored copy none of them is in a transaction."""
         self._cluster.trace("moved")
         self._cluster.break_connections("the database is restored elsewhere")
-        self._execute("UPDATE identity SET database_oid = 0")
+        self._execute("UPDATE identity SET database_oid = 0, recorded_at = db_clock()")
         self.began = self.active = True
         self._held, self._cursors, self._swept = self._now()
 

@@ -12,6 +12,7 @@ from unittest import mock
 
 from cronledger.engine.maintenance import scope_providers
 from cronledger.rules.model import Job
+from tests.simulation.support.flapping import PROVIDED
 from tests.simulation.support.jobs import SCOPES, is_provided
 from tests.simulation.support.loop import LANE, Process
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 EVERY_SECONDS = 3.0
 PATIENCE_SECONDS = 1.5
 SET_LASTS = 5.0
+FLAP_LASTS = 0.5
 Provider = Callable[[], Awaitable[list[str]]]
 
 
@@ -73,7 +75,8 @@ class Providers:
     def now(self, name: str) -> set[str]:
         """Which scopes there are, whoever asks."""
         time = 0.0 if self._cluster.settling else self._cluster.loop.time()
-        random = Random(f"scopes {self._cluster.seed} {name} {time // SET_LASTS}")
+        lasts = FLAP_LASTS if name == PROVIDED else SET_LASTS
+        random = Random(f"scopes {self._cluster.seed} {name} {time // lasts}")
         return {x for x in SCOPES if random.random() < 0.5}
 
     def expected(self, name: str) -> bool:
@@ -97,7 +100,8 @@ class Providers:
     def _has_turn(self, process: Process) -> bool:
         """Whether its transaction is still there. Who stood still may have lost it."""
         held = self._cluster.database.eye.execute(
-            "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            "SELECT l.pid FROM turns t JOIN pg_locks l ON l.transactionid = t.xmax AND l.granted"
+            " WHERE l.locktype = 'transactionid' AND t.step LIKE 'scopes of %'"
         ).fetchall()
         return not self._cluster.pids_of(process).isdisjoint(pid for (pid,) in held)
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cronledger.app import Context
+from cronledger.declaring.app import Context
 from cronledger.rules.model import ExecutionKey, ScopeKey
 from tests.simulation.support.loop import Process
 

@@ -1,5 +1,6 @@
 """A replica as production builds and drives it, with its steps counted."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
@@ -44,12 +45,13 @@ class SimRuntime(Runtime):
             drive(name, stepped, wake, observes_clock=observes_clock)
 
         loops.drive = counted  # type: ignore[method-assign]
+        written = self.components.finisher.written
+        written.then(self._written, *written.reactions)
         super()._drive()
 
-    def written(self, ended: Any, *, may_start: bool) -> None:
-        for each in cast("list[Ended]", ended):
+    def _written(self, ended: Sequence[Ended]) -> None:
+        for each in ended:
             self._cluster.trace("written", self._process.name, each.outcome.status.value)
-        super().written(ended, may_start=may_start)
 
 
 class SimReplica(Replica):
@@ -75,6 +77,5 @@ def settings_of(runner: str, random: Random) -> Settings:
         runner_id=runner,
         queues=QUEUES,
         slots=slots,
-        retention=timedelta(days=3000),
         partition_interval=timedelta(days=60),
     )

@@ -187,6 +187,7 @@ def prepare(url: str) -> None:
             "SELECT cronledger_internal.create_partitions(%s, %s, %s)",
             (first - timedelta(days=1), last + timedelta(days=20), 60 * 86400),
         )
+        c.execute("UPDATE retention SET keep = '3000 days'")
         # Its workers come when they like, and take locks. Database.clear clears away.
         tables = c.execute(
             "SELECT oid::regclass FROM pg_class"

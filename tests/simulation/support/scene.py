@@ -9,13 +9,14 @@ class Scene:
     """`workers`: in other languages, and external jobs for them. `transactions`: handlers write in
     ctx.transaction(). `providers`: python functions that answer scopes. `moves`: the ledger becomes
     another database's, and is accepted later. `crowd`: a job is triggered around each full second,
-    at which it is due."""
+    at which it is due. `flapping`: scopes retire and return again and again."""
 
     workers: bool
     transactions: bool
     providers: bool
     moves: bool
     crowd: bool
+    flapping: bool
 
     @classmethod
     def draw(cls, seed: int) -> "Scene":
@@ -26,4 +27,5 @@ class Scene:
             providers=random.random() < 0.34,
             moves=random.random() < 1 / 12,
             crowd=random.random() < 0.25,
+            flapping=random.random() < 0.25,
         )

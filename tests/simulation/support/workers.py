@@ -14,7 +14,7 @@ from uuid import UUID
 
 import psycopg
 
-from cronledger.app import CancelToken, Context
+from cronledger.declaring.app import CancelToken, Context
 from cronledger.engine.running.handlers.transaction import LEASE_IS_LOST
 from cronledger.rules.model import ExecutionKey, Trigger
 from tests.simulation.support.access import Pool

@@ -25,9 +25,15 @@ def revision(number: int, at: datetime, state: str = "active", **columns: Any) -
     return row | columns
 
 
-def counted(minute: int, status: str = "SUCCESS", **columns: Any) -> dict[str, Any]:
-    row = {"minute": minute, "trigger": "schedule", "status": status, "again": False}
-    return row | {"late": False, "count": 1, "seconds": 1} | columns
+def counted(*seconds: int, status: str = "SUCCESS", **columns: Any) -> dict[str, Any]:
+    """A row of executions of the schedule with these plan_times, as seconds of the day."""
+    row = {"minute": None, "trigger": "schedule", "status": status, "again": False, "late": False}
+    return row | {"count": len(seconds), "seconds": list(seconds)} | columns
+
+
+def requested(minute: int, trigger: str, status: str = "SUCCESS") -> dict[str, Any]:
+    """A row of one execution that was requested."""
+    return counted(0, status=status, minute=minute, trigger=trigger, seconds=None)
 
 
 def executed(number: int, at: datetime, status: str = "SUCCESS", **columns: Any) -> dict[str, Any]:
@@ -64,12 +70,11 @@ def accounted(
     `columns`: other values of the extent.
     """
     local = LocalDay.of(zone, day)
-    began = datetime(2020, 1, 1, tzinfo=UTC)
+    began = datetime(2010, 1, 1, tzinfo=UTC)
     extent = {
         "now": now or local.end + timedelta(hours=6), "pruned_through": None,
         "planned_through": planned_through or local.end, "planned_revision": 99, "parked": None,
-        "retired_at": None, "returned_at": None, "created_at": began, "queue": "default",
-        **columns,
+        "created_at": began, "queue": "default", "retirements": [], "returns": [], **columns,
     }  # fmt: skip
     accounting = Accounting(
         KEY, local, extent, [revision(1, began, timezone=zone), *revisions], counts, skips, gaps

@@ -17,6 +17,7 @@ from cronledger.rules.model import (
     Job,
     JobState,
     Overlap,
+    Retirement,
     Revision,
     ScheduleRow,
     SkipReason,
@@ -38,25 +39,20 @@ class World:
     """What is known of one (job, scope); events lie on whole seconds."""
 
     revisions: tuple[Revision, ...]
-    retired_at: datetime | None = None
-    returned_at: datetime | None = None
+    retirements: tuple[Retirement, ...] = ()
 
     def known_at(self, instant: datetime) -> "World":
         """The same world as it was written down up to `instant`."""
-        returned = self.returned_at if self.returned_at and self.returned_at <= instant else None
-        retired = self.retired_at if self.retired_at and self.retired_at <= instant else None
+        retirements = tuple(
+            Retirement(start, end if end is not None and end <= instant else None)
+            for start, end in self.retirements
+            if start <= instant
+        )
         first, *later = self.revisions
-        return World((first, *(r for r in later if r.effective_from <= instant)), retired, returned)
+        return World((first, *(r for r in later if r.effective_from <= instant)), retirements)
 
     def row(self, cursor: datetime, number: int) -> ScheduleRow:
-        return ScheduleRow(
-            KEY,
-            "default",
-            cursor,
-            number,
-            retired_at=self.retired_at,
-            returned_at=self.returned_at,
-        )
+        return ScheduleRow(KEY, "default", cursor, number, retirements=self.retirements)
 
     def since(self, number: int) -> list[Revision]:
         return [r for r in self.revisions if r.revision >= number]
@@ -71,15 +67,15 @@ class World:
 
     def reason(self, due: datetime) -> SkipReason | None:
         held = self.before(due)
-        scope_retired = self.retired_at is not None and self.retired_at < due
-        if self.returned_at is not None and self.returned_at < due:
-            scope_retired = False
-        if scope_retired or held.state is JobState.RETIRED:
+        if self.scope_retired(due) or held.state is JobState.RETIRED:
             return SkipReason.RETIRED
         until = held.paused_until
         if held.state is JobState.PAUSED and (until is None or due <= until):
             return SkipReason.PAUSED
         return None
+
+    def scope_retired(self, due: datetime) -> bool:
+        return any(start < due and (end is None or due <= end) for start, end in self.retirements)
 
     @cached_property
     def all(self) -> list[datetime]:
@@ -136,9 +132,11 @@ def judged(world: World, cursor: datetime, now: datetime, blocker: int | None) -
 
 
 def _retired_through(world: World, now: datetime) -> datetime:
-    # A retirement ends with a revision or a return, or goes on.
-    ends = [now, *(r.effective_from for r in world.revisions), world.returned_at or now]
-    retired = [t for t in ends if t <= now and world.reason(t) is SkipReason.RETIRED]
+    # A retirement of the job ends with a revision, or goes on. A scope that is back is as it was.
+    if world.scope_retired(now):
+        return now
+    ends = [now, *(r.effective_from for r in world.revisions)]
+    retired = [t for t in ends if t <= now and world.before(t).state is JobState.RETIRED]
     return max(retired, default=second(-1000))
 
 
@@ -198,9 +196,31 @@ def worlds(draw: st.DrawFn) -> World:
         if state is JobState.PAUSED and draw(st.booleans()):
             until = second(at + draw(seconds))
         revisions.append(Revision(number, second(at), state, definition, until))
-    retired, back = draw(rarely), draw(st.none() | seconds)
-    returned = retired + back * SECOND if retired is not None and back is not None else None
-    return World(tuple(revisions), retired, returned)
+    lengths = st.tuples(seconds, st.integers(1, 50))
+    flaps = draw(st.sampled_from([0, 0, 1, 1, 2, 5]))
+    return World(tuple(revisions), flapping(draw, second(0), lengths.map(_of_seconds), flaps))
+
+
+def _of_seconds(lengths: tuple[int, int]) -> tuple[timedelta, timedelta]:
+    return lengths[0] * SECOND, lengths[1] * SECOND
+
+
+def flapping(
+    draw: st.DrawFn,
+    at: datetime,
+    lengths: st.SearchStrategy[tuple[timedelta, timedelta]],
+    flaps: int,
+) -> tuple[Retirement, ...]:
+    """So many retirements from then on. The last one may not have ended."""
+    found = []
+    for _ in range(flaps):
+        active, retired = draw(lengths)
+        start, at = at + active, at + active + retired
+        found.append(Retirement(start, at))
+    ongoing = draw(st.booleans())
+    if found and ongoing:
+        found[-1] = found[-1]._replace(returned_at=None)
+    return tuple(found)
 
 
 CLOCK_CHANGES = [
@@ -248,9 +268,9 @@ def local_worlds(draw: st.DrawFn) -> tuple[World, datetime]:
         state = draw(st.sampled_from([JobState.ACTIVE, JobState.PAUSED, *JobState]))
         until = at + draw(ahead) if state is JobState.PAUSED and draw(st.booleans()) else None
         revisions.append(Revision(number, at, state, definition, until))
-    retired = draw(st.none() | ahead.map(lambda wait: start + wait))
-    returned = draw(st.none() | ahead.map(lambda wait: retired + wait)) if retired else None
-    return World(tuple(revisions), retired, returned), start
+    lengths = st.tuples(ahead, st.timedeltas(timedelta(hours=1), timedelta(days=1)))
+    flaps = draw(st.sampled_from([0, 1, 3]))
+    return World(tuple(revisions), flapping(draw, start, lengths, flaps)), start
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""Uses of declared functions, for mypy. Each line with an `ignore` is wrong, and mypy says so."""
+"""Uses of declared functions, for type checkers, which reject each line with an `ignore`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -12,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session, scoped_session
 
 from cronledger import App, AsyncClient, Client, Context
+from cronledger.client import Execution
 
 
 @asynccontextmanager
@@ -69,6 +71,32 @@ def tidy() -> None: ...
 def plain(ctx: Context) -> None: ...
 
 
+def region(payload: Order, dry: bool = False) -> str:
+    return f"{payload.number} {dry}"
+
+
+class Synchronize:
+    def __call__(self, ctx: Context, payload: int) -> str:
+        return f"{ctx.job} {payload}"
+
+    def method(self, payload: int) -> None: ...
+
+
+# One function as several jobs, and callables that are not functions.
+eu = app.job("@every 90s", name="sync-eu", payload=Order(1))(region)
+us = app.job("@every 90s", name="sync-us", payload=Order(2))(region)
+again = app.job(name="again")(us)
+instance = app.job(name="instance")(Synchronize())
+method = app.job(name="method")(Synchronize().method)
+bound_twice = app.job(name="partial")(partial(region, dry=True))
+
+
+@app.job("@daily", name="outer")
+@app.job("@hourly", name="inner")
+async def stacked(payload: int = 3) -> int:
+    return payload
+
+
 def sync_uses(
     client: Client, conn: psycopg.Connection[dict[str, Any]], sa: Connection, session: Session
 ) -> None:
@@ -105,8 +133,65 @@ def sync_uses(
     print(text)
 
 
+MONDAY = datetime(2030, 1, 7, tzinfo=UTC)
+
+
+def client_uses(client: Client) -> None:
+    made: int = client.enqueue("ship", {"number": 1}, key="k", scope="a")
+    ids: list[int] = client.enqueue_many("ship", [1, 2], keys=["a", None])
+    covered: list[int | None] = client.enqueue_many("ship", [1], watermarks=[3])
+    paused: bool = client.pause("ship", "stocktaking", until="2h")
+    ended: bool = client.wait(client.trigger("ship"), timeout=5).ended
+    found: list[Execution] = client.executions("ship", limit=3)
+    verdicts: list[str] = [one.verdict for one in client.why("ship", MONDAY)]
+    instants: list[datetime] = [one.plan_time for one in client.next("ship", 3)]
+    print(made, ids, covered, paused, ended, found, verdicts, instants)
+
+    client.pause(3)  # type: ignore[arg-type]
+    client.pause("ship", unitl="2h")  # type: ignore[call-arg]
+    client.enqueue("ship", kye="k")  # type: ignore[call-overload]
+    client.next("ship", after="now")  # type: ignore[arg-type]
+    client.why("ship")  # type: ignore[call-arg]
+    wrong: int = client.retry(made, force=True)  # type: ignore[assignment]
+    print(wrong)
+
+
+async def async_client_uses(client: AsyncClient) -> None:
+    made: int = await client.enqueue("ship", {"number": 1})
+    covered: list[int | None] = await client.enqueue_many("ship", [1], watermarks=[3])
+    ended: bool = (await client.wait(made, 5)).ended
+    paused: bool = await client.pause("ship")
+    verdicts: list[str] = [one.verdict for one in await client.why("ship", MONDAY)]
+    print(covered, ended, paused, verdicts)
+
+    await client.wait("one")  # type: ignore[arg-type]
+    wrong: bool = client.resume("ship")  # type: ignore[assignment]
+    print(wrong)
+
+
 def registered(sessions: scoped_session[Session]) -> None:
     ship.enqueue(Order(1), conn=sessions)
+
+
+def handles(client: Client, ctx: Context) -> None:
+    eu.enqueue(Order(1), conn=client)
+    made: int = us.trigger(Order(2), conn=client)
+    again.enqueue_many([Order(1)], conn=client)
+    instance.enqueue(3, conn=client)
+    method.trigger(3, conn=client)
+    bound_twice.enqueue(Order(1), conn=client)
+    stacked.trigger(3, conn=client)
+    text: str = eu(Order(1), dry=True) + again(payload=Order(1)) + instance(ctx, 3)
+    print(made, text, us.__name__)
+
+    eu.enqueue(3, conn=client)  # type: ignore[call-overload]
+    us.trigger("two", conn=client)  # type: ignore[arg-type]
+    again.enqueue_many([3], conn=client)  # type: ignore[list-item]
+    instance.enqueue("three", conn=client)  # type: ignore[call-overload]
+    method.trigger("three", conn=client)  # type: ignore[arg-type]
+    stacked.trigger("three", conn=client)  # type: ignore[arg-type]
+    us(3)  # type: ignore[arg-type]
+    region.enqueue(Order(1), conn=client)  # type: ignore[attr-defined]
 
 
 async def async_uses(

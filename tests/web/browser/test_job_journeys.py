@@ -20,7 +20,7 @@ def day_of(page: Page) -> str:
     return page.locator("#day .sum").inner_text()
 
 
-def test_f61_a_day_with_a_fold_and_one_with_a_gap_by_mouse(site: str, visit: Visit, db: Db) -> None:
+def test_a_day_with_a_fold_and_one_with_a_gap_by_mouse(site: str, visit: Visit, db: Db) -> None:
     open_days(db)
     page = visit(f"{site}/job?name=fold&day={BERLIN[2]}")
     assert day_of(page).startswith(
@@ -45,7 +45,7 @@ def test_f61_a_day_with_a_fold_and_one_with_a_gap_by_mouse(site: str, visit: Vis
     expect(page).to_have_url(re.compile(r"/execution\?id=\d+"))
 
 
-def test_f61_a_day_with_a_gap_by_keyboard(site: str, visit: Visit, db: Db) -> None:
+def test_a_day_with_a_gap_by_keyboard(site: str, visit: Visit, db: Db) -> None:
     open_days(db)
     page = visit(f"{site}/job?name=gap&day={SANTIAGO[2]}")
     page.get_by_role("link", name="← 2026-09-05").focus()
@@ -64,7 +64,7 @@ def test_f61_a_day_with_a_gap_by_keyboard(site: str, visit: Visit, db: Db) -> No
     expect(page).to_have_url(re.compile(r"/execution\?id=\d+"))
 
 
-def test_f61_a_day_with_a_fold_by_keyboard(site: str, visit: Visit, db: Db) -> None:
+def test_a_day_with_a_fold_by_keyboard(site: str, visit: Visit, db: Db) -> None:
     open_days(db)
     page = visit(f"{site}/job?name=fold&day={BERLIN[2]}")
     page.get_by_text("The same as a table").focus()
@@ -76,7 +76,7 @@ def test_f61_a_day_with_a_fold_by_keyboard(site: str, visit: Visit, db: Db) -> N
     expect(page.locator("#answer-1")).to_contain_text("which is a violation")
 
 
-def test_f57_run_now_with_a_bad_and_a_good_payload(
+def test_run_now_with_a_bad_and_a_good_payload(
     site: str, visit: Visit, db: Db, complaints: list[str]
 ) -> None:
     rows.job(db, "report")
@@ -95,7 +95,7 @@ def test_f57_run_now_with_a_bad_and_a_good_payload(
     assert value(db, "SELECT payload ->> 'day' FROM cronledger.executions") == "7"
 
 
-def test_f57_run_now_by_keyboard(site: str, visit: Visit, db: Db, complaints: list[str]) -> None:
+def test_run_now_by_keyboard(site: str, visit: Visit, db: Db, complaints: list[str]) -> None:
     rows.job(db, "report")
     page = visit(f"{site}/job/run?name=report")
     page.get_by_label("Payload as JSON").focus()
@@ -115,7 +115,7 @@ def test_f57_run_now_by_keyboard(site: str, visit: Visit, db: Db, complaints: li
 
 
 @pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_f57_a_backfill_with_its_preview(site: str, visit: Visit, db: Db, by: str) -> None:
+def test_a_backfill_with_its_preview(site: str, visit: Visit, db: Db, by: str) -> None:
     rows.job(db, "report", schedule="0 * * * *")
     now = rows.now(db)
     db.execute(

@@ -27,7 +27,7 @@ def heading(page: Page) -> Any:
     return page.get_by_role("heading", level=1)
 
 
-def test_f57_a_job_is_paused_by_mouse(site: str, visit: Visit, db: Db) -> None:
+def test_a_job_is_paused_by_mouse(site: str, visit: Visit, db: Db) -> None:
     open_shop(db)
     page = visit(site)
     page.get_by_role("link", name="Jobs", exact=True).click()
@@ -43,7 +43,7 @@ def test_f57_a_job_is_paused_by_mouse(site: str, visit: Visit, db: Db) -> None:
     assert job[2] == "the API is away" and "@" in job[1]
 
 
-def test_f57_a_job_is_paused_by_keyboard(site: str, visit: Visit, db: Db) -> None:
+def test_a_job_is_paused_by_keyboard(site: str, visit: Visit, db: Db) -> None:
     open_shop(db)
     page = visit(site)
     page.keyboard.press("/")
@@ -62,7 +62,7 @@ def test_f57_a_job_is_paused_by_keyboard(site: str, visit: Visit, db: Db) -> Non
 
 
 @pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_f57_the_page_works_without_javascript(site: str, visit: Visit, db: Db, by: str) -> None:
+def test_the_page_works_without_javascript(site: str, visit: Visit, db: Db, by: str) -> None:
     open_shop(db)
     page = visit(site, java_script_enabled=False)
     press(page.get_by_role("link", name="Jobs", exact=True), by)
@@ -85,7 +85,7 @@ def test_f57_the_page_works_without_javascript(site: str, visit: Visit, db: Db, 
 
 
 @pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_f56_one_of_10000_jobs_is_found_in_the_browser(
+def test_one_of_10000_jobs_is_found_in_the_browser(
     site: str, visit: Visit, db: Db, by: str
 ) -> None:
     many(db, 10_000)
@@ -102,7 +102,7 @@ def test_f56_one_of_10000_jobs_is_found_in_the_browser(
     expect(page.get_by_role("link", name="job-07777")).to_be_visible()
 
 
-def test_f56_rows_are_reached_by_keys(site: str, visit: Visit, db: Db) -> None:
+def test_rows_are_reached_by_keys(site: str, visit: Visit, db: Db) -> None:
     execution = open_shop(db)
     page = visit(f"{site}/ledger?job=send-invoices")
     page.keyboard.press("j")
@@ -120,7 +120,7 @@ def test_f56_rows_are_reached_by_keys(site: str, visit: Visit, db: Db) -> None:
 
 
 @pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_f55_a_person_signs_in_with_a_token(
+def test_a_person_signs_in_with_a_token(
     serve: Serve, visit: Visit, complaints: list[str], by: str
 ) -> None:
     page = visit(f"{serve(web_auth='token', web_tokens=TOKENS)}/runners")
@@ -149,7 +149,7 @@ def test_f55_a_person_signs_in_with_a_token(
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-User", "x-forwarded-user"])
-def test_f55_a_forged_header_of_the_proxy_shows_nothing(
+def test_a_forged_header_of_the_proxy_shows_nothing(
     serve: Serve, visit: Visit, complaints: list[str], header: str
 ) -> None:
     forged = {header: "root", "X-Forwarded-Groups": "ops"}
@@ -174,7 +174,7 @@ def foreign(site: str, db: Db, stack: ExitStack) -> str:
 
 
 @pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_f55_a_foreign_page_changes_nothing(
+def test_a_foreign_page_changes_nothing(
     foreign: str, visit: Visit, db: Db, complaints: list[str], by: str
 ) -> None:
     page = visit(foreign)
@@ -185,7 +185,7 @@ def test_f55_a_foreign_page_changes_nothing(
     assert rows.value(db, "SELECT count(*) FROM cronledger.queues WHERE paused_at IS NOT NULL") == 0
 
 
-def test_f54_an_open_page_shows_what_changes(site: str, visit: Visit, db: Db) -> None:
+def test_an_open_page_shows_what_changes(site: str, visit: Visit, db: Db) -> None:
     rows.job(db, "report", queue="slow")
     page = visit(f"{site}/runners")
     expect(page.locator("#queues")).not_to_contain_text("incident")
@@ -193,7 +193,7 @@ def test_f54_an_open_page_shows_what_changes(site: str, visit: Visit, db: Db) ->
     expect(page.locator("#queues")).to_contain_text("incident")
 
 
-def test_f54_what_somebody_writes_is_left_alone(site: str, visit: Visit, db: Db) -> None:
+def test_what_somebody_writes_is_left_alone(site: str, visit: Visit, db: Db) -> None:
     rows.job(db, "report", queue="slow")
     page = visit(f"{site}/runners")
     page.get_by_text("Pause…", exact=True).click()
@@ -204,7 +204,7 @@ def test_f54_what_somebody_writes_is_left_alone(site: str, visit: Visit, db: Db)
     expect(page.get_by_label("Reason for the pause of slow")).to_have_value("half a rea")
 
 
-def test_f54_times_have_the_zone_of_the_viewer(site: str, visit: Visit, db: Db) -> None:
+def test_times_have_the_zone_of_the_viewer(site: str, visit: Visit, db: Db) -> None:
     rows.job(db, timezone="Asia/Kolkata")
     execution = rows.execution(db)["id"]
     page = visit(f"{site}/execution?id={execution}", timezone_id="America/Santiago", locale="en-US")
@@ -216,7 +216,7 @@ def test_f54_times_have_the_zone_of_the_viewer(site: str, visit: Visit, db: Db) 
 
 
 @pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_f54_the_page_works_below_a_prefix_in_the_browser(
+def test_the_page_works_below_a_prefix_in_the_browser(
     serve: Serve, visit: Visit, db: Db, by: str
 ) -> None:
     execution = open_shop(db)
@@ -233,7 +233,7 @@ def test_f54_the_page_works_below_a_prefix_in_the_browser(
     expect(page.get_by_role("status").first).to_contain_text("has one more attempt")
 
 
-def test_f55_a_violation_of_the_policy_and_an_error_fail_a_test(
+def test_a_violation_of_the_policy_and_an_error_fail_a_test(
     site: str, visit: Visit, complaints: list[str]
 ) -> None:
     """The fixture `visit` collects them, and wants none at the end."""

@@ -45,7 +45,7 @@ def addresses(execution: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_f56_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: str) -> None:
+def test_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: str) -> None:
     execution = open_shop(db)
     open_days(db)
     page = visit(site, color_scheme=scheme)
@@ -71,7 +71,7 @@ def test_f56_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: s
     assert found == []
 
 
-def test_f56_a_page_fits_into_a_narrow_window(site: str, visit: Visit, db: Db) -> None:
+def test_a_page_fits_into_a_narrow_window(site: str, visit: Visit, db: Db) -> None:
     execution = open_shop(db)
     open_days(db)
     page = visit(site, color_scheme="light")
@@ -82,7 +82,7 @@ def test_f56_a_page_fits_into_a_narrow_window(site: str, visit: Visit, db: Db) -
         keep(page, f"{name}-narrow")
 
 
-def test_f56_an_empty_ledger_is_accessible(site: str, visit: Visit, db: Db) -> None:
+def test_an_empty_ledger_is_accessible(site: str, visit: Visit, db: Db) -> None:
     page = visit(site)
     for address in ("/", "/jobs", "/ledger", "/runners", "/why", "/load", "/verify", "/timeline"):
         page.goto(f"{site}{address}")

@@ -23,7 +23,7 @@ from tests.web.test_access import TOKENS
 pytestmark = pytest.mark.browser
 
 
-def test_f54_a_killed_and_restarted_database(
+def test_a_killed_and_restarted_database(
     visit: Visit, stack: ExitStack, complaints: list[str]
 ) -> None:
     server = OwnServer(stack.enter_context(scratch_directory(fast_directory())) / "server")
@@ -56,7 +56,7 @@ def test_f54_a_killed_and_restarted_database(
     complaints.clear()
 
 
-def test_f54_a_page_whose_server_restarts_says_so_and_recovers(
+def test_a_page_whose_server_restarts_says_so_and_recovers(
     start: Start, visit: Visit, complaints: list[str], db: Db
 ) -> None:
     rows.job(db, "report", queue="slow")
@@ -75,7 +75,7 @@ def test_f54_a_page_whose_server_restarts_says_so_and_recovers(
     complaints.clear()
 
 
-def test_f55_an_open_page_whose_session_ends_leads_to_the_sign_in(
+def test_an_open_page_whose_session_ends_leads_to_the_sign_in(
     serve: Serve, visit: Visit, complaints: list[str]
 ) -> None:
     page = visit(serve(web_auth="token", web_tokens=TOKENS) + "/runners")
@@ -88,7 +88,7 @@ def test_f55_an_open_page_whose_session_ends_leads_to_the_sign_in(
     complaints.clear()
 
 
-def test_f55_an_open_page_whose_reader_loses_the_right_says_so(
+def test_an_open_page_whose_reader_loses_the_right_says_so(
     database_url: str, visit: Visit, stack: ExitStack, complaints: list[str]
 ) -> None:
     people = [Identity("zoe", Role.VIEWER)]

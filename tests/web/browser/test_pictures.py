@@ -24,7 +24,7 @@ NAMES = """() => {
 }"""
 
 
-def test_f56_the_pictures_of_the_documentation_can_be_renewed(
+def test_the_pictures_of_the_documentation_can_be_renewed(
     site: str, visit: Visit, db: Db, database_url: str
 ) -> None:
     open_picture_ledger(db, database_url)
@@ -43,7 +43,7 @@ def test_f56_the_pictures_of_the_documentation_can_be_renewed(
             (PICTURES / f"{name}.png").write_bytes(picture)
 
 
-def test_f56_the_pictures_of_the_documentation_are_small_and_shown() -> None:
+def test_the_pictures_of_the_documentation_are_small_and_shown() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     shown = "\n".join(page.read_text("utf-8") for page in pages)
     assert {picture.stem for picture in PICTURES.glob("*.png")} == set(ADDRESSES)

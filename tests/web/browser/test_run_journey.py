@@ -22,7 +22,7 @@ BAD = "400 (Bad Request)"
 
 @pytest.mark.parametrize("keyboard", [False, True])
 @pytest.mark.parametrize("javascript", [True, False])
-def test_f57_run_now_with_the_fields_of_the_payload(
+def test_run_now_with_the_fields_of_the_payload(
     site: str, visit: Visit, db: Db, complaints: list[str], *, keyboard: bool, javascript: bool
 ) -> None:
     rows.job(db, payload_schema=Jsonb(SCHEMA))

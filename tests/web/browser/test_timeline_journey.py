@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("keyboard", [False, True])
-def test_f56_the_timeline_leads_to_an_execution(
+def test_the_timeline_leads_to_an_execution(
     site: str, visit: Visit, db: Db, keyboard: bool
 ) -> None:
     rows.job(db)

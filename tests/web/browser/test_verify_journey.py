@@ -11,7 +11,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("keyboard", [False, True])
-def test_f57_verify_runs_and_its_result_appears(
+def test_verify_runs_and_its_result_appears(
     site: str, visit: Visit, db: Db, keyboard: bool
 ) -> None:
     spoil(db)

@@ -25,9 +25,7 @@ def open_days(db: Db) -> None:
             "UPDATE cronledger.schedules SET created_at = %s, planned_through = %s"
             " WHERE job_name = %s", [began, end, name],
         )  # fmt: skip
-        db.execute(
-            "SELECT cronledger_internal.create_missing_partitions(ARRAY[%s, %s])", [start, end]
-        )
+        rows.partitions(db, start, end)
         definition = Definition("*/15 * * * *", timezone=zone)
         key = ScopeKey(name, "global", "global")
         plan = list(walk(definition, key, start - timedelta(seconds=1), end - QUARTER))

@@ -18,6 +18,7 @@ import pytest
 
 from tests.docs.support.pages import ROOT
 from tests.waiting import until
+from tests.web.support.serving import certificate_of
 
 EXAMPLE = ROOT / "examples" / "proxy"
 HOST = "cron.example.com"
@@ -106,13 +107,7 @@ def nginx(directory: Path, page: str, prefix: str = "") -> Iterator[Proxy]:
     """Serve the page at `page` (an address of an upstream) by the committed configuration."""
     assert PROGRAM is not None
     directory.mkdir()
-    certificate, key = directory / "certificate.pem", directory / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-         "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST},IP:127.0.0.1",
-         "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    certificate, key = certificate_of(HOST, directory)
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         https, plain = (taken.getsockname()[1] for taken in sockets)

@@ -41,7 +41,7 @@ def open_picture_ledger(db: Db, url: str) -> None:
     with closing(Travel(url)) as clock:
         clock.travel(to=NOW)
     began = NOW - timedelta(days=2)
-    db.execute("SELECT cronledger_internal.create_missing_partitions(ARRAY[%s, %s])", [began, NOW])
+    rows.partitions(db, began, NOW)
     for number, name in enumerate(RUNNERS):
         rows.runner(
             db, name, host=name, version="0.1.0", slots=4, queues=["default", "reports"],

@@ -4,6 +4,7 @@ from django.apps import AppConfig
 from django.core import checks
 
 from cronledger.contrib.django.checks import check_project
+from cronledger.rules.remedies import PROGRAM
 
 
 class CronledgerConfig(AppConfig):
@@ -14,5 +15,6 @@ class CronledgerConfig(AppConfig):
     verbose_name = "cronledger"
 
     def ready(self) -> None:
-        """Register the system checks."""
+        """Register the system checks, and the name of the commands for remedies."""
         checks.register(check_project)
+        PROGRAM.name = "manage.py cronledger"

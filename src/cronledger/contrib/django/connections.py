@@ -6,8 +6,8 @@ from typing import Any
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import close_old_connections, connections
 
-from cronledger.app import Context
-from cronledger.middleware import Middleware
+from cronledger.declaring.app import Context
+from cronledger.declaring.middleware import Middleware
 
 
 def _close_around(ctx: Context, call_next: Callable[[], Any]) -> Any:

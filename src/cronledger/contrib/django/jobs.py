@@ -13,9 +13,9 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
-from cronledger.app import App
 from cronledger.contrib.django import options
 from cronledger.contrib.django.connections import CLOSE_OLD_CONNECTIONS
+from cronledger.declaring.app import App
 from cronledger.rules.problems import ConfigurationError, Problem, shown
 
 

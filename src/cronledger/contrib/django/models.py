@@ -167,7 +167,7 @@ class Skip(models.Model):
 
 
 class Overdue(models.Model):
-    """What is due and has not started, and why: a row of `overdue`."""
+    """What is due and has not started, or lost its lease, and why: a row of `overdue`."""
 
     job_name = models.TextField(primary_key=True)
     scope_kind = _text()
@@ -189,7 +189,9 @@ class Runner(models.Model):
     host = _text()
     pid = models.IntegerField(null=True)
     version = _text()
-    state = _text(choices=[(x, x) for x in ("alive", "draining", "refused", "stopped", "dead")])
+    state = _text(
+        choices=[(x, x) for x in ("alive", "failing", "draining", "refused", "stopped", "dead")]
+    )
     queues = ArrayField(models.TextField(), null=True)
     slots = models.IntegerField(null=True)
     running = models.IntegerField(null=True)

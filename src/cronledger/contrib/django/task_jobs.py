@@ -7,8 +7,6 @@ from typing import Any
 
 from django.utils import timezone
 
-from cronledger.app import App, Context, Policies
-from cronledger.callables import is_async
 from cronledger.contrib.django.framework import (
     InvalidTask,
     Task,
@@ -20,6 +18,9 @@ from cronledger.contrib.django.framework import (
     task_started,
 )
 from cronledger.contrib.django.task_results import error_of
+from cronledger.declaring.app import App, Context
+from cronledger.declaring.callables import is_async
+from cronledger.declaring.policies import Policies
 
 _TASKS: dict[str, Task] = {}
 """The tasks of this process by the paths of their functions, as they were declared."""

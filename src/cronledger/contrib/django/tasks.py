@@ -11,7 +11,6 @@ from django.apps import apps
 from django.core import checks
 from django.db import connections
 
-from cronledger.app import Policies
 from cronledger.contrib.django import options, task_jobs
 from cronledger.contrib.django.framework import (
     BaseTaskBackend,
@@ -23,6 +22,7 @@ from cronledger.contrib.django.framework import (
     task_enqueued,
 )
 from cronledger.contrib.django.task_results import task_result
+from cronledger.declaring.policies import Policies
 from cronledger.ledger import queries
 from cronledger.ledger.senders import default_tracing, enqueuing
 

@@ -1,7 +1,6 @@
 """Claims the deliveries of alerts and carries them out, in slots of their own."""
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from uuid import uuid4
@@ -19,7 +18,7 @@ from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import Delivery, DeliveryEnd
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules import channels
 from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.outcome import clean_text
@@ -50,7 +49,6 @@ class Deliveries:
         *,
         runner: str,
         slots: int,
-        wake: Callable[[], None],
     ) -> None:
         self._pool = pool
         self._statements = statements
@@ -58,9 +56,10 @@ class Deliveries:
         self._supervisor = supervisor
         self._runner = runner
         self._slots = slots
-        self._wake = wake
+        self.wake = asyncio.Event()
         self._threads = Threads("cronledger alerts")
         self._watching = False
+        self._requested = False
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -69,7 +68,12 @@ class Deliveries:
         begins = watching and not self._watching
         self._watching = watching
         if begins:
-            self._wake()
+            self.wake.set()
+
+    def request(self) -> None:
+        """Claim now, because a delivery may wait, whatever a check-in that began before found."""
+        self._watching = self._requested = True
+        self.wake.set()
 
     async def step(self) -> float:
         """Claim, and start what was claimed. Return the seconds until the next step.
@@ -77,9 +81,15 @@ class Deliveries:
         Raises psycopg.Error.
         """
         free = self._slots - len(self._tasks)
-        if not self._watching or self._stopping or free <= 0:
+        if not (self._watching or self._requested) or self._stopping or free <= 0:
             return IDLE_SECONDS
-        for delivery in await self._claim(free):
+        self._requested = False
+        try:
+            claimed = await self._claim(free)
+        except psycopg.Error:
+            self._requested = True
+            raise
+        for delivery in claimed:
             task = asyncio.create_task(self._deliver(delivery), name="cronledger delivery")
             self._tasks.add(task)
             task.add_done_callback(self._ended)
@@ -111,7 +121,7 @@ class Deliveries:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("delivery_unwritten", error=f"{type(error).__name__}: {error}")
-        self._wake()  # another one may wait for the slot
+        self.wake.set()  # another one may wait for the slot
 
     async def _claim(self, most: int) -> list[Delivery]:
         tokens = [uuid4() for _ in range(most)]

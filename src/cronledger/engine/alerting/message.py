@@ -20,6 +20,7 @@ STATES = {
     "deadline": ("missed a deadline", "met its deadline"),
     "violation": ("violations", "no violations any more"),
     "runner_lost": ("lost", "no longer lost"),
+    "runner_failing": ("failing", "no longer failing"),
 }
 """What an alert states of each event when its state is opened, and when it is closed."""
 

@@ -150,7 +150,7 @@ class Sender:
                 argv=None if isinstance(command, str) else command,
                 shell=command if isinstance(command, str) else None,
                 env={
-                    **channel.env,
+                    **{name: self._value(value) for name, value in channel.env.items()},
                     "CRONLEDGER_ALERTS_FILE": str(path),
                     "CRONLEDGER_ALERT_SUBJECT": subject(message),
                     "CRONLEDGER_DELIVERY": str(self._delivery.id),

@@ -14,7 +14,7 @@ from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import BrokenJob, JobFacts
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import ScopeKey
 
 log = get_logger(__name__)

@@ -43,7 +43,7 @@ from cronledger.ledger.rows import (
 )
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import ScheduleRow
 
 log = get_logger(__name__)

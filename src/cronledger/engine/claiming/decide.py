@@ -6,7 +6,7 @@ from uuid import uuid4
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.inputs import ClaimInputs
 from cronledger.ledger.rows import BrokenJob, JobFacts, LiveFunction, NewClaim, NewSkip
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import (
     CatchUp,
     ExecutionKey,

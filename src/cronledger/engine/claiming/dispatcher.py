@@ -11,9 +11,12 @@ import psycopg
 from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.request import ClaimResult
 from cronledger.engine.clock import DatabaseClock
+from cronledger.engine.event import Event
 from cronledger.engine.lease import Lease
+from cronledger.engine.log_throttle import LogThrottle
 from cronledger.ledger import identity
-from cronledger.logger import get_logger
+from cronledger.ledger.rows import CheckInReply
+from cronledger.logs.loggers import get_logger
 
 log = get_logger(__name__)
 
@@ -54,14 +57,17 @@ class DispatcherStats:
 class Dispatcher:
     """Each `step` claims at most as many executions as there are free slots.
 
-    `free` returns the number of free slots and of all slots. `start` receives the claimed leases.
-    `rest` returns the longest time between two steps, in seconds; whatever comes due without the
-    knowledge of this runner is found by its polls, which wake it. `steal_at`: when the next lease
+    `free` returns the number of free slots and of all slots. `rest` returns the longest time
+    between two steps, in seconds; whatever comes due without the knowledge of this runner is found
+    by its polls, which wake it. `steal_at`: when the next lease
     is stale, in database time. `next_at`: the database time for which the next step is planned;
     None during a step, and if nothing is known to come due. `refused`: the reason why the database
     refused the last claim as not the ledger's own, or None. `saturated`: the last step found no
     free slot. `starved`: it left no free slot; also true during a step, and after one that
-    failed. `claimed` receives the result of each claim, and its time in seconds.
+    failed.
+
+    Events: `claimed`, the result of a claim, and its time in seconds; `leased`, the leases that it
+    has won; `due_within`, the seconds in which a step has to begin.
     """
 
     def __init__(
@@ -70,23 +76,24 @@ class Dispatcher:
         clock: DatabaseClock,
         *,
         free: Callable[[], tuple[int, int]],
-        start: Callable[[Sequence[Lease]], None],
         rest: Callable[[], float],
-        claimed: Callable[[ClaimResult, float], None],
     ) -> None:
         self._claimer = claimer
         self._clock = clock
         self._free = free
-        self._start = start
         self._rest = rest
-        self._claimed = claimed
         self._excluded_until: dict[str, float] = {}
         self.saturated = False
+        self._lines = LogThrottle()
         self.starved = True
         self.steal_at: datetime | None = None
         self.next_at: datetime | None = None
         self.refused: str | None = None
         self.stats = DispatcherStats()
+        self.wake = asyncio.Event()
+        self.claimed = Event[[ClaimResult, float]]()
+        self.leased = Event[[Sequence[Lease]]]()
+        self.due_within = Event[[float]]()
 
     async def step(self) -> float:
         """Claim once. Return the seconds until the next step, unless the loop is woken.
@@ -114,7 +121,7 @@ class Dispatcher:
             if why is None:
                 raise
             return self._note_refusal(why)
-        self._claimed(result, monotonic() - began)
+        self.claimed(result, monotonic() - began)
         self._note_acceptance()
         self._process(result)
         if steal:
@@ -127,6 +134,24 @@ class Dispatcher:
         Call this when the jobs or the functions of this runner have changed.
         """
         self._excluded_until.clear()
+
+    def slot_freed(self) -> None:
+        """Claim again if the last claim left no free slot."""
+        if self.starved:
+            self.wake.set()
+
+    def checked_in(self, reply: CheckInReply) -> None:
+        """Claim what a check-in has found, perhaps without a notification."""
+        self.steal_at = reply.stale
+        if (reply.refused is None) != (self.refused is None):
+            self.wake.set()  # the database was replaced or accepted
+        elif reply.refused is None:
+            if reply.stale is not None and reply.stale <= reply.now:
+                self.wake.set()
+            # The clock is better known than when the next step was planned.
+            for instant in (reply.due, self.next_at):
+                if instant is not None:
+                    self.due_within(self._clock.until(instant))
 
     def _note_refusal(self, why: str) -> float:
         if self.refused is None:
@@ -143,7 +168,8 @@ class Dispatcher:
     def _note_saturation(self, slots: int) -> None:
         if not self.saturated:
             self.saturated = True
-            log.warning("slots_saturated", slots=slots)
+            if self._lines.due("saturated"):
+                log.warning("slots_saturated", slots=slots)
 
     def excluded_jobs(self) -> list[str]:
         """Return the jobs that this runner ignores for now."""
@@ -159,7 +185,7 @@ class Dispatcher:
             log.warning("job_without_runner", job=name)
         self._count(result)
         if result.leases:
-            self._start(result.leases)
+            self.leased(result.leases)
         if result.next_due is not None:
             self._clock.observe(result.next_due.now, result.read_at)
         self.starved = self._free()[0] <= 0

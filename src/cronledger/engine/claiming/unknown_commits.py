@@ -7,7 +7,7 @@ from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import Claimed, NewClaim
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import ExecutionKey
 
 log = get_logger(__name__)

@@ -11,7 +11,8 @@ While the supervisor lives, the guardian signals on request only. `control` carr
 - the end of the pipe: the supervisor is dead, which counts as `K`.
 
 The guardian writes lines to `report`: `pid N` and later `exit STATUS` of the command itself,
-`killing` when it has read a `K`, and `gone` when no process of the command is left. Then it exits.
+`killing` when it has read a `K`, `left NUMBER NAMES` if processes are killed after the command has
+exited (on Linux), and `gone` when no process of the command is left. Then it exits.
 It keeps the supervisor's stdout open and never writes to it. So the runner, which reads the other
 end, reads its end only when all guardians are done.
 """
@@ -33,6 +34,7 @@ from cronledger.engine.commands.spawn import (
     adopt_orphans,
     become,
     group_exists,
+    name_descendants,
     signal_descendants,
     signal_group,
 )
@@ -43,6 +45,8 @@ EAGER = 2.0
 """Seconds for which a guardian polls often. Later survivors can hardly be killed."""
 OFTEN = 0.02
 SELDOM = 1.0
+NAMED = 5
+"""The most processes that `left` names."""
 NEVER = float("inf")
 
 
@@ -202,7 +206,9 @@ class _Guardian:
             self._give_up_at = monotonic() + LAST
         if b"K" in data or not data:
             self._write("killing")
-            self._killing_since = min(self._killing_since, monotonic())
+            if self._killing_since == NEVER:
+                self._killing_since = monotonic()
+                self._report_left()
         elif b"T" in data:
             self._signal(signal.SIGTERM)
 
@@ -220,6 +226,12 @@ class _Guardian:
         except ChildProcessError:
             return not LINUX and group_exists(self._pid)
         return True
+
+    def _report_left(self) -> None:
+        """Report the processes that the command left running, if it has exited."""
+        if LINUX and self._reaped and (left := name_descendants(os.getpid())):
+            more = [f"and {len(left) - NAMED} more"] if len(left) > NAMED else []
+            self._write(f"left {len(left)} {', '.join(left[:NAMED] + more)}")
 
     def _kill(self) -> None:
         if self._group is not None:

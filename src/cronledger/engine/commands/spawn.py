@@ -107,6 +107,20 @@ def signal_descendants(root: int, number: int, but: Container[int] = ()) -> bool
     return bool(found)
 
 
+def name_descendants(root: int) -> list[str]:
+    """Return "NAME (PID)" of each living descendant of `root`, in the order of their pids."""
+    found: list[str] = []
+    for pid in sorted(_descendants(root, ())):
+        with suppress(OSError):  # the process ended meanwhile
+            with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+                name, _, rest = file.read().partition(b"(")[2].rpartition(b")")
+            if rest.split()[0] not in (b"Z", b"X"):
+                text = name.decode("utf-8", "replace")
+                shown = "".join(char if char.isprintable() else "?" for char in text)
+                found.append(f"{shown} ({pid})")
+    return found
+
+
 def group_exists(group: int) -> bool:
     """Return whether the process group has a member, zombies included."""
     try:

@@ -26,6 +26,7 @@ class Command:
         self.output = self.exec_status = -1
         self.reported = b""  # an unfinished line of the guardian
         self.group: str | None = None  # the directory of its control group
+        self.left = ""  # the number and the names of the processes that it left running
         self.has_begun = self.gone = self.lost = False
         self.killing_by = NEVER  # when the guardian must have confirmed a kill
         self.tail = bytearray()
@@ -55,6 +56,8 @@ class Command:
             del self.tail[: len(self.tail) - self.tail_bytes]
 
     def ended(self) -> dict[str, Any]:
+        if self.left and self.reason is None:
+            self._note_left()
         tail = bytes(self.tail[max(0, len(self.tail) - self.tail_bytes) :])
         truncated = self.total_bytes > len(tail)
         if truncated:  # do not begin inside a UTF-8 character
@@ -71,3 +74,11 @@ class Command:
             "truncated": truncated,
             "total_bytes": self.total_bytes,
         }
+
+    def _note_left(self) -> None:
+        """Append a line to the output, because a job may not know why its daemon has ended."""
+        count, _, names = self.left.partition(" ")
+        many = "1 process" if count == "1" else f"{count} processes"
+        line = f"cronledger: ended {many} that the command left running: {names}\n"
+        begin = "\n" if self.tail and not self.tail.endswith(b"\n") else ""
+        self.keep(f"{begin}{line}".encode())

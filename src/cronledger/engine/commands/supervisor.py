@@ -274,6 +274,8 @@ class Supervisor:
                 self._exited(command, int(number))
             elif word == b"killing":
                 command.killing_by = NEVER
+            elif word == b"left":
+                command.left = number.decode()
             elif word == b"gone":
                 command.gone = True
         if lines and command.exit_code is not None:

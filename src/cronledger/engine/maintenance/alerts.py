@@ -1,12 +1,13 @@
-"""Raises alerts: the step whose protocol is in migrations/functions/80_alerts.sql.
+"""Raises alerts: the step whose protocol is in migrations/functions/alerts/raise_alerts.sql.
 
 Every replica calls it, and one of them at a time does the work. It is a loop of its own, so that a
 long round of maintenance delays no alert.
 """
 
-from collections.abc import Callable
+import asyncio
 from time import monotonic
 
+from cronledger.engine.event import Event
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
@@ -24,20 +25,16 @@ MOST_PRUNED = 10_000
 
 
 class Alerts:
-    """Raises alerts while a job has rules for them, and prunes those that are not kept."""
+    """Raises alerts while a job has rules for them, and prunes those that are not kept.
 
-    def __init__(
-        self,
-        pool: AsyncPool,
-        statements: Statements,
-        *,
-        wake: Callable[[], None],
-        deliver: Callable[[], None],
-    ) -> None:
+    Event: `raised`, a delivery is due.
+    """
+
+    def __init__(self, pool: AsyncPool, statements: Statements) -> None:
         self._pool = pool
         self._statements = statements
-        self._wake = wake
-        self._deliver = deliver
+        self.wake = asyncio.Event()
+        self.raised = Event[[]]()
         self._watching = False
         self._next_at = 0.0
         self._prune_at = 0.0
@@ -52,12 +49,12 @@ class Alerts:
         begins = watching and not self._watching
         self._watching = watching
         if begins:
-            self._wake()
+            self.wake.set()
 
     def failed(self) -> None:
         """Note that an execution has failed. Sends nothing."""
         if self._watching:
-            self._wake()
+            self.wake.set()
 
     async def step(self) -> float:
         """Observe what has changed, and return the seconds until the next step.
@@ -84,17 +81,14 @@ class Alerts:
             pass
 
     async def _raise(self) -> bool:
-        """Observe the changes of one transaction, and return whether more are left.
-
-        Calls `deliver` if a delivery is due.
-        """
+        """Observe the changes of one transaction, and return whether more are left."""
         async with self._pool.connection() as c, step_transaction(c):
             await self._statements.require_own_database(c)
             result = await self._statements.raise_alerts(c, MOST_CHANGES)
             raised = await result.fetchone()
         assert raised is not None
         if raised.deliver:
-            self._deliver()
+            self.raised()
         return bool(raised.more)
 
     async def _prune(self) -> None:

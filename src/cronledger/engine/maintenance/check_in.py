@@ -18,12 +18,14 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from cronledger.engine.clock import DatabaseClock
+from cronledger.engine.event import Event
+from cronledger.engine.maintenance.sweeper import Sweeper
 from cronledger.engine.peers import NewerPeers
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.identity import ExpectedLedger
 from cronledger.ledger.rows import CheckInReply
 from cronledger.ledger.statements import Statements
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules import cron
 from cronledger.settings import Settings
 
@@ -32,6 +34,8 @@ log = get_logger(__name__)
 State = Literal["starting", "running", "draining", "stopped"]
 
 CHECK_IN_SECONDS = 3.0
+FAILING_SECONDS = 5.0
+"""The longest time between two check-ins while a loop fails, so that the row shows the end soon."""
 MOST_EXAMINED = 10_000
 """The number of parked schedules, and of jobs with parked schedules, that a check-in examines."""
 MOST_NAMES = 100
@@ -72,7 +76,10 @@ class CheckIn:
     """Updates the runner's row, and polls.
 
     `kinds`: the handler kinds that the runner claims. `described` returns what changes: the columns
-    state, running, handlers and diagnostics, and excluded_jobs, the jobs that it ignores for now.
+    state, running, handlers, diagnostics and deploy, and excluded_jobs, the jobs that it ignores
+    for now. `poll` returns the seconds between two polls, and `failing` whether a loop fails.
+
+    Event: `checked_in`, the reply of the ledger.
     """
 
     def __init__(
@@ -83,29 +90,48 @@ class CheckIn:
         peers: NewerPeers,
         settings: Settings,
         *,
+        sweeper: Sweeper,
         expected: ExpectedLedger,
         runner: str,
         ttl: timedelta,
         kinds: Sequence[str],
         described: Callable[[], dict[str, Any]],
+        poll: Callable[[], float],
+        failing: Callable[[], bool],
     ) -> None:
         self._pool = pool
         self._statements = statements
         self._clock = clock
         self._peers = peers
+        self._sweeper = sweeper
         self._settings = settings
         self._expected = expected
         self._runner = runner
         self._ttl = ttl
         self._kinds = list(kinds)
         self._described = described
+        self._poll = poll
+        self._failing = failing
         self._one_at_a_time = asyncio.Lock()
+        self.checked_in = Event[[CheckInReply]]()
 
-    async def check_in(self, *, examine: bool = False) -> CheckInReply:
+    async def step(self) -> float:
+        """Check in. Return the seconds until the next check-in.
+
+        Raises psycopg.Error if the database is unreachable or contains another ledger.
+        """
+        poll = self._poll()
+        reply = await self._send(examine=self._sweeper.examines(within=poll))
+        wait = None if reply.next_end is None else self._clock.until(reply.next_end)
+        self.checked_in(reply)
+        if self._failing():
+            poll = min(poll, FAILING_SECONDS)
+        return poll if wait is None else min(poll, wait + 0.05 if wait else 1.0)
+
+    async def _send(self, *, examine: bool) -> CheckInReply:
         """Write the current state of the runner, and return the reply of the ledger.
 
-        `examine`: the reply also contains what a crash left behind. Raises psycopg.Error if the
-        database is unreachable or contains another ledger.
+        `examine`: the reply also contains what a crash left behind.
         """
         # One at a time, because an older state must not overwrite a newer one.
         async with self._one_at_a_time, self._pool.connection(CHECK_IN_SECONDS) as c:

@@ -1,29 +1,35 @@
-"""Judges deadlines. migrations/functions/84_deadlines.sql describes the protocol.
+"""Judges deadlines. migrations/functions/deadlines/judge_deadlines.sql describes the protocol.
 
 A check-in returns when the next deadline has to be judged, so a replica sends nothing for this
 while no job has deadlines. One replica at a time does the work.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from time import monotonic
+from typing import Any
 
 from cronledger.engine.clock import DatabaseClock
 from cronledger.ledger.connections import AsyncPool
-from cronledger.ledger.rows import DeadlineRevision, ManualDeadline
+from cronledger.ledger.rows import DeadlineTurn, ManualDeadline
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules import deadline_plan
-from cronledger.rules.deadline_plan import NewDeadline, Scope
-from cronledger.rules.model import Handler, Job, JobState, Revision
+from cronledger.rules.deadline_plan import DeadlinePlan, NewDeadline, Planning, Scope
+from cronledger.rules.model import Job, JobState, Revision
 
 log = get_logger(__name__)
 
 JOBS = 100
 """Jobs whose deadlines one transaction computes."""
+SCOPES = 2_000
+"""Scopes whose deadlines one transaction computes."""
+SLICE = 100
+"""Scopes whose deadlines are computed before other tasks run. That takes some milliseconds."""
 MOST = 5_000
-"""Deadlines of a job that one transaction adds, and deadlines that it judges."""
+"""Plan_times whose deadlines one transaction adds, and deadlines that it judges."""
 TRANSACTIONS = 20
 """Transactions of one step, so that the other work of the sweeper does not wait."""
 REST_SECONDS = 5.0
@@ -79,7 +85,7 @@ class DeadlineStep:
                     self._next = None  # the next check-in returns what the other replica has left
                     return False
                 now = turn[0].now
-                await self._plan(c, {x.job: x.through for x in turn if x.job and x.through}, now)
+                await self._plan(c, [x for x in turn if x.job])
                 judged = await s.judge_deadlines(c, MOST)
                 closed = await s.close_breaches(c, MOST)
                 following = await s.next_deadline(c)
@@ -87,28 +93,68 @@ class DeadlineStep:
             self._next = await following.fetchone()
         return most == MOST or (self._next is not None and self._next <= now and len(turn) > 1)
 
-    async def _plan(self, c: Connection, cursors: dict[str, datetime], now: datetime) -> None:
+    async def _plan(self, c: Connection, jobs: Sequence[DeadlineTurn]) -> None:
         s = self._statements
         manual = await (await s.take_manual_deadlines(c, MOST)).fetchall()
         added = await self._of_manual(c, manual)
-        if cursors:
-            names = list(cursors)
-            rows = await s.deadline_revisions(c, names, list(cursors.values()), [None] * len(names))
-            found = await s.deadline_schedules(c, names)
+        if jobs:
+            names = [x.job for x in jobs]
+            rows = await s.deadline_revisions(
+                c, names, [x.through for x in jobs], [None] * len(names)
+            )
+            found = await s.deadline_schedules(c, jobs, SCOPES + 1)
             revisions = _by_job(await rows.fetchall())
-            scopes: dict[str, list[Scope]] = {}
-            for scope in await found.fetchall():
-                scopes.setdefault(scope.key.job_name, []).append(scope)
-            plans = {
-                name: deadline_plan.plan(
-                    revisions.get(name, ()), scopes.get(name, ()), cursor, now, MOST
-                )
-                for name, cursor in cursors.items()
-            }
+            plans = await self._plans(jobs, revisions, await found.fetchall())
             added += [new for plan in plans.values() for new in plan.added]
             await s.advance_deadlines(c, plans)
         if added:
             await s.add_deadlines(c, added)
+
+    async def _plans(
+        self, turns: Sequence[DeadlineTurn], revisions: Mapping[str, Sequence[Revision]],
+        scopes: Sequence[Scope],
+    ) -> dict[str, DeadlinePlan]:  # fmt: skip
+        """Return the plans of the jobs of the first SCOPES scopes. A further one: more are left.
+
+        The last of these jobs may have a part of its scopes. The jobs after it are left out.
+        """
+        last = scopes[SCOPES].key.job_name if len(scopes) > SCOPES else None
+        of_jobs: dict[str, list[Scope]] = {}
+        for scope in scopes[:SCOPES]:
+            of_jobs.setdefault(scope.key.job_name, []).append(scope)
+        most = max(1, MOST // max(1, min(len(scopes), SCOPES)))
+        plans: dict[str, DeadlinePlan] = {}
+        for turn in turns:
+            found = of_jobs.get(turn.job, [])
+            if turn.job == last:
+                if found:
+                    plans[turn.job] = await self._part(turn, revisions[turn.job], found, most)
+                break
+            planning = Planning(
+                revisions.get(turn.job, ()), turn.through, turn.now, most,
+                upto=turn.upto, following=turn.following,
+            )  # fmt: skip
+            await self._add(planning, found)
+            plans[turn.job] = planning.plan()
+        return plans
+
+    async def _part(
+        self, turn: DeadlineTurn, revisions: Sequence[Revision], scopes: Sequence[Scope], most: int
+    ) -> DeadlinePlan:
+        upto = turn.upto or deadline_plan.reach(
+            revisions, scopes[0].key, turn.through, turn.now, most
+        )
+        planning = Planning(
+            revisions, turn.through, turn.now, most, upto=upto, following=turn.following
+        )
+        await self._add(planning, scopes)
+        return planning.part(scopes[-1].key)
+
+    @staticmethod
+    async def _add(planning: Planning, scopes: Sequence[Scope]) -> None:
+        for begin in range(0, len(scopes), SLICE):
+            planning.add(scopes[begin : begin + SLICE])
+            await asyncio.sleep(0)  # other tasks run
 
     async def _of_manual(
         self, c: Connection, manual: Sequence[ManualDeadline]
@@ -118,7 +164,7 @@ class DeadlineStep:
         numbers = sorted({(x.scope.job_name, x.revision) for x in manual})
         names, wanted = [name for name, _ in numbers], [number for _, number in numbers]
         rows = await self._statements.deadline_revisions(c, names, [None] * len(names), wanted)
-        found = {(x.job, x.number): _revision(x) for x in await rows.fetchall()}
+        found = {(x["job_name"], x["number"]): _revision(x) for x in await rows.fetchall()}
         return [
             new
             for one in manual
@@ -135,16 +181,15 @@ class DeadlineStep:
                 return
 
 
-def _by_job(rows: Sequence[DeadlineRevision]) -> dict[str, list[Revision]]:
+def _by_job(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Revision]]:
     found: dict[str, list[Revision]] = {}
     for row in rows:
-        found.setdefault(row.job, []).append(_revision(row))
+        found.setdefault(row["job_name"], []).append(_revision(row))
     return found
 
 
-def _revision(row: DeadlineRevision) -> Revision:
+def _revision(row: Mapping[str, Any]) -> Revision:
     # Not validated: an invalid schedule has no plan_times, and so no deadlines.
-    values = {name: value for name, value in row._asdict().items() if name in Job.model_fields}
-    job = Job.model_construct(name=row.job, handler=Handler.EXTERNAL, **values)
-    state = JobState(row.state)
-    return Revision(row.number, row.effective_from, state, job, row.pause_ends)
+    job = Job.model_construct(**{name: row[name] for name in Job.model_fields})
+    state = JobState(row["state"])
+    return Revision(row["number"], row["effective_from"], state, job, row["pause_ends"])

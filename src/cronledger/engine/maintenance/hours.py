@@ -1,4 +1,7 @@
-"""Keeps the roll-up of hours, whose protocol is in migrations/functions/73_hours.sql.
+"""Keeps the roll-up of hours, whose protocol is in migrations/functions/hours/roll_up_hours.sql.
+
+The roll-up knows which hours hold data that `keep_output` of a job no longer permits, so a round
+also redacts these (functions/retention/redact_outputs.sql).
 
 Every replica begins a round with its hourly maintenance. One of them at a time does the work, and
 the others find nothing left. Each transaction is bounded, and may be repeated.
@@ -9,6 +12,9 @@ from collections.abc import AsyncIterator
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
+from cronledger.logs.loggers import get_logger
+
+log = get_logger(__name__)
 
 CHANGES = 20_000
 """Changed executions that one transaction marks."""
@@ -16,12 +22,14 @@ HOURS = 200
 """Hours of a (job, scope) that one transaction counts."""
 PRUNED = 10_000
 """Hours that one transaction deletes."""
+REDACTED = 5_000
+"""Executions that one transaction redacts."""
 TRANSACTIONS = 20
 """Transactions of one step, so that the other work of the sweeper does not wait."""
 
 
 class HourRollUp:
-    """A round marks what has changed, counts what is marked, and prunes. Steps divide it."""
+    """A round marks what has changed, counts what is marked, prunes and redacts, in steps."""
 
     def __init__(self, pool: AsyncPool, statements: Statements) -> None:
         self._pool = pool
@@ -60,6 +68,8 @@ class HourRollUp:
             yield
         while await self._prune() == PRUNED:
             yield
+        while await self._redact():
+            yield
 
     async def _mark(self, after: str) -> str | None:
         async with self._pool.connection() as c, step_transaction(c):
@@ -75,3 +85,14 @@ class HourRollUp:
         async with self._pool.connection() as c, step_transaction(c):
             found = await self._statements.prune_hours(c, PRUNED)
         return await found.fetchone()
+
+    async def _redact(self) -> bool:
+        """Redact one batch of executions. Return whether more may be left."""
+        async with self._pool.connection() as c:
+            async with step_transaction(c):
+                done = await self._statements.redact_outputs(c, REDACTED)
+            row = await done.fetchone()
+        assert row is not None
+        if row.redacted:
+            log.info("outputs_redacted", count=row.redacted)
+        return row.unfinished

@@ -4,18 +4,18 @@ Without it, the dispatcher polls. A pooler in transaction mode does not support 
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
 import psycopg
 from psycopg import sql
 
+from cronledger.engine.event import Event
 from cronledger.engine.log_throttle import LogThrottle, reason
 from cronledger.ledger.access import Access
 from cronledger.ledger.schemas import internal
 from cronledger.ledger.session_settings import limit_unread
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 
 log = get_logger(__name__)
 
@@ -23,28 +23,24 @@ BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0)
 
 
 class Listener:
-    """Each `step` waits for one notification of the schema, and calls `woken` with its payload.
+    """Each `step` waits for one notification of the schema.
 
-    When the connection is lost, `lost` is called once, and the next steps connect again. `failing`:
-    the error of the last attempt to connect, or None. `failing_since`: the monotonic instant of the
-    first failure, or None. `errors`: all failures since the start.
+    Events: `notified`, its payload, or `connected` when LISTEN starts; `lost`, the connection is
+    lost, and the next steps connect again. `failing`: the error of the last attempt to connect, or
+    None. `failing_since`: the monotonic instant of the first failure, or None. `errors`: all
+    failures since the start.
     """
 
     PATIENCE = 30.0
 
-    def __init__(
-        self,
-        access: Access,
-        schema: str,
-        woken: Callable[[str], None],
-        lost: Callable[[], None],
-    ) -> None:
+    def __init__(self, access: Access, schema: str) -> None:
         self._access = access
         self._schema = schema
-        self._woken = woken
-        self._lost = lost
+        self.notified = Event[[str]]()
+        self.lost = Event[[]]()
         self._connection: psycopg.AsyncConnection[tuple[object, ...]] | None = None
         self._lines = LogThrottle()
+        self._logged = False
         self.failing_since: float | None = None
         self.failing: str | None = None
         self.failures = 0
@@ -66,7 +62,7 @@ class Listener:
                 await self._connect()
             assert self._connection is not None
             async for note in self._connection.notifies(timeout=self.PATIENCE, stop_after=1):
-                self._woken(note.payload)
+                self.notified(note.payload)
         except (psycopg.Error, OSError) as error:
             return await self._failed(reason(error))
         await asyncio.sleep(0)
@@ -89,12 +85,12 @@ class Listener:
         self._connection = connection
         self._restored()
         # Notifications may have been missed, so the subscribers check once for everything.
-        self._woken("connected")
+        self.notified("connected")
 
     def _restored(self) -> None:
-        if self.failing_since is not None:
+        if self.failing_since is not None and self._logged:
             log.info("listen_restored", outage_s=round(monotonic() - self.failing_since, 1))
-        self.failing, self.failing_since, self.failures = None, None, 0
+        self.failing, self.failing_since, self.failures, self._logged = None, None, 0, False
 
     async def _failed(self, why: str) -> float:
         delay = BACKOFF[min(self.failures, len(BACKOFF) - 1)]
@@ -103,14 +99,13 @@ class Listener:
         self.failing = why
         if self.failing_since is None:
             self.failing_since = monotonic()
-            self._lines.note(why)
-            log.warning("listen_failed", error=why)
-        elif self._lines.due(why):
+        if self._lines.due(why):
+            self._logged = True
             outage_s = round(monotonic() - self.failing_since, 1)
             log.warning("listen_failed", error=why, outage_s=outage_s)
         if self._connection is not None:
             await self.close()
-            self._lost()
+            self.lost()
         return delay
 
     async def close(self) -> None:

@@ -3,18 +3,18 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from cronledger.engine.threads import Returned, Threads
-from cronledger.ledger.connections import AsyncPool
+from cronledger.ledger.connections import AsyncPool, StepConnection, Transaction
 from cronledger.ledger.database_errors import BAD_VALUE_ERRORS, RETRYABLE_ERRORS
 from cronledger.ledger.rows import ScopeChanges
 from cronledger.ledger.session_settings import SILENT_CLIENT_SECONDS
 from cronledger.ledger.statements import Connection, Statements, array
 from cronledger.ledger.transactions import step_transaction
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import clean_text
 from cronledger.settings import masked
@@ -102,12 +102,23 @@ class ScopeProviders:
 
         Yield None if another runner does, or if this database is not the ledger's own.
         """
-        async with (
-            self._pool.connection() as c,
-            step_transaction(c, silence=PATIENCE_SECONDS + SILENT_CLIENT_SECONDS),
-        ):
-            turn = await self._statements.take_turn(c, f"scopes of {job.name}")
-            yield c if await turn.fetchone() else None
+        step = f"scopes of {job.name}"
+        async with self._pool.connection() as c:
+            async with self._transaction(c):
+                taken = await (await self._statements.take_turn(c, step)).fetchone()
+                if taken is not None:
+                    yield c if taken else None
+                    return
+            # Committed at once, so that another runner finds the row and does not wait for it.
+            async with step_transaction(c):
+                await self._statements.add_turn(c, step)
+            async with self._transaction(c):
+                taken = await (await self._statements.take_turn(c, step)).fetchone()
+                yield c if taken else None
+
+    @staticmethod
+    def _transaction(c: StepConnection) -> AbstractAsyncContextManager[Transaction]:
+        return step_transaction(c, silence=PATIENCE_SECONDS + SILENT_CLIENT_SECONDS)
 
     async def _update(self, job: Job, provider: Callable[[], Any]) -> ScopeChanges:
         """Call the provider, unless another runner does, and store the changes."""

@@ -3,7 +3,8 @@
 It sends statements only when a check-in has found that there is something to do.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from time import monotonic
 
@@ -11,6 +12,7 @@ import psycopg
 
 from cronledger.engine.awaited import Awaited
 from cronledger.engine.clock import DatabaseClock, fetch_now
+from cronledger.engine.event import Event
 from cronledger.engine.maintenance.deadlines import DeadlineStep
 from cronledger.engine.maintenance.hours import HourRollUp
 from cronledger.ledger import identity
@@ -18,7 +20,7 @@ from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import CheckInReply, Swept
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 
 log = get_logger(__name__)
 
@@ -38,8 +40,10 @@ class Sweeper:
     no runner had their handlers are due again. The hourly maintenance of partitions is one as well,
     so that no fault of a check-in can hide something for good. It also begins a round of the
     roll-up of hours, of which each further step does a part. Deadlines that are past are judged
-    in any step. `rearmed` is called when something
-    is due now. Programs that wait for an `awaited` execution are notified once it is swept.
+    in any step. Programs that wait for an `awaited` execution are notified once it is swept.
+
+    Events: `rearmed`, something is due now; `swept`, an execution that a step has ended;
+    `due_within`, the seconds in which a step has to begin.
     """
 
     def __init__(
@@ -49,19 +53,17 @@ class Sweeper:
         clock: DatabaseClock,
         awaited: Awaited,
         *,
-        retention: timedelta,
         width: timedelta,
-        rearmed: Callable[[], None],
-        swept: Callable[[Swept], None],
     ) -> None:
         self._pool = pool
         self._statements = statements
         self._clock = clock
         self._awaited = awaited
-        self._retention = retention
         self._width = width
-        self._rearmed = rearmed
-        self._swept = swept
+        self.wake = asyncio.Event()
+        self.rearmed = Event[[]]()
+        self.swept = Event[[Swept]]()
+        self.due_within = Event[[float]]()
         self._stale = False  # leases or pauses have ended
         self._left: frozenset[str] = frozenset()
         self._hours = HourRollUp(pool, statements)
@@ -121,21 +123,19 @@ class Sweeper:
         latest = self._examined_at + EXAMINE_SECONDS + SLACK_SECONDS
         return self._left != REPAIRS and monotonic() + within > latest
 
-    def deadline_wait(self) -> float | None:
-        """Return the seconds until deadlines have to be judged; None: nothing is planned."""
-        return self._deadlines.wait()
-
-    def note(self, reply: CheckInReply, *, stale: bool) -> bool:
-        """Note what a check-in has found, and return whether a step has to follow.
-
-        `stale`: leases or pauses have ended.
-        """
-        self._stale = self._stale or stale
+    def checked_in(self, reply: CheckInReply) -> None:
+        """Do what a check-in has found."""
+        self._stale |= reply.next_end is not None and self._clock.until(reply.next_end) == 0
         self._deadlines.note(reply.deadline)
         if reply.left_behind is not None:
             self._left |= frozenset(reply.left_behind)
             self._examined_at = monotonic()
-        return reply.refused is None and (self._stale or bool(self._left))
+        if reply.refused is not None:
+            return
+        if self._stale or self._left:
+            self.wake.set()
+        if (deadline := self._deadlines.wait()) is not None:
+            self.due_within(deadline)
 
     async def sweep(self) -> None:
         """Fail the stale executions that must not be stolen, and resume jobs whose pause ended."""
@@ -156,11 +156,11 @@ class Sweeper:
                 plan_time=row.key.plan_time.isoformat(), execution_id=row.id, status=row.status,
                 held_by=row.runner_id,
             )  # fmt: skip
-            self._swept(row)
+            self.swept(row)
         for name in names:
             log.info("pause_ended", job=name)
         if rows or names:
-            self._rearmed()
+            self.rearmed()
 
     async def _end_stale(self, c: Connection) -> Sequence[Swept]:
         """Sweep the stale executions and return them.
@@ -202,9 +202,9 @@ class Sweeper:
                 ended = await orphans.fetchall()
             if "runners" in left:
                 async with step_transaction(c):
-                    await s.reap_runners(c, self._retention)
+                    await s.reap_runners(c)
         if due:
-            self._rearmed()
+            self.rearmed()
         if ended:
             log.info(
                 "orphans_cancelled", count=len(ended), reason="their jobs are retired or deleted"
@@ -214,7 +214,7 @@ class Sweeper:
         async with self._pool.connection() as c:
             async with step_transaction(c):
                 await self._statements.require_own_database(c)
-                done = await self._statements.maintain_partitions(c, self._retention, self._width)
+                done = await self._statements.maintain_partitions(c, self._width)
             rows = await done.fetchall()
         for row in rows:
             log.info("partitions_maintained", action=row.action, subject=row.subject)

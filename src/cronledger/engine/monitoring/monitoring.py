@@ -7,7 +7,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from cronledger.engine.lease import Lease
 from cronledger.engine.monitoring.pings import Ping, Pings
 from cronledger.engine.monitoring.sentry import SentryCheckIns
-from cronledger.ledger.rows import Swept
+from cronledger.ledger.rows import CheckInReply, Swept
 from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import Status, Trigger
 from cronledger.rules.outcome import Outcome
@@ -65,9 +65,11 @@ class Monitoring:
             body = f"{ErrorCode.STALE_TIMEOUT}: runner {row.runner_id} did not extend its lease"
             self._pings.put(Ping(row.ping, signal, _run(row.id, row.attempt), body))
 
-    def ledger_is_alive(self) -> None:
+    def checked_in(self, reply: CheckInReply) -> None:
         """Report that the ledger accepted a write, at most once a minute."""
-        if self._ledger_url is not None and monotonic() >= self._next_at:
+        if reply.refused is not None or self._ledger_url is None:
+            return
+        if monotonic() >= self._next_at:
             self._next_at = monotonic() + LEDGER_SECONDS
             self._pings.put(Ping(self._ledger_url))
 

@@ -11,7 +11,7 @@ import aiohttp
 from yarl import URL
 
 from cronledger.engine.addresses import AddressRefusedError, Resolver, check_literal
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any
 
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import GLOBAL, Job, ScopeKey
 
 log = get_logger(__name__)

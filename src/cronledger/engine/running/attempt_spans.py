@@ -3,12 +3,12 @@
 The program configures the SDK. An error of the SDK is logged, and does not affect the execution.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cronledger.engine.lease import Lease
-from cronledger.logger import get_logger
+from cronledger.engine.running.ended import Ended
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import Status
-from cronledger.rules.outcome import Outcome
 from cronledger.tracing.interface import AttemptSpan, Tracing
 
 log = get_logger(__name__)
@@ -44,23 +44,31 @@ def begin(tracing: Tracing, lease: Lease) -> AttemptSpan | None:
     return span
 
 
-def end(span: AttemptSpan, ended: Outcome, *, release: bool, lost: bool) -> None:
-    """End the span of an attempt. `lost`: its runner has lost the lease, as far as it knows."""
+def end(attempts: Sequence[Ended], *, lost: bool) -> None:
+    """End the spans of these attempts. `lost`: the runner did not write their outcomes."""
+    for attempt in attempts:
+        _end(attempt, lost=lost)
+
+
+def _end(attempt: Ended, *, lost: bool) -> None:
+    if attempt.span is None:
+        return
+    ended = attempt.outcome
     if lost:
         outcome = LOST
-    elif release:
+    elif attempt.release:
         outcome = RELEASED
     else:
         outcome = ended.status.value.lower()
     attributes: dict[str, str | int] = {"cronledger.outcome": outcome}
     if ended.error_code is not None:
         attributes["cronledger.error_code"] = ended.error_code
-    failed = lost or (ended.status is Status.FAILED and not release)
+    failed = lost or (ended.status is Status.FAILED and not attempt.release)
     line = (ended.error_msg or "").partition("\n")[0]
     try:
-        span.end(attributes, f"{ended.error_code}: {line}" if failed else None)
+        attempt.span.end(attributes, f"{ended.error_code}: {line}" if failed else None)
     except Exception:
-        log.exception("span_failed")
+        log.exception("span_failed", **attempt.lease.log_fields)
 
 
 def trace_context(span: AttemptSpan | None) -> Mapping[str, str]:

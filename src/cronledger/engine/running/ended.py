@@ -9,6 +9,7 @@ from cronledger.ledger.rows import Ending, LeaseState
 from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import ScopeKey, Status
 from cronledger.rules.outcome import Outcome, clean_text
+from cronledger.tracing.interface import AttemptSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,8 @@ class Ended:
     """The outcome of an attempt that has to be written.
 
     `release`: the execution returns to PENDING instead, for the reason in `outcome`. `stripped`:
-    the ledger refused its values, so it has none.
+    the ledger refused its values, so it has none. `span`: that of the attempt, which ends with the
+    outcome that the ledger has given to it; None without traces.
     """
 
     lease: Lease
@@ -24,6 +26,7 @@ class Ended:
     duration_ms: int
     release: bool = False
     stripped: bool = False
+    span: AttemptSpan | None = None
 
     @property
     def token(self) -> UUID:
@@ -61,12 +64,13 @@ class Ended:
     def as_written(self, status: str) -> "Ended":
         """Return the end with the status that the ledger has given to the execution.
 
-        A requested cancel, which the runner may not know of yet, turns FAILED into CANCELLED.
+        A requested cancel, which the runner may not know of yet, turns FAILED, and the PENDING of a
+        release, into CANCELLED.
         """
-        if self.release or status != Status.CANCELLED or self.outcome.status is not Status.FAILED:
+        if status != Status.CANCELLED or self.outcome.status is not Status.FAILED:
             return self
         outcome = replace(self.outcome, status=Status.CANCELLED, retry_after=None)
-        return replace(self, outcome=outcome)
+        return replace(self, outcome=outcome, release=False)
 
     def is_committed(self, state: LeaseState) -> bool:
         """Return whether this state of the row shows that this outcome was committed before."""

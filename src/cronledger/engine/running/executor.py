@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -11,7 +11,8 @@ from uuid import UUID
 
 from structlog.contextvars import bind_contextvars, bound_contextvars
 
-from cronledger.app import CancelToken, Context
+from cronledger.declaring.app import CancelToken, Context
+from cronledger.engine.event import Event
 from cronledger.engine.lease import Lease, Leases, Stop
 from cronledger.engine.running import attempt_spans
 from cronledger.engine.running.ended import Ended
@@ -28,7 +29,7 @@ from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.sql import SqlHandlers
 from cronledger.engine.running.handlers.transaction import Connections, ExecutionTransaction
 from cronledger.ledger.rows import UnreadablePayload
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules import outcome
 from cronledger.rules.model import Handler, Status, Trigger
 from cronledger.rules.outcome import Outcome
@@ -60,6 +61,12 @@ class Running:
     def duration_ms(self) -> int:
         return 0 if self.called_at is None else round((monotonic() - self.called_at) * 1000)
 
+    def end(self, decided: Outcome, *, release: bool = False) -> Ended:
+        """Return the outcome to write. The span ends now, and gets its outcome later."""
+        if self.span is not None:
+            self.span.stop()
+        return Ended(self.lease, decided, self.duration_ms, release, span=self.span)
+
 
 class Executor:
     """Runs executions in its slots. An execution keeps its slot until its handler has ended.
@@ -67,6 +74,9 @@ class Executor:
     A handler that was requested to stop has `GRACE` seconds to end, or `REPEAT` seconds if its
     lease is lost. Then it is reported, and requested again every `REPEAT` seconds, because an async
     handler may have swallowed its cancellation.
+
+    Events: `added`, the leases of new executions; `begun`, the lease of an attempt whose task
+    begins; `lost`, the outcomes that cannot be written; `freed`, a slot is free again.
     """
 
     GRACE = 5.0
@@ -84,10 +94,6 @@ class Executor:
         connections: Connections,
         runner: str,
         slots: int,
-        freed: Callable[[], None],
-        added: Callable[[Sequence[Lease]], None],
-        begun: Callable[[Lease], None],
-        lost: Callable[[Sequence[Ended]], None],
         tracing: Tracing | None = None,
     ) -> None:
         self._leases = leases
@@ -99,11 +105,11 @@ class Executor:
         self._connections = connections
         self._runner = runner
         self._slots = slots
-        self._freed = freed
-        self._added = added
-        self._begun = begun
-        self._lost = lost
         self._tracing = tracing
+        self.added = Event[[Sequence[Lease]]]()
+        self.begun = Event[[Lease]]()
+        self.lost = Event[[Sequence[Ended]]]()
+        self.freed = Event[[]]()
         self._running: dict[UUID, Running] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -121,6 +127,11 @@ class Executor:
     def executions(self) -> list[Running]:
         return list(self._running.values())
 
+    def functions(self) -> set[str]:
+        """Return the names of the functions that are running."""
+        targets = (x.lease.job.target for x in self._running.values())
+        return {target["python"] for target in targets if "python" in target}
+
     def free(self) -> tuple[int, int]:
         """Return the number of free slots and of all slots.
 
@@ -133,7 +144,7 @@ class Executor:
         """Run the executions of these leases. Heartbeats extend the leases from now on."""
         started = [self._begin(lease) for lease in leases]
         self._leases.add(leases)
-        self._added(leases)
+        self.added(leases)
         for running in started:
             running.task = asyncio.create_task(
                 self._run(running), name=f"execution {running.lease.claimed.id}"
@@ -178,7 +189,7 @@ class Executor:
         """
         if running.stop == "lease_lost":
             return False
-        running.lease.stopped = True  # a late heartbeat must not extend it
+        self._leases.expire(running.lease)
         self.stop(running, "lease_lost")
         return True
 
@@ -231,12 +242,13 @@ class Executor:
             if running.lease.trace_id is not None:
                 bind_contextvars(trace_id=running.lease.trace_id)
         log.info("execution_started", how=claimed.how, trigger=claimed.trigger)
-        self._begun(running.lease)
+        self.begun(running.lease)
         self._end(running, await self._outcome(running))
 
     async def _outcome(self, running: Running) -> Outcome:
         if running.stop is None and not running.lease.usable:
             # The process was suspended after its claim, so the lease may have been stolen.
+            self._leases.expire(running.lease)
             running.stop = "lease_lost"
         if running.stop is not None:  # stopped before it began
             return self._stopped(running)
@@ -248,6 +260,7 @@ class Executor:
             running.stop = running.stop or "shutdown"
             return self._stopped(running)
         except LeaseEndedError as ended:
+            self._leases.expire(running.lease)
             running.stop = running.stop or "lease_lost"
             return self._stopped(running, ended.output)
         except Exception as error:
@@ -326,7 +339,9 @@ class Executor:
             case "shutdown" | None:
                 return outcome.shutdown(output, end_known=True)
             case "lease_lost":
-                return outcome.lease_over("lease", output)
+                lease = running.lease
+                unrenewed, error = lease.expired or (monotonic() - lease.sent, None)
+                return outcome.lease_expired(unrenewed, error, job.stale_timeout, output)
             case _:
                 assert_never(running.stop)
 
@@ -336,7 +351,7 @@ class Executor:
         if not self._running:
             self._idle.set()
         if running.abandoned:
-            self._freed()
+            self.freed()
             return
         # Shutdown or lease loss does not cost a reentrant execution an attempt.
         release = (
@@ -352,15 +367,12 @@ class Executor:
                 ended, lease.job, claimed.attempt, claimed.max_attempts, random.random()
             )
         _log_end(decided, running.duration_ms, release=release)
-        if running.span is not None:
-            lost = not ended.written and (running.stop == "lease_lost" or not lease.held)
-            attempt_spans.end(running.span, decided, release=release, lost=lost)
-        end = Ended(lease, decided, running.duration_ms, release)
+        end = running.end(decided, release=release)
         if lease.held:
             self._finisher.put(end)
         else:
-            self._lost([end])
-        self._freed()
+            self.lost([end])
+        self.freed()
 
     def abandon(self, running: Running) -> None:
         """Stop waiting for a handler that does not end. Its outcome will be ignored.
@@ -371,16 +383,13 @@ class Executor:
         if running.abandoned:
             return
         running.abandoned = True
-        end = Ended(running.lease, outcome.shutdown(end_known=False), running.duration_ms)
-        if running.span is not None:
-            lost = not running.lease.held or running.lease.job.reentrant
-            attempt_spans.end(running.span, end.outcome, release=False, lost=lost)
+        end = running.end(outcome.shutdown(end_known=False))
         if running.lease.held and not running.lease.job.reentrant:
             with bound_contextvars(**running.lease.log_fields):
                 _log_end(end.outcome, running.duration_ms, release=False)
             self._finisher.put(end)
         else:
-            self._lost([end])
+            self.lost([end])
 
 
 def _log_end(ended: Outcome, duration_ms: int, *, release: bool) -> None:

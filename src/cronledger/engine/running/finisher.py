@@ -5,22 +5,22 @@ shows the token of another holder.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 from uuid import UUID
 
 import psycopg
 
+from cronledger.engine.event import Event
 from cronledger.engine.lease import Leases
 from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.follow_up import FollowUp
-from cronledger.ledger.connections import AsyncPool, StepConnection
+from cronledger.ledger.connections import AsyncPool, StepConnection, StepCursor
 from cronledger.ledger.database_errors import BAD_VALUE_ERRORS
 from cronledger.ledger.rows import Finished
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import Status
 
 log = get_logger(__name__)
@@ -42,19 +42,12 @@ class Settled:
     dropped: list[Ended] = field(default_factory=list)
 
 
-class Written(Protocol):
-    """Called after each write; see `Finisher`."""
-
-    def __call__(self, ended: Sequence[Ended], *, may_start: bool) -> None: ...
-
-
 class Finisher:
     """Takes outcomes with `put` and writes them with `step`.
 
-    `written` is called after each write with the outcomes that are committed, which may be none.
-    `may_start`: others may start now, because an execution, a schedule or input was waiting.
-    `lost` is called with the outcomes that will never be written. `gather`: the seconds for which a
-    step waits for further outcomes.
+    Events: `written`, the outcomes that a write has committed, which may be none; `lost`, those
+    that will never be written; `unblocked`, others may start now, because an execution, a schedule
+    or input was waiting. `gather`: the seconds for which a step waits for further outcomes.
     """
 
     def __init__(
@@ -62,24 +55,23 @@ class Finisher:
         pool: AsyncPool,
         statements: Statements,
         leases: Leases,
-        written: Written,
         follow_up: FollowUp,
         *,
-        lost: Callable[[Sequence[Ended]], None],
         gather: float = 0.002,
     ) -> None:
         self._pool = pool
         self._statements = statements
         self._leases = leases
-        self._written = written
         self._follow_up = follow_up
-        self._lost = lost
         self._gather = gather
         self._waiting: list[Ended] = []
         self._may_start = False
         self._empty = asyncio.Event()
         self._empty.set()
         self.wake = asyncio.Event()
+        self.unblocked = Event[[]]()
+        self.written = Event[[Sequence[Ended]]]()
+        self.lost = Event[[Sequence[Ended]]]()
 
     def put(self, ended: Ended) -> None:
         ended.lease.ended = True
@@ -92,6 +84,10 @@ class Finisher:
         """The number of outcomes that are not written yet."""
         return len(self._waiting)
 
+    def close(self) -> None:
+        """Give up the outcomes that are not written yet. No step may follow."""
+        self.lost(self._waiting)
+
     async def wait_empty(self) -> None:
         """Wait until no outcome has to be written."""
         await self._empty.wait()
@@ -103,7 +99,7 @@ class Finisher:
             if writes:
                 await self._write_batch()
             if await self._follow_up.go_on(rearm=not writes):
-                self._written((), may_start=True)
+                self.unblocked()
         finally:
             if not self._waiting:
                 self._empty.set()
@@ -120,9 +116,11 @@ class Finisher:
         for token in tokens:
             self._leases.remove(token)
         if settled.dropped:
-            self._lost(settled.dropped)
+            self.lost(settled.dropped)
         may_start, self._may_start = self._may_start, False
-        self._written(settled.committed, may_start=may_start)
+        if may_start:
+            self.unblocked()
+        self.written(settled.committed)
 
     async def _write(self, batch: Sequence[Ended], settled: Settled) -> None:
         """Write all outcomes, even if one of them holds a value that cannot be stored."""
@@ -172,15 +170,16 @@ class Finisher:
         Return what was written, by token.
         """
         finishing = [x.row for x in batch if not x.release]
-        transaction, finished, released = None, None, []
+        transaction = None
+        cursors: list[StepCursor[Finished]] = []
         try:
             async with c.round_trip():
                 async with step_transaction(c) as transaction:
                     if finishing:
-                        finished = await self._statements.finish_executions(c, finishing)
+                        cursors.append(await self._statements.finish_executions(c, finishing))
                     for x in batch:
                         if x.release:
-                            released.append(
+                            cursors.append(
                                 await self._statements.release_executions(
                                     c, [x.lease.claimed.key], [x.token],
                                     x.outcome.error_code or "", x.outcome.error_msg or "",
@@ -192,13 +191,7 @@ class Finisher:
                 raise
             self._follow_up.rearm_later(batch)  # a later step reports an error that lasts
         # These results arrived before the error, if there was one.
-        written: dict[UUID, Finished] = {}
-        if finished is not None:
-            written.update((row.token, row) for row in await finished.fetchall())
-        for cursor in released:
-            for token in await cursor.fetchall():
-                written[token] = Finished(token, Status.PENDING, has_input=False)
-        return written
+        return {row.token: row for cursor in cursors for row in await cursor.fetchall()}
 
     async def _look_up(self, c: StepConnection, missing: Sequence[Ended], settled: Settled) -> None:
         """Settle the outcomes whose write did not return their row.
@@ -216,7 +209,8 @@ class Finisher:
             if state is not None and state.ours and state.status == Status.RUNNING:
                 continue
             if state is not None and ended.is_committed(state):
-                settled.committed.append(ended.as_written(state.status))
+                # Otherwise another attempt, or a later cancel, has given the status.
+                settled.committed.append(ended.as_written(state.status) if state.ours else ended)
                 continue
             settled.dropped.append(ended)
             if self._leases.lose(ended.token) is not None:

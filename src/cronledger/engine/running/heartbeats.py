@@ -6,13 +6,14 @@ the main loop would cost the other executions their leases.
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 
 import psycopg
 
+from cronledger.engine.event import Event
 from cronledger.engine.lease import NEVER, Lease, Leases
 from cronledger.engine.log_throttle import LogThrottle, reason
 from cronledger.ledger.access import Access
@@ -20,7 +21,7 @@ from cronledger.ledger.connections import is_disconnected, shutdown_socket
 from cronledger.ledger.rows import LeaseKey
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 
 log = get_logger(__name__)
 
@@ -50,31 +51,23 @@ def batches(due: Sequence[Lease]) -> Iterator[list[Lease]]:
 class Heartbeats:
     """Extends all leases of a runner from a thread of its own, and stops the handlers of lost ones.
 
-    `extend` receives the new deadlines by token, for the supervisor of commands. `stop` of a lease
-    is called in this thread. `failing`: the error of the last round, or None if it succeeded.
-    `errors`: the rounds that failed since the start.
+    Event, which this thread emits: `extended`, the new deadlines by token. `stop` of a lease is
+    called in this thread, too. `errors`: the rounds that failed since the start.
     """
 
     RETRY = 0.25
     IDLE = 5.0
 
-    def __init__(
-        self,
-        access: Access,
-        statements: Statements,
-        leases: Leases,
-        extend: Callable[[Mapping[str, float]], None],
-    ) -> None:
+    def __init__(self, access: Access, statements: Statements, leases: Leases) -> None:
         self._access = access
         self._statements = statements
         self._leases = leases
-        self._extend = extend
+        self.extended = Event[[Mapping[str, float]]]()
         self._connection: Connection | None = None
         self._busy: asyncio.Task[None] | None = None
         self._steps_at = NEVER
         self._stopping = False
         self._lines = LogThrottle()
-        self.failing: str | None = None
         self.errors = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
@@ -146,9 +139,6 @@ class Heartbeats:
         """
         now = monotonic()
         for lease in self._leases.expired(now):
-            log.warning(
-                "lease_expired", **lease.log_fields, overdue_s=round(now - lease.deadline, 3)
-            )
             lease.stop("lease_lost")
         if self._busy is None or self._busy.done():
             due = self._leases.due(now)
@@ -156,7 +146,7 @@ class Heartbeats:
                 self._busy = asyncio.ensure_future(self._round(due))
                 self._busy.add_done_callback(lambda _: self.wake())
             elif not len(self._leases):
-                self.failing = None  # there is nothing left to extend
+                self._leases.failing = None  # there is nothing left to extend
         busy = self._busy is not None and not self._busy.done()
         following = self._leases.next_moment(beats=not busy)
         return max(0.0, min(following - monotonic(), self.IDLE))
@@ -168,9 +158,9 @@ class Heartbeats:
         try:
             for batch in batches(due):
                 await self._beat(batch, patience)
-            if self.failing is not None:
+            if self._leases.failing is not None:
                 log.info("heartbeats_resumed", leases=len(due))
-            self.failing = None
+            self._leases.failing = None
         except Exception as error:  # noqa: BLE001 - the next round has to follow in any case
             self._failed(error)
             await self._disconnect()
@@ -181,7 +171,7 @@ class Heartbeats:
     def _failed(self, error: Exception) -> None:
         self.errors += 1
         why = reason(error)
-        begins, self.failing = self.failing is None, why
+        begins, self._leases.failing = self._leases.failing is None, why
         if self._lines.due(why) or begins:
             self._lines.note(why)
             known = isinstance(error, psycopg.Error | OSError)
@@ -196,7 +186,7 @@ class Heartbeats:
         rows = await result.fetchall()
         deadlines = self._leases.renew((row.token for row in rows), sent)
         if deadlines:
-            self._extend({str(token): deadline for token, deadline in deadlines.items()})
+            self.extended({str(token): deadline for token, deadline in deadlines.items()})
         missing = {lease.token: lease for lease in batch}
         for row in rows:
             lease = missing.pop(row.token)

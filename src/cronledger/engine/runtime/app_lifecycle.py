@@ -1,16 +1,27 @@
 """Registers and unregisters Apps: their jobs in the ledger, and their functions in the runner."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.engine.apps import AppRegistry, source_of
+from cronledger.engine.claiming.claimer import Claimer
+from cronledger.engine.event import Event
+from cronledger.engine.maintenance.check_in import CheckIn
+from cronledger.engine.running.executor import Executor
 from cronledger.engine.runtime.lifespans import Lifespans
 from cronledger.ledger.identity import ExpectedLedger
-from cronledger.logger import get_logger
-from cronledger.sources.apply import Applied, Retired, apply, check_owners, retire
+from cronledger.logs.loggers import get_logger
+from cronledger.sources.apply import (
+    Applied,
+    ApplyRequest,
+    Retired,
+    apply,
+    check_owners,
+    retire,
+)  # fmt: skip
 
 log = get_logger(__name__)
 
@@ -19,8 +30,11 @@ log = get_logger(__name__)
 class AppLifecycle:
     """Changes the Apps of a runner. The changes must not overlap.
 
-    `check_in` publishes the functions that the runner has now. `unused` waits for the ends of the
-    executions of functions that were removed.
+    `applied`: the jobs of its first Apps are in the ledger already. `request`: another source that
+    is applied at the start, or None.
+
+    Events: `changed`, the runner has other functions; `unregistered`, before that, executions may
+    have been requested to end.
     """
 
     apps: AppRegistry
@@ -28,8 +42,30 @@ class AppLifecycle:
     url: str = field(repr=False)
     expected: ExpectedLedger
     runner: str
-    check_in: Callable[[], Awaitable[float]]
-    unused: Callable[[Collection[str]], Awaitable[None]]
+    check_ins: CheckIn
+    claimer: Claimer
+    executor: Executor
+    applied: bool
+    request: ApplyRequest | None
+    changed: Event[[]] = field(default_factory=Event, init=False)
+    unregistered: Event[[]] = field(default_factory=Event, init=False)
+
+    async def step(self) -> None:
+        """Apply the jobs with which the runner starts: those of its Apps, and of the request.
+
+        Raises ConfigurationError, and applies nothing, if a job belongs to another source.
+        """
+        if not self.applied:
+            apps = self.apps.apps
+            sources = {source_of(app): list(app.jobs) for app in apps}
+            if len(apps) > 1:
+                await asyncio.to_thread(check_owners, self.url, sources, self.expected.schema)
+            for app in apps:
+                await self.apply(app)
+        if self.request is not None:
+            applied = await self._apply(self.request)
+            if applied.refused is None:
+                log.info("source_applied", source=self.request.source, **_counts(applied))
 
     async def register(self, app: App, *, force: bool) -> Applied:
         """See `Replica.register`."""
@@ -39,12 +75,14 @@ class AppLifecycle:
             self.apps.add(app)
         try:
             await self.lifespans.enter(app)
-            await self.check_in()  # otherwise a peer parks the new jobs as `no_runner`
-            return await self.apply(app, force=force)
+            await self.check_ins.step()  # otherwise a peer parks the new jobs as `no_runner`
+            applied = await self.apply(app, force=force)
         except BaseException:
             if not known:
                 self._remove(app)
             raise
+        self.changed()
+        return applied
 
     async def unregister(self, app: App) -> Retired:
         """See `Replica.unregister`."""
@@ -53,7 +91,7 @@ class AppLifecycle:
         source = source_of(app)
         self.apps.withhold(app)
         try:
-            await self.check_in()  # so that others know that this runner lost the functions
+            await self.check_ins.step()  # so that others know that this runner lost the functions
             done = await asyncio.to_thread(
                 retire, self.url, list(app.jobs), source=source, runner=self.runner,
                 schema=self.expected.schema, deploy=app.deploy, by=f"runner {self.runner}",
@@ -70,37 +108,46 @@ class AppLifecycle:
             "app_unregistered", runner=self.runner, app=app.name, retired=list(done.retired),
             kept=list(done.kept), cancelling=list(done.cancelling),
         )  # fmt: skip
+        self.unregistered()
+        self.changed()
         return done
 
     def _remove(self, app: App) -> None:
         """Remove the App. Its lifespan ends after the last handler of its functions."""
         functions = self.apps.remove(app)
-        self.lifespans.leave(app, partial(self.unused, functions))
+        self.lifespans.leave(app, partial(self._wait_unused, functions))
 
-    async def apply_all(self) -> None:
-        """Apply the jobs of all Apps to the ledger.
+    async def _wait_unused(self, functions: Collection[str]) -> None:
+        """Wait for the ends of the executions of these functions, which are not claimable."""
+        await self.claimer.wait_idle()  # its claim may have begun when they were
+        await self.executor.wait_ended(functions)
 
-        Raises ConfigurationError, and applies nothing, if a job belongs to another source.
-        """
-        apps = self.apps.apps
-        sources = {source_of(app): list(app.jobs) for app in apps}
-        if len(apps) > 1:
-            await asyncio.to_thread(check_owners, self.url, sources, self.expected.schema)
-        for app in apps:
-            await self.apply(app)
+    def forget_functions(self) -> None:
+        """Forget the functions of removed Apps that do not run any more."""
+        if not self.claimer.in_flight:
+            self.apps.forget(self.executor.functions())
 
     async def apply(self, app: App, *, force: bool = False) -> Applied:
         """Apply the jobs of `app` to the ledger, as the App declares them."""
-        source = source_of(app)
+        applied = await self._apply(
+            ApplyRequest(
+                jobs=list(app.jobs.values()), source=source_of(app), deploy=app.deploy,
+                force=force, by=f"runner {self.runner}",
+            )
+        )  # fmt: skip
+        log.info("app_registered", runner=self.runner, app=app.name, **_counts(applied))
+        return applied
+
+    async def _apply(self, request: ApplyRequest) -> Applied:
         applied = await asyncio.to_thread(
-            apply, self.url, list(app.jobs.values()), source=source, schema=self.expected.schema,
-            deploy=app.deploy, force=force, by=f"runner {self.runner}", ledger=self.expected.id,
+            apply, self.url, request.jobs, source=request.source, schema=self.expected.schema,
+            deploy=request.deploy, force=request.force, by=request.by, ledger=self.expected.id,
         )  # fmt: skip
         if applied.refused is not None:
-            log.warning("source_refused", source=source, reason=applied.refused)
-        log.info(
-            "app_registered", runner=self.runner, app=app.name, added=len(applied.added),
-            changed=len(applied.changed), retired=len(applied.retired),
-            unchanged=applied.unchanged,
-        )  # fmt: skip
+            log.warning("source_refused", source=request.source, reason=applied.refused)
         return applied
+
+
+def _counts(applied: Applied) -> dict[str, int]:
+    counts = {x: len(getattr(applied, x)) for x in ("added", "changed", "retired")}
+    return counts | {"unchanged": applied.unchanged}

@@ -1,10 +1,8 @@
-"""Assembly: builds and connects the components of one runner, which `Runtime` drives."""
+"""Assembly: builds the components of one runner, which `reactions` connects."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
-from typing import Any, Protocol
 
 from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.apps import AppRegistry
@@ -16,7 +14,7 @@ from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.lease import Leases
 from cronledger.engine.maintenance.alerts import Alerts
-from cronledger.engine.maintenance.check_in import CheckIn, fingerprint
+from cronledger.engine.maintenance.check_in import CheckIn, State, fingerprint
 from cronledger.engine.maintenance.listener import Listener
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.engine.maintenance.sweeper import Sweeper
@@ -24,7 +22,6 @@ from cronledger.engine.monitoring.monitoring import Monitoring
 from cronledger.engine.monitoring.pings import Pings
 from cronledger.engine.monitoring.sentry import SentryCheckIns
 from cronledger.engine.peers import NewerPeers
-from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.executor import Executor
 from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.running.follow_up import FollowUp
@@ -47,6 +44,7 @@ from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.identity import ExpectedLedger, OtherLedger
 from cronledger.ledger.statements import Statements
 from cronledger.settings import Settings
+from cronledger.sources.apply import ApplyRequest
 from cronledger.tracing.interface import tracing_of
 
 LONGEST_REST = 180.0
@@ -59,19 +57,6 @@ SECRETS = (
 """Environment variables that commands do not inherit, in upper or lower case."""
 
 
-class Coordinator(Protocol):
-    """The methods that components call to affect other components. `Runtime` implements them."""
-
-    def ledger_became(self, other: OtherLedger) -> bool: ...
-    def database_unreachable(self) -> None: ...
-    def connection_lost(self) -> None: ...
-    def listening_stopped(self) -> None: ...
-    def notified(self, payload: str) -> None: ...
-    def written(self, ended: Sequence[Ended], *, may_start: bool) -> None: ...
-    async def check_in(self) -> float: ...
-    def describe(self) -> dict[str, Any]: ...
-
-
 def ttl(s: Settings) -> timedelta:
     """Return the age of its last check-in at which a runner counts as dead."""
     listens = s.listen_url is not None or not s.pgbouncer
@@ -79,7 +64,10 @@ def ttl(s: Settings) -> timedelta:
 
 
 class Components:
-    """The components of one runner, built and not yet started."""
+    """The components of one runner, built, and neither connected nor started.
+
+    `state` returns the state of the runner.
+    """
 
     def __init__(
         self,
@@ -91,22 +79,25 @@ class Components:
         apps: AppRegistry,
         lifespans: Lifespans,
         measuring: Measuring,
-        coordinator: Coordinator,
+        state: Callable[[], State],
         runner: str,
         expected: ExpectedLedger,
+        applied: bool,
+        request: ApplyRequest | None,
     ) -> None:
         self._settings = s = settings
         self._access = access
-        self._pool = pool
         self._statements = statements
-        self._apps = apps
-        self._lifespans = lifespans
         self._runner = runner
+        self._expected = expected
+        self.apps = apps
+        self.pool = pool
+        self.lifespans = lifespans
+        self.measuring = measuring
         self.clock = DatabaseClock()
-        self.loops = Loops(
-            coordinator.database_unreachable, coordinator.connection_lost, coordinator.ledger_became
-        )
-        self.listener = self._listener(coordinator)
+        self.loops = Loops(self._became)
+        listens_with = access.for_listening(s)
+        self.listener = None if listens_with is None else Listener(listens_with, s.schema_name)
         self.leases = Leases()
         self.awaited = Awaited()
         self.peers = NewerPeers(fingerprint())
@@ -118,120 +109,100 @@ class Components:
         self.monitoring = Monitoring(
             self.pings, s.ping_url, SentryCheckIns() if s.sentry_check_ins else None
         )
-        self.heartbeats = Heartbeats(
-            self._access, self._statements, self.leases, self.supervisor.extend
-        )
+        self._build_running()
+        self._build_claiming()
+        self._build_maintenance(state)
+        self.drain = Drain(self._runner, self.claimer, self.executor, self.finisher, self.loops)
+        self.lifecycle = AppLifecycle(
+            apps, lifespans, access.url, expected, runner, self.check_ins, self.claimer,
+            self.executor, applied, request,
+        )  # fmt: skip
+        self.manual = ManualSteps(
+            self.dispatcher, self.executor, self.finisher, self.sweeper, self.scopes,
+            self.alerts, self.deliveries, self.check_ins, self.clock,
+        )  # fmt: skip
+
+    def _build_running(self) -> None:
+        """Build what runs executions: the heartbeats, the finisher, the executor."""
+        s = self._settings
+        self.heartbeats = Heartbeats(self._access, self._statements, self.leases)
         self.finisher = Finisher(
-            self._pool, self._statements, self.leases, coordinator.written,
-            FollowUp(self._pool, self._statements, self.awaited), lost=measuring.lost,
+            self.pool, self._statements, self.leases,
+            FollowUp(self.pool, self._statements, self.awaited),
         )  # fmt: skip
         self.executor = Executor(
             self.leases,
             self.finisher,
-            PythonHandlers(self._apps.callable, self.threads, s.max_result_bytes),
+            PythonHandlers(self.apps.callable, self.threads, s.max_result_bytes),
             CommandHandlers(self.supervisor, s.output_tail_bytes),
             sql=SqlHandlers(s.output_tail_bytes),
             http=HttpHandlers(s.output_tail_bytes),
             connections=Connections(self._access, self._statements, self.threads),
             runner=self._runner,
             slots=s.slots,
-            freed=self._slot_freed,
-            added=self.heartbeats.added,
-            begun=self.monitoring.started,
-            lost=measuring.lost,
             tracing=tracing_of(s),
         )
+
+    def _build_claiming(self) -> None:
+        """Build what claims executions and scopes: the claimer, the dispatcher, the providers."""
+        s = self._settings
         self.claimer = Claimer(
-            self._pool,
+            self.pool,
             self._statements,
             self.clock,
-            Abilities(self._apps.claimable, s.allow_sql_commands, peers=self.peers),
+            Abilities(self.apps.claimable, s.allow_sql_commands, peers=self.peers),
             runner=self._runner,
             queues=s.queues,
             traces=s.tracing,
         )
         self.dispatcher = Dispatcher(
-            self.claimer,
-            self.clock,
-            free=self.executor.free,
-            start=self.executor.start,
-            rest=self._rest,
-            claimed=measuring.claimed,
+            self.claimer, self.clock, free=self.executor.free, rest=self._rest
         )
-        self._build_maintenance(coordinator, expected)
-        self._build_control(coordinator, expected)
+        self.scopes = ScopeProviders(
+            self.pool, self._statements, self.apps.providers, runner=self._runner
+        )
 
-    def _build_maintenance(self, coordinator: Coordinator, expected: ExpectedLedger) -> None:
-        """Build the sweeper, the alerts, the check-ins and the scope providers."""
+    def _build_maintenance(self, state: Callable[[], State]) -> None:
+        """Build the sweeper, the alerts, the diagnostics and the check-ins."""
         s = self._settings
         self.sweeper = Sweeper(
-            self._pool,
-            self._statements,
-            self.clock,
-            self.awaited,
-            retention=s.retention,
-            width=s.partition_interval,
-            rearmed=partial(self.loops.wake, "dispatcher"),
-            swept=self.monitoring.swept,
+            self.pool, self._statements, self.clock, self.awaited, width=s.partition_interval
         )
-        self.alerts = Alerts(
-            self._pool,
-            self._statements,
-            wake=partial(self.loops.wake, "alerts"),
-            deliver=partial(self.loops.wake, "deliveries"),
-        )
+        self.alerts = Alerts(self.pool, self._statements)
         self.deliveries = Deliveries(
-            self._pool, self._statements, self.clock, self.supervisor, runner=self._runner,
-            slots=s.alert_slots, wake=partial(self.loops.wake, "deliveries"),
+            self.pool, self._statements, self.clock, self.supervisor, runner=self._runner,
+            slots=s.alert_slots,
+        )  # fmt: skip
+        self.inspector = Inspector(
+            self._runner, s, state, self.apps, self.dispatcher, self.executor, self.finisher,
+            self.leases, self.loops, self.heartbeats, self.listener, self.lifespans, self.clock,
         )  # fmt: skip
         self.check_ins = CheckIn(
-            self._pool,
+            self.pool,
             self._statements,
             self.clock,
             self.peers,
             s,
-            expected=expected,
+            sweeper=self.sweeper,
+            expected=self._expected,
             runner=self._runner,
             ttl=ttl(s),
             kinds=KINDS,
-            described=coordinator.describe,
+            described=self.inspector.described,
+            poll=self.poll,
+            failing=self.loops.any_failing,
         )
-        self.scopes = ScopeProviders(
-            self._pool, self._statements, self._apps.providers, runner=self._runner
-        )
 
-    def _build_control(self, coordinator: Coordinator, expected: ExpectedLedger) -> None:
-        """Build the components that act on others: diagnostics, drain, Apps, manual steps."""
-        self.inspector = Inspector(
-            self.dispatcher, self.executor, self.finisher, self.leases, self.loops,
-            self.heartbeats, self.listener, self._lifespans, self.clock,
-        )  # fmt: skip
-        self.drain = Drain(self._runner, self.claimer, self.executor, self.finisher, self.loops)
-        self.lifecycle = AppLifecycle(
-            self._apps, self._lifespans, self._access.url, expected, self._runner,
-            coordinator.check_in, self._unused,
-        )  # fmt: skip
-        self.manual = ManualSteps(
-            self.dispatcher, self.executor, self.finisher, self.sweeper, self.scopes,
-            self.alerts, self.deliveries, coordinator.check_in, self.clock,
-        )  # fmt: skip
+    def _became(self, other: OtherLedger) -> bool:
+        """Return whether the runner's own ledger has become the `other` one.
 
-    def _listener(self, coordinator: Coordinator) -> Listener | None:
-        """Return None if the runner cannot LISTEN. It then polls."""
-        access = self._access.for_listening(self._settings)
-        if access is None:
-            return None
-        schema = self._settings.schema_name
-        return Listener(access, schema, coordinator.notified, coordinator.listening_stopped)
-
-    async def _unused(self, functions: Collection[str]) -> None:
-        """Wait for the ends of the executions of these functions, which are not claimable."""
-        await self.claimer.wait_idle()  # its claim may have begun when they were
-        await self.executor.wait_ended(functions)
-
-    def _slot_freed(self) -> None:
-        if self.dispatcher.starved:
-            self.loops.wake("dispatcher")
+        This happens when the runner waited in a refused copy, and the copy was accepted as a ledger
+        of its own. The acceptance includes the runners that were waiting there.
+        """
+        if self.dispatcher.refused is None or other.copy_of != self._expected.id:
+            return False
+        self._expected.id = other.id
+        return True
 
     def poll(self) -> float:
         """Return the seconds between two polls. They are fewer while the runner cannot LISTEN."""

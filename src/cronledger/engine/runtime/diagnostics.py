@@ -1,10 +1,11 @@
 """The state of a live runner, for /healthz, /diagnostics and the column `runners.diagnostics`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any, Literal
 
+from cronledger.engine.apps import AppRegistry
 from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.lease import Leases
@@ -16,6 +17,7 @@ from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.engine.runtime.lifespans import Lifespans
 from cronledger.engine.runtime.loops import Loops, LoopStats
 from cronledger.metrics.measurements import Measurements, Observation
+from cronledger.settings import Settings
 
 MOST_KEPT = 20
 LISTEN = "listen"
@@ -72,10 +74,12 @@ class Active:
 class Diagnostics:
     """The state of a live runner at one moment. Ages and lags are in seconds.
 
-    `database` and `failing` are described at `Health`. `ticks`: the number of claims. `lag_s`: the
-    longest time from due_at to start in the last claim with new executions. `saturated`: all slots
-    are taken, so that due executions wait. `unwritten`: outcomes that the database has not accepted
-    yet. `database_errors`: the errors of the loops since the start.
+    `database` and `failing` are described at `Health`. `failed`: the errors of the loops that
+    failed repeatedly within the last minute, although the database was reachable. `ticks`: the
+    number of claims. `lag_s`: the longest time from due_at to start in the last claim with new
+    executions. `saturated`: all slots are taken, so that due executions wait. `unwritten`: outcomes
+    that the database has not accepted yet. `database_errors`: the errors of the loops since the
+    start.
     """
 
     runner: str
@@ -98,6 +102,7 @@ class Diagnostics:
     database_errors: int
     apps: Sequence[str]
     failing: dict[str, str]
+    failed: dict[str, str]
     loops: dict[str, LoopStats]
     executions: Sequence[Active]
 
@@ -108,8 +113,15 @@ class Diagnostics:
 
 @dataclass(frozen=True, slots=True)
 class Inspector:
-    """Reads the state of the components. Any thread may call it."""
+    """Reads the state of the components. Any thread may call it.
 
+    `state` returns that of the runner.
+    """
+
+    runner: str
+    settings: Settings
+    state: Callable[[], State]
+    apps: AppRegistry
     dispatcher: Dispatcher
     executor: Executor
     finisher: Finisher
@@ -120,20 +132,18 @@ class Inspector:
     lifespans: Lifespans
     clock: DatabaseClock
 
-    def diagnose(
-        self, *, runner: str, state: State, queues: Sequence[str], apps: Sequence[str]
-    ) -> Diagnostics:
+    def diagnose(self) -> Diagnostics:
         """Return the state of the runner now."""
         stats, now = self.dispatcher.stats, monotonic()
         _, slots = self.executor.free()
         active = sorted(map(_active, self.executor.executions()), key=lambda x: -x.age_s)
         away = self.loops.away_since
         return Diagnostics(
-            runner=runner,
-            state=state,
+            runner=self.runner,
+            state=self.state(),
             database=self._database(),
             away_for_s=None if away is None else round(now - away, 1),
-            queues=list(queues),
+            queues=list(self.settings.queues),
             slots=slots,
             running=len(active),
             saturated=self.dispatcher.saturated,
@@ -147,11 +157,27 @@ class Inspector:
             skipped=stats.skipped,
             lost_leases=self.leases.lost,
             database_errors=self.loops.database_errors,
-            apps=list(apps),
+            apps=[app.name or "" for app in self.apps.apps],
             failing=self._failing(),
+            failed=self.loops.failed(),
             loops=self.loops.stats(),
             executions=active,
         )
+
+    def described(self) -> dict[str, Any]:
+        """Return the columns of the runner's row that change, and the jobs that it ignores."""
+        deploy = self.settings.deploy
+        if deploy is None:  # the newest one of the Apps
+            deploys = (app.deploy for app in self.apps.apps if app.deploy is not None)
+            deploy = max(deploys, default=None)
+        return {
+            "state": "draining" if self.state() in ("draining", "stopped") else "running",
+            "running": self.executor.running,
+            "handlers": sorted(self.apps.claimable),
+            "excluded_jobs": self.dispatcher.excluded_jobs(),
+            "diagnostics": self.diagnose().as_json(MOST_KEPT),
+            "deploy": deploy,
+        }
 
     def _database(self) -> Literal["ok", "away", "other"]:
         if self.loops.away_since is not None:
@@ -161,19 +187,19 @@ class Inspector:
 
     def _failing(self) -> dict[str, str]:
         found = {**self.loops.failing(), **self.lifespans.failing}
-        if self.heartbeats.failing is not None:
-            found["heartbeats"] = self.heartbeats.failing
+        if self.leases.failing is not None:
+            found["heartbeats"] = self.leases.failing
         if self.listener is not None and self.listener.failing is not None:
             found[LISTEN] = self.listener.failing
         return found
 
-    def health(self, state: State) -> Health:
+    def health(self) -> Health:
         """Return the health of the runner, for load balancers and process supervisors."""
         now, away = monotonic(), self.loops.away_since
         _, slots = self.executor.free()
         stepped = self.loops.last_step("dispatcher") or self.dispatcher.stats.last_step
         return Health(
-            state,
+            self.state(),
             self._database(),
             None if away is None else round(now - away, 1),
             self.loops.stuck() if away is None else None,
@@ -183,7 +209,7 @@ class Inspector:
             self._failing(),
         )
 
-    def observe(self, state: State, counts: Measurements) -> Observation:
+    def observe(self, counts: Measurements) -> Observation:
         """Return the present state of the runner, from which its metrics are made."""
         errors, ages = dict(self.loops.errors), self.loops.ages()
         errors["heartbeats"] = self.heartbeats.errors
@@ -195,7 +221,7 @@ class Inspector:
         skew = self.clock.skew()
         return Observation(
             counts,
-            state,
+            self.state(),
             database_reachable=self.loops.away_since is None,
             slots=self.executor.free()[1],
             running=self.executor.running,

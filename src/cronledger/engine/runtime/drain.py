@@ -11,8 +11,9 @@ from cronledger.engine.running.executor import Executor
 from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.runtime.diagnostics import Active
 from cronledger.engine.runtime.loops import Loops
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules.error_codes import ErrorCode
+from cronledger.rules.model import Status
 
 log = get_logger(__name__)
 
@@ -24,10 +25,11 @@ CLAIM_SECONDS = 2.0
 class DrainReport:
     """The ends of the executions that were running when a drain began.
 
-    `finished`: ended by themselves. `released`: PENDING again, for another runner. `failed`: FAILED
-    `shutdown`. `unfinished`: the outcome is not written yet, or the handler did not end. `cut_off`:
-    those that still ran at the deadline, in their state of that moment. An execution whose lease
-    was lost is not counted, because another runner or the sweeper has written its end.
+    `finished`: ended by themselves, or CANCELLED on request. `released`: PENDING again, for another
+    runner. `failed`: FAILED `shutdown`. `unfinished`: the outcome is not written yet, or the
+    handler did not end. `cut_off`: those that still ran at the deadline, in their state of that
+    moment. An execution whose lease was lost is not counted, because another runner or the sweeper
+    has written its end.
     """
 
     finished: int = 0
@@ -46,15 +48,18 @@ class Drain:
     executor: Executor
     finisher: Finisher
     loops: Loops
+    _began: bool = field(default=False, init=False)
     _ended: list[Ended] = field(default_factory=list, init=False)
     _cut_off: tuple[Active, ...] = field(default=(), init=False)
 
     def ended(self, ended: Sequence[Ended]) -> None:
-        """Note that these outcomes are committed."""
-        self._ended.extend(ended)
+        """Note that these outcomes are committed. Those from before the drain do not count."""
+        if self._began:
+            self._ended.extend(ended)
 
     async def stop_claiming(self) -> None:
         """Stop claiming. A claim in flight has CLAIM_SECONDS to finish, and is then cut off."""
+        self._began = True
         if self.claimer.in_flight:
             await self.loops.finish("dispatcher", CLAIM_SECONDS)
         await self.loops.halt("dispatcher", "scopes", "listener")
@@ -107,8 +112,9 @@ class Drain:
         """Return how the executions ended."""
         released = sum(ended.release for ended in self._ended)
         failed = sum(
-            not ended.release and ended.outcome.error_code == ErrorCode.SHUTDOWN
-            for ended in self._ended
+            not x.release
+            and (x.outcome.status, x.outcome.error_code) == (Status.FAILED, ErrorCode.SHUTDOWN)
+            for x in self._ended
         )
         # An abandoned handler still runs although its FAILED is written. It counts once, as failed.
         written = {ended.lease.token for ended in self._ended}

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from typing import Any
 
-from cronledger.app import App
-from cronledger.callables import place
+from cronledger.declaring.app import App
+from cronledger.declaring.callables import place
+from cronledger.declaring.resources import LifespanError
 from cronledger.engine.apps import AppRegistry
+from cronledger.engine.event import Event
 from cronledger.engine.log_throttle import reason
-from cronledger.logger import get_logger
-from cronledger.resources import LifespanError
+from cronledger.logs.loggers import get_logger
 
 log = get_logger(__name__)
 
@@ -92,12 +93,12 @@ class Lifespan:
 class Lifespans:
     """The lifespans of the Apps in the registry.
 
-    `changed` is called when the functions of the runner have changed because a lifespan ended.
+    Event: `ended`, a lifespan has ended by itself, so the functions of the runner have changed.
     """
 
-    def __init__(self, apps: AppRegistry, changed: Callable[[], None]) -> None:
+    def __init__(self, apps: AppRegistry) -> None:
         self._apps = apps
-        self._changed = changed
+        self.ended = Event[[]]()
         self._open: dict[App, Lifespan] = {}
         self._unclosed: set[Lifespan] = set()
         self._leaving: set[asyncio.Task[None]] = set()
@@ -182,4 +183,4 @@ class Lifespans:
             del self._open[app]
             self._failed[app] = reason(error)
             self._apps.withhold(app)
-            self._changed()
+            self.ended()

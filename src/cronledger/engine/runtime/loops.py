@@ -10,10 +10,11 @@ from time import monotonic
 
 import psycopg
 
+from cronledger.engine.event import Event
 from cronledger.engine.log_throttle import QUIET_SECONDS, LogThrottle, reason
 from cronledger.ledger import identity
 from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 
 log = get_logger(__name__)
 
@@ -21,6 +22,8 @@ Step = Callable[[], Awaitable[float | None]]
 
 BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0)
 STUCK_SECONDS = 120.0
+FAILED_SECONDS = 60.0
+"""The time for which the error of a loop that failed repeatedly is reported after its end."""
 CANCEL_AGAIN_SECONDS = 1.0
 SUSPECTED = 10
 """The number of lost connections after which a loop is reported although other loops succeed."""
@@ -35,7 +38,8 @@ class Loop:
     begin, in the time of the event loop. `observes_clock`: the step reads the database's clock.
     `last`: the loop ends after this step. `succeeded`: the monotonic instant at which its last
     successful step ended, or at which the loop was created. `error`: the error of the last step, or
-    None. `logged`: the last error logged, and when.
+    None. `logged`: the last error logged, and when. `failed`: the last error of repeated failures
+    while the database was reachable, and when.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Loop:
     succeeded: float = field(default_factory=monotonic)
     error: str | None = None
     logged: tuple[type[Exception] | None, float] = (None, 0.0)
+    failed: tuple[str, float] | None = None
     task: asyncio.Task[None] | None = None
 
 
@@ -71,9 +76,10 @@ class LoopStats:
 class Loops:
     """The loops of one replica by name.
 
-    `away` is called when a loop that reads the database's clock cannot reach the database.
-    `suspect` is called when any other loop cannot, because it may have lost only its own
-    connection. A check-in that succeeds calls `answered`.
+    Events: `unreachable`, a loop that reads the database's clock cannot reach the database;
+    `suspected`, any other loop cannot, because it may have lost only its own connection;
+    `recovered`, a check-in has succeeded (`answered`) after the database was unreachable or had
+    another ledger.
 
     `elsewhere`: the error if the database contains another ledger than the runner's own, or None.
     `became` returns whether the runner's own ledger has become the other one.
@@ -82,14 +88,12 @@ class Loops:
     """
 
     def __init__(
-        self,
-        away: Callable[[], None],
-        suspect: Callable[[], None],
-        became: Callable[[identity.OtherLedger], bool] = lambda other: False,
+        self, became: Callable[[identity.OtherLedger], bool] = lambda other: False
     ) -> None:
-        self._away = away
-        self._suspect = suspect
         self._became = became
+        self.unreachable = Event[[]]()
+        self.suspected = Event[[]]()
+        self.recovered = Event[[]]()
         self.elsewhere: str | None = None
         self._loops: dict[str, Loop] = {}
         self.away_since: float | None = None
@@ -154,17 +158,17 @@ class Loops:
                 task.cancel()
             _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
 
-    def answered(self) -> bool:
-        """Note that the database responded. Return whether it was away or had another ledger."""
+    def answered(self) -> None:
+        """Note that the database responded."""
         elsewhere, self.elsewhere = self.elsewhere, None
+        since, self.away_since = self.away_since, None
+        logged, self._away_logged = self._away_logged, False
         if elsewhere is not None:
             log.info("own_ledger_found")
-        if self.away_since is None:
-            return elsewhere is not None
-        if self._away_logged:
-            log.info("database_recovered", outage_s=round(monotonic() - self.away_since, 1))
-        self.away_since, self._away_logged = None, False
-        return True
+        if since is not None and logged:
+            log.info("database_recovered", outage_s=round(monotonic() - since, 1))
+        if elsewhere is not None or since is not None:
+            self.recovered()
 
     def stuck(self) -> str | None:
         """Return the name of a loop that has been in one step for two minutes, or None."""
@@ -196,6 +200,22 @@ class Loops:
     def failing(self) -> dict[str, str]:
         """Return the errors of the loops whose last step failed. Any thread may call this."""
         return {x.name: x.error for x in tuple(self._loops.values()) if x.error is not None}
+
+    def failed(self) -> dict[str, str]:
+        """Return the errors of the loops that failed repeatedly, now or within the last minute.
+
+        Failures while the database is unreachable do not count. Any thread may call this.
+        """
+        now = monotonic()
+        return {
+            x.name: x.failed[0]
+            for x in tuple(self._loops.values())
+            if x.failed is not None and now - x.failed[1] < FAILED_SECONDS
+        }
+
+    def any_failing(self) -> bool:
+        """Return whether a loop fails, or has failed repeatedly within the last minute."""
+        return bool(self.failing() or self.failed())
 
     async def _run(self, loop: Loop) -> None:
         while True:
@@ -230,11 +250,15 @@ class Loops:
         if (other := identity.other_ledger(error)) is not None:
             self._report_elsewhere(other)
         elif not is_unreachable(error):
+            if loop.failures > 1:
+                loop.failed = loop.error, monotonic()
+            if loop.failures == 2 and loop.name != "check_in":
+                self.wake("check_in")  # which publishes the error
             self._report(loop, error)
         elif loop.observes_clock:
             self._report_away(loop, loop.error, refused_connection_remedy(error))
         elif self.away_since is None:
-            self._suspect()
+            self.suspected()
             if loop.failures >= SUSPECTED:
                 self._report(loop, error)
         return delay * (0.75 + random.random() / 2)
@@ -244,7 +268,7 @@ class Loops:
             return
         begins, self.elsewhere = self.elsewhere is None, other.why
         if begins:
-            self._away()  # the runner's own ledger may change meanwhile
+            self.unreachable()  # the runner's own ledger may change meanwhile
         if self._lines.due(other.why) or begins:
             self._lines.note(other.why)
             log.error("other_ledger_found", reason=other.why, remedy=identity.RETURN)
@@ -252,7 +276,7 @@ class Loops:
     def _report_away(self, loop: Loop, why: str, remedy: str | None) -> None:
         if self.away_since is None:
             self.away_since = monotonic()
-            self._away()
+            self.unreachable()
         due = self._lines.due(why)
         # The first failure of a new outage is logged, however soon it follows the last one. A loop
         # that keeps failing while another one succeeds does not begin a new outage.
@@ -272,7 +296,10 @@ class Loops:
             kind, at = loop.logged
             if loop.failures > 1 or kind is not type(error) or monotonic() - at > QUIET_SECONDS:
                 loop.logged = type(error), monotonic()
-                log.error("step_failed", loop=loop.name, failures=loop.failures, exc_info=error)
+                log.error(
+                    "step_failed", loop=loop.name, failures=loop.failures, error=reason(error),
+                    exc_info=error,
+                )  # fmt: skip
 
 
 def _earliest(*instants: float | None) -> float | None:

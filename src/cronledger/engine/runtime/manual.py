@@ -1,7 +1,7 @@
 """Manual steps: one call runs everything that is due now, as the loops would."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
@@ -11,6 +11,7 @@ from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.maintenance.alerts import Alerts
+from cronledger.engine.maintenance.check_in import CheckIn
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.engine.maintenance.sweeper import Sweeper
 from cronledger.engine.running.ended import Ended
@@ -50,7 +51,7 @@ class ManualSteps:
     scopes: ScopeProviders
     alerts: Alerts
     deliveries: Deliveries
-    check_in: Callable[[], Awaitable[float]]
+    check_ins: CheckIn
     clock: DatabaseClock
     _ran: list[Ran] | None = None
 
@@ -66,7 +67,7 @@ class ManualSteps:
         ran: list[Ran] = []
         self._ran = ran
         try:
-            await self.check_in()
+            await self.check_ins.step()
             self.sweeper.full_round()
             await self.sweeper.step()
             await self.scopes.step()

@@ -1,41 +1,38 @@
-"""The runtime of one runner: it builds the components, drives their loops, and stops them in order.
+"""The runtime of one runner: it starts the components, drives their loops, and drains them.
 
-`cronledger.replica.Replica` is its public interface.
+`cronledger.replica.Replica` is its public interface. `reactions` lists what the components cause.
 """
 
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from importlib import metadata
 from time import monotonic
-from typing import Any
 
 import psycopg
 from psycopg import errors
 from psycopg_pool import PoolTimeout
 
-from cronledger.app import App
+from cronledger.declaring.app import App
 from cronledger.engine.apps import AppRegistry
 from cronledger.engine.maintenance.check_in import State, take_name
-from cronledger.engine.running.ended import Ended
 from cronledger.engine.runtime.assembly import Components, ttl
-from cronledger.engine.runtime.diagnostics import MOST_KEPT, Diagnostics, Health
+from cronledger.engine.runtime.diagnostics import Diagnostics, Health
 from cronledger.engine.runtime.drain import DrainReport
 from cronledger.engine.runtime.lifespans import CLOSE_SECONDS, Lifespans
 from cronledger.engine.runtime.manual import Ran
 from cronledger.engine.runtime.measuring import Measuring
+from cronledger.engine.runtime.reactions import connect
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.access import Access
-from cronledger.ledger.rows import CheckInReply
 from cronledger.ledger.statements import Statements
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.metrics.measurements import Observation
-from cronledger.rules.model import Status
 from cronledger.settings import Settings
-from cronledger.sources.apply import Applied, Retired
+from cronledger.sources.apply import Applied, ApplyRequest, Retired
 
 log = get_logger(__name__)
 
@@ -47,24 +44,28 @@ PING_SECONDS = 5.0
 
 
 class Runtime:
-    """One runner, from its start to the end of its drain.
-
-    The components call its public methods `ledger_became` to `describe` when something concerns
-    other components too (see `assembly.Coordinator`).
-    """
+    """One runner, from its start to the end of its drain."""
 
     def __init__(
-        self, settings: Settings, url: str, apps: AppRegistry, *, applied: bool, manual: bool
+        self,
+        settings: Settings,
+        url: str,
+        apps: AppRegistry,
+        *,
+        applied: bool,
+        manual: bool,
+        request: ApplyRequest | None = None,
     ) -> None:
         self.settings = settings
         self.state: State = "starting"
         self.apps = apps
-        self.lifespans = Lifespans(apps, self._functions_changed)
+        self.lifespans = Lifespans(apps)
         self.expected = identity.ExpectedLedger(settings.schema_name)
         self.measuring = Measuring(settings.queues)
         self.access = Access.from_settings(settings, url, self.expected)
         self._components: Components | None = None
         self._applied = applied
+        self._request = request
         self._manual = manual
         self._runner_id: str | None = settings.runner_id
         self._changing_apps = asyncio.Lock()
@@ -89,7 +90,7 @@ class Runtime:
 
     # -- start ------------------------------------------------------------------------------------
 
-    async def start(self, before: Callable[[], Awaitable[None]] | None) -> None:
+    async def start(self) -> None:
         """See `Replica.start`. If it raises, nothing of the runner is left behind."""
         self._statements = Statements(self.settings.schema_name)
         self.pool = self.access.pool("cronledger", POOL_SIZE)
@@ -99,17 +100,15 @@ class Runtime:
             self._components = Components(
                 self.settings, self.access, self.pool, self._statements,
                 apps=self.apps, lifespans=self.lifespans, measuring=self.measuring,
-                coordinator=self, runner=self.runner_id, expected=self.expected,
+                state=lambda: self.state, runner=self.runner_id, expected=self.expected,
+                applied=self._applied, request=self._request,
             )  # fmt: skip
             built = True
-            self.pool.moved = self.database_unreachable
+            connect(self.components)
             await self.components.supervisor.start()
             self.components.heartbeats.start()
-            await self.check_in()
-            if not self._applied:
-                await self.components.lifecycle.apply_all()
-            if before is not None:
-                await before()
+            await self.components.check_ins.step()
+            await self.components.lifecycle.step()
         except BaseException as error:
             if built:
                 await self._sign_off()
@@ -178,12 +177,12 @@ class Runtime:
         drive("finisher", parts.finisher.step, parts.finisher.wake)
         if self._manual:
             return
-        drive("check_in", self.check_in, observes_clock=True)
-        drive("sweeper", parts.sweeper.step)
+        drive("check_in", parts.check_ins.step, observes_clock=True)
+        drive("sweeper", parts.sweeper.step, parts.sweeper.wake)
         drive("scopes", parts.scopes.step)
-        drive("alerts", parts.alerts.step)
-        drive("deliveries", parts.deliveries.step)
-        drive("dispatcher", parts.dispatcher.step, observes_clock=True)
+        drive("alerts", parts.alerts.step, parts.alerts.wake)
+        drive("deliveries", parts.deliveries.step, parts.deliveries.wake)
+        drive("dispatcher", parts.dispatcher.step, parts.dispatcher.wake, observes_clock=True)
         if parts.listener is not None:
             drive("listener", parts.listener.step)
 
@@ -200,29 +199,38 @@ class Runtime:
         began = monotonic()
         drain, running = self.components.drain, self.components.executor.running
         log.info("runner_draining", runner=self.runner_id, running=running, timeout_s=patience)
+        until = began + patience
         try:
-            self.components.deliveries.stop_claiming()
-            await drain.stop_claiming()
-            self.components.loops.wake("check_in")  # so that others see the runner drain
-            await drain.wait_idle(began + patience - monotonic(), self._aborting)
-            await drain.stop_running(self.diagnostics().executions)
-            await self.components.deliveries.close(began + patience - monotonic())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(FLUSH_SECONDS):
-                    await self.components.finisher.wait_empty()
-            await self.components.loops.halt()
-            await self._sign_off()
-            await self.components.pings.close(PING_SECONDS)
+            await _each(
+                self._stop_claiming,
+                lambda: drain.wait_idle(until - monotonic(), self._aborting),
+                lambda: drain.stop_running(self.diagnostics().executions),
+                lambda: self.components.deliveries.close(until - monotonic()),
+                self._flush,
+                self.components.loops.halt,
+                self._sign_off,
+                lambda: self.components.pings.close(PING_SECONDS),
+            )
         finally:
             self._report = drain.report()
-            async with (
-                AsyncExitStack() as ending
-            ):  # each step happens, even if one before it raises
-                ending.callback(self._note_stopped, began)
+            self.components.finisher.close()
+            try:
                 # Nothing of the ledger waits for the lifespans: no lease is extended any more.
-                ending.push_async_callback(self._close_lifespans, began + patience)
-                await self._close()
+                await _each(self._close, lambda: self._close_lifespans(until))
+            finally:
+                self._note_stopped(began)
         return self._report
+
+    async def _stop_claiming(self) -> None:
+        self.components.deliveries.stop_claiming()
+        await self.components.drain.stop_claiming()
+        self.components.loops.wake("check_in")  # so that others see the runner drain
+
+    async def _flush(self) -> None:
+        """Wait FLUSH_SECONDS at most until all outcomes are written."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self.components.finisher.wait_empty()
 
     def _note_stopped(self, began: float) -> None:
         self.state = "stopped"
@@ -283,142 +291,19 @@ class Runtime:
             if parts.listener is not None:
                 closing.push_async_callback(parts.listener.close)
 
-    # -- between the components -------------------------------------------------------------------
-
-    def ledger_became(self, other: identity.OtherLedger) -> bool:
-        """Return whether the runner's own ledger has become the `other` one.
-
-        This happens when the runner waited in a refused copy, and the copy was accepted as a ledger
-        of its own. The acceptance includes the runners that were waiting there.
-        """
-        if self.components.dispatcher.refused is None or other.copy_of != self.expected.id:
-            return False
-        self.expected.id = other.id
-        return True
-
-    def database_unreachable(self) -> None:
-        """Handle a step that could not read the database's clock."""
-        self.components.clock.distrust()
-        self.components.loops.wake("check_in")  # which detects the recovery, and restores the trust
-
-    def connection_lost(self) -> None:
-        """Handle a lost connection: a check-in shows whether the database is unreachable."""
-        self.components.loops.wake("check_in")
-
-    def listening_stopped(self) -> None:
-        """Handle the loss of LISTEN: the dispatcher must not sleep until a notification."""
-        self.connection_lost()
-        self.components.loops.wake("dispatcher")
-
-    def notified(self, payload: str) -> None:
-        """Handle a notification of the ledger, or the start of LISTEN (`connected`)."""
-        if self.components.awaited.note(payload):
-            return
-        if payload == "alerts":
-            self.components.loops.wake("deliveries")
-            return
-        self.components.loops.wake("dispatcher")
-        if payload in ("jobs", "accepted", "connected"):
-            # Jobs were edited, or may be those of a restored ledger.
-            self.components.peers.reconsider()
-            self.components.dispatcher.reconsider()
-        if payload in ("accepted", "connected"):
-            self.components.loops.wake("sweeper")  # which may have been refused here
-        # Requests to cancel may have been missed while the runner did not listen.
-        if payload in ("cancel", "connected"):
-            self.components.heartbeats.renew_now()
-
-    def written(self, ended: Sequence[Ended], *, may_start: bool) -> None:
-        """Handle outcomes that are committed. `may_start`: others may start because of them."""
-        if may_start or self.components.dispatcher.starved:
-            self.components.loops.wake("dispatcher")
-        self.components.manual.ended(ended)
-        self.measuring.written(ended)
-        if any(x.outcome.status is Status.FAILED for x in ended):
-            self.components.alerts.failed()
-        for x in ended:
-            self.components.monitoring.ended(
-                x.lease, x.outcome, release=x.release, duration_ms=x.duration_ms
-            )
-        if self.state in ("draining", "stopped"):
-            self.components.drain.ended(ended)
-
-    async def check_in(self) -> float:
-        """Check in, and wake the loops that the reply concerns.
-
-        Return the seconds until the next check-in. Raises psycopg.Error if the database is
-        unreachable or contains another ledger.
-        """
-        parts, poll = self.components, self.components.poll()
-        reply = await parts.check_ins.check_in(examine=parts.sweeper.examines(within=poll))
-        if parts.loops.answered():
-            parts.loops.wake("listener")
-        if not parts.claimer.in_flight:
-            targets = (x.lease.job.target for x in parts.executor.executions())
-            self.apps.forget({x["python"] for x in targets if "python" in x})
-        parts.dispatcher.steal_at = reply.stale
-        moments = [x for x in (reply.stale, reply.resumes) if x is not None]
-        due = min((parts.clock.until(x) for x in moments), default=None)
-        stale = due is not None and due <= 0
-        if parts.sweeper.note(reply, stale=stale):
-            parts.loops.wake("sweeper")
-        if reply.refused is None:
-            parts.monitoring.ledger_is_alive()
-        parts.alerts.note(watching=reply.alerts)
-        parts.deliveries.note(watching=reply.alerts)
-        if reply.refused is None and (deadline := parts.sweeper.deadline_wait()) is not None:
-            parts.loops.wake_within("sweeper", deadline)
-        self._wake_dispatcher(reply)
-        if stale:
-            return min(1.0, poll)
-        return poll if due is None else min(poll, due + 0.05)
-
-    def _wake_dispatcher(self, reply: CheckInReply) -> None:
-        """Wake the dispatcher for what a check-in has found, perhaps without a notification."""
-        parts = self.components
-        if (reply.refused is None) != (parts.dispatcher.refused is None):
-            parts.loops.wake("dispatcher")  # the database was replaced or accepted
-        elif reply.refused is None:
-            if reply.stale is not None and reply.stale <= reply.now:
-                parts.loops.wake("dispatcher")
-            # The clock is better known than when the dispatcher planned its next step.
-            for instant in (reply.due, parts.dispatcher.next_at):
-                if instant is not None:
-                    parts.loops.wake_within("dispatcher", parts.clock.until(instant))
-
-    def _functions_changed(self) -> None:
-        """Publish that functions were withheld, so that other runners claim their executions."""
-        if self.state == "running":
-            self.components.loops.wake("check_in")
-
-    def describe(self) -> dict[str, Any]:
-        """Return the columns of the runner's row that change, and the jobs that it ignores."""
-        return {
-            "state": "draining" if self.state in ("draining", "stopped") else "running",
-            "running": self.components.executor.running,
-            "handlers": sorted(self.apps.claimable),
-            "excluded_jobs": self.components.dispatcher.excluded_jobs(),
-            "diagnostics": self.diagnostics().as_json(MOST_KEPT),
-        }
-
     # -- requests of the host program -------------------------------------------------------------
 
     async def register(self, app: App, *, force: bool) -> Applied:
         """See `Replica.register`."""
         async with self._changing_apps:
             self._require_running("register")
-            applied = await self.components.lifecycle.register(app, force=force)
-        self._reconsider()
-        return applied
+            return await self.components.lifecycle.register(app, force=force)
 
     async def unregister(self, app: App) -> Retired:
         """See `Replica.unregister`."""
         async with self._changing_apps:
             self._require_running("unregister")
-            done = await self.components.lifecycle.unregister(app)
-        self.components.heartbeats.renew_now()
-        self._reconsider()
-        return done
+            return await self.components.lifecycle.unregister(app)
 
     async def step(self) -> tuple[Ran, ...]:
         """See `Replica.step`."""
@@ -431,34 +316,29 @@ class Runtime:
 
     def diagnostics(self) -> Diagnostics:
         """See `Replica.diagnostics`."""
-        return self.components.inspector.diagnose(
-            runner=self.runner_id,
-            state=self.state,
-            queues=self.settings.queues,
-            apps=[app.name or "" for app in self.apps.apps],
-        )
+        return self.components.inspector.diagnose()
 
     def health(self) -> Health:
         """See `Replica.health`."""
         if self.state == "starting":
             age = round(monotonic() - self._created, 1)
             return Health(self.state, "ok", None, None, 0, self.settings.slots, age)
-        return self.components.inspector.health(self.state)
+        return self.components.inspector.health()
 
     def observation(self) -> Observation:
         """Return the present state, from which the metrics are made. Any thread may call this."""
         counts = self.measuring.begin()
         if self._components is None:
             return Observation(counts, self.state, True, self.settings.slots)
-        return self._components.inspector.observe(self.state, counts)
+        return self._components.inspector.observe(counts)
 
     def _require_running(self, what: str) -> None:
         if self.state != "running":
             raise RuntimeError(f"cannot {what}: the replica is {self.state}, not running")
 
-    def _reconsider(self) -> None:
-        """Reconsider parked and excluded jobs, because the functions have changed."""
-        self.components.sweeper.full_round()
-        self.components.dispatcher.reconsider()
-        for loop in ("sweeper", "scopes", "dispatcher"):
-            self.components.loops.wake(loop)
+
+async def _each(*steps: Callable[[], Awaitable[object]]) -> None:
+    """Await each step in this order, even if one before it raises."""
+    async with AsyncExitStack() as stack:
+        for step in reversed(steps):
+            stack.push_async_callback(step)

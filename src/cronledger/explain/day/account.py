@@ -7,7 +7,7 @@ those that people and programs requested (manual, backfill, enqueue) are counted
 backfilled plan_time keeps the skip that it had, because its skip and its execution are both true.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +16,8 @@ from typing import Any
 
 from cronledger.audit.history import History
 from cronledger.audit.walk import due_at
-from cronledger.explain.day import seconds
 from cronledger.explain.day.local_day import LocalDay
 from cronledger.explain.day.plan_times import PlanTimes
-from cronledger.explain.day.seconds import MINUTE, Axis
 from cronledger.explain.day.states import SKIPPED, Counts, State, state_of
 from cronledger.ledger.audits import ScheduleState
 from cronledger.rules.model import ScopeKey
@@ -143,13 +141,8 @@ class Accounting:
         self._authority = before
         if self.revisions:
             self._authority = min(extent["planned_through"], self._history.planned(self._state))
-        self._axis = Axis(self.local)
-        self._plan_times = PlanTimes(
-            self._history, self._state, self._axis,
-            after=self._after, through=self.local.end - _TICK, now=extent["now"],
-        )  # fmt: skip
         self._skips = [self._skip(row) for row in self.skipped]
-        self._states = b""
+        self._states: dict[int, State | None] = {}
 
     def add_up(self) -> None:
         """Compute the plan_times, and count what became of each of them.
@@ -157,17 +150,17 @@ class Accounting:
         Each plan_time has one state: that of its execution, or else that of its skip, or else that
         of a plan_time which planning has not reached.
         """
-        ran, own = self._executed(), self._axis.own()
-        planned = seconds.kept(self._plan_times.planned(), own)
-        states = seconds.kept(seconds.either(ran, self._not_executed(planned)), planned)
-        extra = seconds.kept(seconds.without(ran, planned), seconds.kept(own, self._known()))
-        extra = seconds.marked(extra, seconds.code(State.EXTRA))
-        self._states = seconds.either(states, extra)
-        for state, count in seconds.counted(self._states):
-            self.counts[state] += count
-        for first in range(0, len(self._states), MINUTE):
-            for state, count in seconds.counted(self._states[first : first + MINUTE]):
-                self.minutes[first // MINUTE][state] += count
+        plan_times = PlanTimes(
+            self._history, self._state, self.local, after=self._after, now=self.extent["now"]
+        )
+        self._states = plan_times.states(self._authority)
+        self._apply_skips()
+        self._apply_executions()
+        by_minute = Counter((second // 60, state) for second, state in self._states.items())
+        for (minute, state), count in by_minute.items():
+            if state is not None:
+                self.counts[state] += count
+                self.minutes[minute][state] += count
 
     @property
     def has_marks(self) -> bool:
@@ -199,56 +192,48 @@ class Accounting:
 
     # --- plan_times ---------------------------------------------------------------------------
 
-    def _executed(self) -> bytes:
-        """Return the state of each second in which one ran. Count the executions beside them."""
-        ran = bytearray(self._axis.length)
+    def _apply_skips(self) -> None:
+        """Give the unexplained plan_times in a range of skips its reason."""
+        seconds = list(self._states)
+        for skip in self._skips:
+            first = bisect_left(seconds, self.local.second(skip.first))
+            end = bisect_right(seconds, self.local.second(skip.through))
+            for second in seconds[first:end]:
+                if self._states[second] is State.UNEXPLAINED:
+                    self._states[second] = skip.reason
+
+    def _apply_executions(self) -> None:
+        """Give the executed plan_times the states of their executions. Count all others."""
         for row in self.counted:
-            planned = row["trigger"] == "schedule"
-            state = state_of(row["status"], row["again"], row["late"], planned)
-            if planned:
-                first, mask = row["minute"] * MINUTE, row["seconds"]
-                there = slice(first, min(first + MINUTE, len(ran)))
-                found = seconds.by_bits(mask, seconds.code(state), there.stop - first)
-                ran[there] = seconds.either(found, ran[there])
-                odd = row["count"] - mask.bit_count()
-                if odd:  # the schedule names whole seconds only
-                    self.counts[State.EXTRA] += odd
-            else:
+            minute, scheduled = row["minute"], row["trigger"] == "schedule"
+            state = state_of(row["status"], row["again"], row["late"], scheduled)
+            if not scheduled:
                 self.beside[row["trigger"]][state] += row["count"]
-                self.beside_minutes[row["minute"]][state] += row["count"]
-        return bytes(ran)
+                self.beside_minutes[minute][state] += row["count"]
+            elif row["seconds"] is None:  # the schedule names whole seconds only
+                self.counts[State.EXTRA] += row["count"]
+                self.minutes[minute][State.EXTRA] += row["count"]
+            else:
+                for second in row["seconds"]:
+                    if second in self._states:
+                        self._states[second] = state
+                    elif self._would_be_planned(second):
+                        self._states[second] = State.EXTRA
 
-    def _not_executed(self, planned: bytes) -> bytes:
-        """Return the state of each plan_time that it has if no execution has it."""
-        settled = self._axis.through(self._authority)
-        unexplained = bytes([seconds.code(State.UNEXPLAINED)]) * settled
-        unsettled = self._plan_times.unsettled(planned, self._authority)
-        return seconds.either(self._skipped()[:settled], unexplained) + unsettled[settled:]
-
-    def _skipped(self) -> bytes:
-        skipped = bytearray(self._axis.length)
-        for row in self.skipped:
-            first = max(0, self._axis.place(row["from_plan_time"]))
-            end = self._axis.through(row["through_plan_time"])
-            seconds.fill(skipped, first, end, seconds.code(State(row["reason"])))
-        return bytes(skipped)
-
-    def _known(self) -> bytes:
-        """Return 1 for each second in which an execution without a plan_time would be wrong."""
-        known = bytearray(self._axis.length)
-        through = self._axis.through
-        after, cursor = through(self._after), through(self.extent["planned_through"])
-        seconds.fill(known, after, through(self._authority), 1)
-        seconds.fill(known, max(after, cursor), len(known), 1)
-        return bytes(known)
+    def _would_be_planned(self, second: int) -> bool:
+        """Return whether an execution of this second without a plan_time is wrong."""
+        at, cursor = self.local.instant(second), self.extent["planned_through"]
+        return at in self.local and self._after < at and (at <= self._authority or at > cursor)
 
     # --- rows ---------------------------------------------------------------------------------
 
     def _marks(self, executions: Sequence[Row]) -> Iterator[Mark]:
         rows = {row["plan_time"]: row for row in executions}
         starts = [skip.first for skip in self._skips]
-        for place, state in seconds.places(self._states):
-            at, skip = self._axis.instant(place), None
+        for second, state in sorted(self._states.items()):
+            if state is None:
+                continue
+            at, skip = self.local.instant(second), None
             if state in SKIPPED:
                 skip = self._skips[bisect_right(starts, at) - 1]
             yield Mark(at, state, rows.get(at), skip)

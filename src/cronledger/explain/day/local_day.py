@@ -14,6 +14,7 @@ from typing import Self
 
 from cronledger.rules import zones
 
+_SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -162,14 +163,13 @@ class LocalDay:
         shown = _naive(instant + piece.offset)
         return any(one.local_start <= shown < one.local_end for one in self.pieces[:index])
 
-    def foreign(self) -> Iterator[tuple[datetime, datetime]]:
-        """Yield the parts between `start` and `end` that belong to another date.
+    def second(self, instant: datetime) -> int:
+        """Return the whole seconds from the start of the day to any instant."""
+        return (instant - self.start) // _SECOND
 
-        There are some where the clocks go back over midnight.
-        """
-        for one, following in zip(self.pieces, self.pieces[1:], strict=False):
-            if one.end < following.start:
-                yield one.end, following.start
+    def instant(self, second: int) -> datetime:
+        """Return the instant so many seconds after the start of the day."""
+        return self.start + second * _SECOND
 
     def hour_marks(self) -> Iterator[HourMark]:
         """Yield the full hours of the wall clock that occur, and both ends of the axis."""
@@ -209,11 +209,11 @@ def day_of(timezone: str, instant: datetime) -> date:
 
 
 def _seconds(instant: datetime) -> int:
-    return (instant - _EPOCH) // timedelta(seconds=1)
+    return (instant - _EPOCH) // _SECOND
 
 
 def _instant(seconds: int) -> datetime:
-    return _EPOCH + timedelta(seconds=seconds)
+    return _EPOCH + seconds * _SECOND
 
 
 def _naive(instant: datetime) -> datetime:

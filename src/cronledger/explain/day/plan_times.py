@@ -1,78 +1,89 @@
-"""The plan_times of a day, and the state of those that planning has not reached.
+"""The plan_times of a day, and the state that each has if no row accounts for it.
 
-They come from the revisions of the job, computed as `verify` computes them.
+They come from the revisions of the job, computed as `verify` computes them. A plan_time is a whole
+second, and is written here as the number of seconds since the start of the day.
 """
 
 from bisect import bisect_left, bisect_right
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 from cronledger.audit.history import Edit, History, Owned
 from cronledger.audit.walk import due_at, runs
-from cronledger.explain.day import seconds
-from cronledger.explain.day.seconds import Axis
+from cronledger.explain.day.local_day import LocalDay
 from cronledger.explain.day.states import State
 from cronledger.ledger.audits import ScheduleState
 
+_TICK = timedelta(microseconds=1)
+
 
 class PlanTimes:
-    """The plan_times of one scope in (after, through], which lie on the axis of a day."""
+    """The plan_times of one scope on a day that are later than `after`."""
 
     def __init__(
-        self, history: History, schedule: ScheduleState, axis: Axis, *,
-        after: datetime, through: datetime, now: datetime,
+        self, history: History, schedule: ScheduleState, local: LocalDay, *,
+        after: datetime, now: datetime,
     ) -> None:  # fmt: skip
         self._history = history
         self._schedule = schedule
-        self._axis = axis
+        self._local = local
         self._now = now
-        self._owned = list(history.owned(after, through)) if history.edits else []
-        instants = [now, schedule.retired_at, schedule.returned_at]
+        self._owned = list(history.owned(after, local.end - _TICK)) if history.edits else []
+        instants = [now, *schedule.retirements, *schedule.returns]
         for edit in history.edits:
             instants += [edit.start, edit.paused_until]
         self._instants = sorted({one for one in instants if one is not None})
 
-    def planned(self) -> bytes:
-        """Return 1 for each second of the day that is a plan_time, and otherwise 0."""
-        planned = bytearray(self._axis.length)
-        for owned in self._owned:
-            for run in runs(owned.definition, self._schedule.key, owned.after, owned.through):
-                place, found = self._axis.place(run.base), run.parts.seconds
-                first, found = max(place, 0), found[max(-place, 0) :]
-                there = slice(first, first + len(found))
-                planned[there] = seconds.either(planned[there], found)
-        return bytes(planned)
+    def states(self, authority: datetime) -> dict[int, State | None]:
+        """Return the state of each plan_time, ascending, as if the day had no other rows.
 
-    def unsettled(self, planned: bytes, authority: datetime) -> bytes:
-        """Return the states of plan_times after `authority`, which planning has not reached.
-
-        `planned`: the result of `planned`. Other seconds have any state.
+        Those through `authority` are unexplained, and planning has not reached the others. None:
+        the plan_time is not one unless it was executed, because its job or scope was retired.
         """
-        states = bytearray(self._axis.length)
+        states: dict[int, State | None] = {}
         for owned in self._owned:
-            if owned.through > authority:
-                after = max(owned.after, authority)
-                self._write(states, planned, owned._replace(after=after))
-        return bytes(states)
+            seconds = list(self._seconds(owned))
+            reached = self._place(seconds, authority)
+            states.update(dict.fromkeys(seconds[:reached], State.UNEXPLAINED))
+            after = max(owned.after, authority)
+            if after < owned.through:
+                states.update(self._unsettled(owned._replace(after=after), seconds))
+        return states
 
-    def _write(self, states: bytearray, planned: bytes, owned: Owned) -> None:
-        """Write the states of plan_times that one edit owns.
+    def _seconds(self, owned: Owned) -> Iterator[int]:
+        """Yield the plan_times that an edit owns, ascending."""
+        for piece in self._local.pieces:
+            after = max(owned.after, piece.start - _TICK)
+            through = min(owned.through, piece.end - _TICK)
+            for run in runs(owned.definition, self._schedule.key, after, through):
+                base = self._local.second(run.base)
+                yield from (base + second for second in run.parts.seconds)
+
+    def _place(self, seconds: Sequence[int], instant: datetime) -> int:
+        """Return the number of these plan_times that are not after `instant`."""
+        return bisect_right(seconds, self._local.second(instant))
+
+    def _unsettled(
+        self, owned: Owned, seconds: Sequence[int]
+    ) -> Iterator[tuple[int, State | None]]:
+        """Yield the plan_times of `seconds` that an edit owns, with their states.
 
         Between two changes all have the same state. Those that the jitter may move over a change
         are computed one by one.
         """
-        definition, axis = owned.definition, self._axis
+        definition = owned.definition
         delay, jitter = definition.schedule_delay, definition.jitter
-        end = axis.through(owned.through)
         for before, last in pairwise(
             self._changes(owned.after + delay, owned.through + delay + jitter)
         ):
-            first, same_until = axis.through(before - delay), axis.through(last - delay - jitter)
-            seconds.fill(states, first, same_until, seconds.code(self._state(last, owned.edit)))
-            for place in range(max(first, same_until), min(axis.through(last - delay), end)):
-                if planned[place]:
-                    due = due_at(definition, self._schedule.key, axis.instant(place))
-                    states[place] = seconds.code(self._state(due, owned.edit))
+            first = self._place(seconds, before - delay)
+            same = max(first, self._place(seconds, last - delay - jitter))
+            state = self._state(last, owned.edit)
+            yield from ((second, state) for second in seconds[first:same])
+            for second in seconds[same : self._place(seconds, last - delay)]:
+                due = due_at(definition, self._schedule.key, self._local.instant(second))
+                yield second, self._state(due, owned.edit)
 
     def _changes(self, after: datetime, through: datetime) -> list[datetime]:
         """Return the instants between these two at which `_state` changes, and both of them.
@@ -88,9 +99,7 @@ class PlanTimes:
 
         A retired job or scope plans nothing until it returns, and records then what was left out.
         """
-        retired, returned = self._schedule.retired_at, self._schedule.returned_at
-        gone = retired is not None and retired < due and (returned is None or due <= returned)
-        if gone or owner.state == "retired":
+        if owner.state == "retired" or self._history.scope_retired(self._schedule, due):
             return None
         if due > self._now:
             return State.FUTURE

@@ -5,5 +5,5 @@ SELECT {schema}.trigger(
     scope_kind => coalesce(
         %(scope_kind)s::text,
         (SELECT j.scope_kind FROM {schema}.job_details j WHERE j.name = %(job)s::text), 'global'),
-    force => %(force)s::boolean, require_runner => %(require_runner)s::boolean,
+    force => %(force)s::boolean, requested_by => %(requested_by)s::text, require_runner => %(require_runner)s::boolean,
     traceparent => %(traceparent)s::text) AS value

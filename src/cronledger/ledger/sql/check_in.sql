@@ -10,17 +10,18 @@
 WITH seen AS (
     INSERT INTO {schema}.runners AS r
         (id, host, pid, version, state, queues, slots, running, started_at, heartbeat_at, stale_after,
-         clock_skew, fingerprint, handlers, diagnostics)
+         clock_skew, fingerprint, handlers, diagnostics, deploy)
     SELECT %(runner)s, %(host)s, %(pid)s, %(version)s, %(state)s, %(queues)s::text[], %(slots)s,
-           %(running)s, {schema}.db_now(), {schema}.db_now(), {schema}.db_now() + %(ttl)s::interval,
-           %(clock_skew)s::interval, %(fingerprint)s::jsonb, %(handlers)s::text[], %(diagnostics)s::jsonb
+           %(running)s, {schema}.db_now(), {schema}.db_clock(), {schema}.db_clock() + %(ttl)s::interval,
+           %(clock_skew)s::interval, %(fingerprint)s::jsonb, %(handlers)s::text[], %(diagnostics)s::jsonb,
+           %(deploy)s::bigint
     FROM {schema}_internal.require_ledger(%(ledger)s::uuid)
     ON CONFLICT (id) DO UPDATE
     SET host = EXCLUDED.host, pid = EXCLUDED.pid, version = EXCLUDED.version, state = EXCLUDED.state,
         queues = EXCLUDED.queues, slots = EXCLUDED.slots, running = EXCLUDED.running,
-        heartbeat_at = EXCLUDED.heartbeat_at, stale_after = EXCLUDED.stale_after,
+        heartbeat_at = {schema}.db_clock(), stale_after = {schema}.db_clock() + %(ttl)s::interval,
         clock_skew = EXCLUDED.clock_skew, fingerprint = EXCLUDED.fingerprint,
-        handlers = EXCLUDED.handlers, diagnostics = EXCLUDED.diagnostics
+        handlers = EXCLUDED.handlers, diagnostics = EXCLUDED.diagnostics, deploy = EXCLUDED.deploy
 )
 SELECT {schema}.db_now() AS now,
        (SELECT min(e.stale_after) FROM {schema}.executions e WHERE e.status = 'RUNNING') AS stale,

@@ -3,17 +3,9 @@
 -- after it. One row for each: its id.
 -- Lock: executions FOR UPDATE in key order, SKIP LOCKED. Uses a loose scan of the names of jobs that have
 -- such rows. Zero rows: there are none.
-WITH RECURSIVE d AS (
-    (SELECT e.job_name FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL
-     ORDER BY e.job_name LIMIT 1)
-    UNION ALL
-    SELECT (SELECT e.job_name FROM {schema}.executions e
-            WHERE e.next_attempt_at IS NOT NULL AND e.job_name > d.job_name
-            ORDER BY e.job_name LIMIT 1)
-    FROM d WHERE d.job_name IS NOT NULL
-), held AS MATERIALIZED (
+WITH held AS MATERIALIZED (
     SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
-    FROM d LEFT JOIN {schema}.jobs j ON j.name = d.job_name
+    FROM {schema}_internal.waiting_jobs() d LEFT JOIN {schema}.jobs j ON j.name = d.job_name
     JOIN {schema}.executions e ON e.job_name = d.job_name AND e.next_attempt_at IS NOT NULL
     WHERE j.name IS NULL OR j.retired_at IS NOT NULL
     ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time LIMIT 500

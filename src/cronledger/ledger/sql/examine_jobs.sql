@@ -3,7 +3,7 @@
 -- Zero rows: all can run.
 WITH alive AS MATERIALIZED (
     SELECT r.queues, r.handlers, r.version FROM {schema}.runner_status r
-    WHERE r.state IN ('alive', 'refused')
+    WHERE r.state IN ('alive', 'refused', 'failing')
 )
 SELECT j.name, j.spec_error, a.able, j.queue, j.handler, j.function
 FROM {schema}.job_details j

@@ -5,6 +5,7 @@ SELECT current_setting('server_version') AS version,
        current_setting('autovacuum')::boolean AS autovacuum,
        current_setting('track_counts')::boolean AS track_counts,
        pg_backend_pid() AS pid,
+       pg_is_in_recovery() AS standby,
        least(current_setting('max_connections')::integer
                  - current_setting('superuser_reserved_connections')::integer - u.of_server,
              CASE WHEN d.datconnlimit >= 0 THEN d.datconnlimit - u.of_database END,

@@ -12,6 +12,7 @@ WHERE (%(job)s::text IS NULL OR e.job_name = %(job)s::text)
        WHERE (%(owner)s::text IS NULL OR j.owner = %(owner)s::text)
          AND (%(labels)s::jsonb IS NULL OR j.labels @> %(labels)s::jsonb))))
   AND (%(statuses)s::text[] IS NULL OR e.status = ANY (%(statuses)s::text[]))
+  AND (%(runner)s::text IS NULL OR e.runner_id = %(runner)s::text)
   AND e.plan_time >= coalesce(%(since)s::timestamptz, '-infinity')
   AND e.plan_time < coalesce(%(until)s::timestamptz, 'infinity')
 ORDER BY e.id DESC

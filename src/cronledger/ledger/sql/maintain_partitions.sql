@@ -1,2 +1,2 @@
--- Creates partitions ahead, and drops those older than retention. One row for each action.
-SELECT action, subject FROM {schema}.maintain_partitions(%(retention)s, %(width)s)
+-- Creates partitions ahead, and drops those older than the retention of the ledger. One row for each action.
+SELECT action, subject FROM {schema}.maintain_partitions(%(width)s)

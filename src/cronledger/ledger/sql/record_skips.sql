@@ -22,7 +22,8 @@ WITH u AS MATERIALIZED (
 ), extended AS (
     UPDATE {schema}.skips k
     SET through_plan_time = b.through_plan, count = k.count + b.count,
-        blocked_by = coalesce(b.blocked_by, k.blocked_by)
+        blocked_by = coalesce(b.blocked_by, k.blocked_by),
+        changed_xact = CASE WHEN k.reason IN ('overlap', 'missed') THEN pg_current_xact_id() ELSE k.changed_xact END
     FROM before b
     WHERE (k.job_name, k.scope_kind, k.scope_id, k.from_plan_time) = (b.job, b.kind, b.scope, b.stored)
 )

@@ -16,8 +16,8 @@ WITH held AS MATERIALIZED (
 UPDATE {schema}.executions e
 SET status = CASE WHEN e.cancel_requested_at IS NULL THEN 'FAILED' ELSE 'CANCELLED' END,
     error_code = 'stale_timeout',
-    error_msg = format('runner %%s was last seen at %%s and its lease ended at %%s; the end of attempt %%s is unknown',
-                       e.runner_id, e.heartbeat_at, e.stale_after, e.attempt),
+    error_msg = format('runner %%s was last seen at %%s and its lease ended at %%s (stale_timeout = %%s); the end of attempt %%s is unknown',
+                       e.runner_id, e.heartbeat_at, e.stale_after, e.stale_after - e.heartbeat_at, e.attempt),
     finished_at = {schema}.db_now(), next_attempt_at = NULL, updated_at = {schema}.db_now(),
     changed_xact = pg_current_xact_id()
 FROM held h

@@ -4,13 +4,13 @@
 -- order, because a conflict would wait for the other transaction. A row that does not come back existed
 -- already. Raises CL007 if one of them is not due yet, because the clock leapt back, or if a queue was
 -- paused meanwhile: the schedule's lock does not prevent either. `ahead`: nor may a queue have a limit, because
--- the claim has not counted its executions at this instant.
+-- the claim has not counted its executions at this instant. A lease begins when its row is written (db_clock()).
 INSERT INTO {schema}.executions AS e
     (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at, payload,
      attempt, max_attempts, runner_id, lease_token, heartbeat_at, stale_after, started_at, watermark)
 SELECT u.job COLLATE "C", u.kind COLLATE "C", u.scope COLLATE "C", u.plan, 'RUNNING', 'schedule',
        u.revision, u.queue, u.due_at, u.payload, 1, u.max_attempts, %(runner)s, u.token,
-       {schema}.db_now(), {schema}.db_now() + u.stale_timeout, {schema}.db_now(),
+       {schema}.db_clock(), {schema}.db_clock() + u.stale_timeout, {schema}.db_now(),
        (SELECT s.input_watermark FROM {schema}.schedules s
         WHERE (s.job_name, s.scope_kind, s.scope_id) = (u.job, u.kind, u.scope))
 FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],

@@ -1,5 +1,5 @@
--- Lists jobs that are not retired, without the channels of alerts: first those that fail or whose names are in
--- `overdue`, then by name. `total`: the number of all of them. For each job, the statement reads the history of at most
+-- Lists jobs that are not retired, without the channels of alerts: first those that fail, then those in `overdue` in its
+-- order, then by name. `total`: the number of all of them. For each job, the statement reads the history of at most
 -- max_scopes scopes, those that were planned last, and of the scopes among the newest max_failures failures of the last
 -- week. A success before the hours that are not summed up yet is found in the sums by hour. No lock. Zero rows: all jobs
 -- are retired, or none exists.
@@ -31,7 +31,8 @@ WITH rolled_up AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     SELECT k.*, count(*) OVER () AS total
     FROM known k
-    ORDER BY k.name IN (SELECT f.job_name FROM failing f) OR k.name = ANY (%(overdue)s::text[]) DESC, k.name
+    LEFT JOIN unnest(%(overdue)s::text[]) WITH ORDINALITY o(name, place) ON o.name = k.name
+    ORDER BY k.name IN (SELECT f.job_name FROM failing f) DESC, o.place, k.name
     LIMIT %(max_jobs)s
 ), planned AS MATERIALIZED (
     SELECT v.job_name, count(*) AS scopes,

@@ -5,10 +5,12 @@ from cronledger.settings import Settings
 from cronledger.web.access.identity import Access
 from cronledger.web.access.loopback import LoopbackAccess
 from cronledger.web.access.proxy import ProxyAccess
+from cronledger.web.access.scheme import Scheme
+from cronledger.web.access.sessions import Sessions
 from cronledger.web.access.tokens import TokenAccess
 
 
-def access_of(settings: Settings) -> Access:
+def access_of(settings: Settings, sessions: Sessions, scheme: Scheme) -> Access:
     """Return the access of `web_auth`. Raises ConfigurationError if it could admit nobody."""
     match settings.web_auth:
         case "loopback":
@@ -16,7 +18,7 @@ def access_of(settings: Settings) -> Access:
         case "token":
             remedy = "add NAME:operator:SHA256, or use CRONLEDGER_WEB_AUTH=loopback"
             _require(bool(settings.web_tokens), "CRONLEDGER_WEB_TOKENS", remedy)
-            return TokenAccess(settings.web_tokens)
+            return TokenAccess(settings.web_tokens, sessions, scheme)
         case "proxy":
             remedy = "add the address from which the proxy connects"
             _require(bool(settings.web_proxy_peers), "CRONLEDGER_WEB_PROXY_PEERS", remedy)

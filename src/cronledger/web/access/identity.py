@@ -41,7 +41,13 @@ class Access(ABC):
 
     @abstractmethod
     async def identify(self, request: HTTPConnection) -> Identity | None:
-        """Return the sender; None: nobody has signed in. Raises RefusedRequestError."""
+        """Return the sender; None: nobody has signed in.
+
+        Raises RefusedRequestError, and psycopg.Error if the database cannot tell.
+        """
+
+    async def close(self) -> None:  # noqa: B027 - most accesses have nothing to close
+        """Close connections."""
 
 
 Identify = Callable[[HTTPConnection], Identity | Awaitable[Identity | None] | None]

@@ -1,13 +1,11 @@
 """Access by the headers of a proxy that signs people in."""
 
 from collections.abc import Collection, Sequence
-from ipaddress import ip_address, ip_network
 
 from starlette.requests import HTTPConnection
 
 from cronledger.web.access.identity import Access, Identity, RefusedRequestError, Role
-
-UNIX = "unix"
+from cronledger.web.access.peers import Peers
 
 
 class ProxyAccess(Access):
@@ -25,15 +23,14 @@ class ProxyAccess(Access):
         operators: Collection[str],
         viewers: Collection[str],
     ) -> None:
-        self._networks = [ip_network(peer) for peer in peers if peer != UNIX]
-        self._unix = UNIX in peers
+        self._peers = Peers(peers)
         self._user_header = user_header
         self._groups_header = groups_header
         self._operators = frozenset(operators)
         self._viewers = frozenset(viewers)
 
     async def identify(self, request: HTTPConnection) -> Identity:
-        if not self._is_peer(None if request.client is None else request.client.host):
+        if not self._peers.has(request):
             raise RefusedRequestError("This page is reached through its proxy only.")
         users = request.headers.getlist(self._user_header)
         if len(users) != 1 or not users[0].strip():
@@ -51,15 +48,6 @@ class ProxyAccess(Access):
         if not self._viewers or groups & self._viewers:
             return Identity(name, Role.VIEWER)
         raise RefusedRequestError(f"{name} is in no group that may see this page.")
-
-    def _is_peer(self, host: str | None) -> bool:
-        if not host:
-            return self._unix
-        try:
-            address = ip_address(host)
-        except ValueError:
-            return False
-        return any(address in network for network in self._networks)
 
 
 def _utf8(header: str) -> str:

@@ -20,7 +20,7 @@ def attempts_table(attempts: Sequence[Attempt], now: datetime, to: Links) -> Ele
     names = ("Start (UTC)", "Job", "State", "Duration", "Attempt", "Runner", "Queue", "Execution")
     root, body = _table("Attempts", names)
     for one in attempts:
-        row = add(body, "tr")
+        row = add(body, "tr", data_key=f"{one.id}/{one.number}")
         add(row, "td", f"{one.start.astimezone(UTC):%Y-%m-%d %H:%M:%S}")
         job = add(row, "th", scope="row")
         key = one.key
@@ -47,7 +47,7 @@ def lanes_table(lanes: Sequence[DenseLane], by: str) -> Element:
     states = _states(lanes)
     root, body = _table(f"Starts by {by}", (by.capitalize(), "Starts", *_names(states)), numbers=1)
     for lane in lanes:
-        row = add(body, "tr")
+        row = add(body, "tr", data_key=lane_name(lane))
         add(row, "th", lane_name(lane), scope="row")
         _cells(row, lane.counts, states)
     return root
@@ -65,7 +65,7 @@ def times_table(
     is_one_day = axis.since.astimezone(UTC).date() == axis.until.astimezone(UTC).date()
     shown = "%H:%M:%S" if is_one_day else "%Y-%m-%d %H:%M:%S"
     for start, end, counts in _parts(lanes, axis):
-        row = add(body, "tr")
+        row = add(body, "tr", data_key=iso(start))
         window = {"since": iso(start), "until": iso(max(end, start + least))}
         address = to("/timeline", **{**query, **window})
         add(add(row, "th", scope="row"), "a", f"{start.astimezone(UTC):{shown}}", href=address)

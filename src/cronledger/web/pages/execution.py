@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.ledger import calls
 from cronledger.ledger.reports import Row
 from cronledger.web.changes import changes
 from cronledger.web.drawing.line import line
@@ -80,26 +81,26 @@ def _line(row: Row, attempts: Reading, found: Reading) -> Any:
     return line(row["due_at"], attempts.known, row["finished_at"] or max(now, row["due_at"]))
 
 
-async def _contents(request: Request, execution: int) -> Mapping[str, str | None] | None:
-    """Return payload, result and output as text, or None for a viewer.
+async def _contents(request: Request, execution: int) -> Mapping[str, str | None]:
+    """Return result and output as text, and for an operator the payload.
 
-    `problem`: why the payload could not be read.
+    `problem`: why one of them could not be read.
     """
-    site, identity = site_of(request), identity_of(request)
-    if not identity.is_operator:
-        return None
-    read, payload = await asyncio.gather(
-        site.reader.read("show_outputs", id=execution),
-        site.operators.read("show_payload", id=execution),
-    )
+    site = site_of(request)
+    read = await site.reader.read("show_outputs", id=execution)
     (stored,) = read.known or [{"result": None, "output": None}]
-    problem = payload.problem or read.problem
-    (private,) = payload.known or [{"payload": None}]
-    return {
-        "payload": site.redaction.text(private["payload"]),
+    found = {
         "result": site.redaction.text(stored["result"]), "output": stored["output"],
-        "problem": problem,
+        "problem": read.problem,
     }  # fmt: skip
+    if not identity_of(request).is_operator:
+        return found
+    payload = await site.operators.read("show_payload", id=execution)
+    (private,) = payload.known or [{"payload": None}]
+    return found | {
+        "payload": site.redaction.text(private["payload"]),
+        "problem": payload.problem or read.problem,
+    }
 
 
 def _changes(row: Row, success: Reading, redaction: Redaction) -> list[tuple[str, object, object]]:
@@ -120,8 +121,8 @@ async def cancel(request: Request) -> Response:
     """Request that an execution ends."""
     form = await form_of(request)
     execution = form.whole("id")
-    (row,) = await site_of(request).actor.call("call_cancel", identity_of(request), id=execution)
-    text = CANCELLED[row["value"]].format(id=execution)
+    done = await site_of(request).actor.call(calls.cancel(execution), identity_of(request))
+    text = CANCELLED[done].format(id=execution)
     return site_of(request).done(request, text, "/execution", id=execution)
 
 
@@ -129,10 +130,9 @@ async def retry(request: Request) -> Response:
     """Give an execution one more attempt."""
     form = await form_of(request)
     execution, force = form.whole("id"), form.text("force") == "yes"
-    (row,) = await site_of(request).actor.call(
-        "call_retry", identity_of(request), id=execution, force=force
-    )
-    text = RETRIED[row["value"]].format(id=execution)
+    call = calls.retry(execution, force=force)
+    done = await site_of(request).actor.call(call, identity_of(request))
+    text = RETRIED[done].format(id=execution)
     return site_of(request).done(request, text, "/execution", id=execution)
 
 

@@ -33,6 +33,7 @@ from cronledger.web.site import Links, identity_of, root_of, site_of
 MOST_SCOPES = 50
 MOST_REVISIONS = 20
 MOST_ALERTS = 10
+MOST_NEWEST = 10
 MOST_BREACHES = 20
 MOST_MONTHS = 12
 SUMS_DAYS = 7
@@ -76,17 +77,17 @@ async def show(request: Request) -> Response:
     """Return the page of one job and one of its scopes."""
     site = site_of(request)
     row, now = await job_of(request)
+    # All fields are read first: a refusal would leave a coroutine that is never awaited.
+    after: dict[str, Any] = {
+        name: queries.text(request, name) or "" for name in ("after_kind", "after_scope")
+    }
+    before = whole(request.query_params.get("before") or str(NEWEST), "before")
     scopes, revisions = await asyncio.gather(
+        site.reader.read("list_job_scopes", job=row["name"], max_rows=MOST_SCOPES + 1, **after),
         site.reader.read(
-            "list_job_scopes", job=row["name"], max_rows=MOST_SCOPES + 1,
-            after_kind=queries.text(request, "after_kind") or "",
-            after_scope=queries.text(request, "after_scope") or "",
+            "list_job_revisions", job=row["name"], max_rows=MOST_REVISIONS + 1, before=before
         ),
-        site.reader.read(
-            "list_job_revisions", job=row["name"], max_rows=MOST_REVISIONS + 1,
-            before=whole(request.query_params.get("before") or str(NEWEST), "before"),
-        ),
-    )  # fmt: skip
+    )
     key = scope_of(request, row, scopes)
     sums = await site.reader.read(
         "show_sums", job=row["name"], scope_kind=key.scope_kind, scope_id=key.scope_id,
@@ -94,7 +95,7 @@ async def show(request: Request) -> Response:
     )  # fmt: skip
     day, target, firings, kept = await asyncio.gather(
         _day(request, row, key, now), _target(request, row),
-        asyncio.to_thread(_firings, row, key, now), _deadlines(request, key),
+        asyncio.to_thread(_firings, row, key, now), _of_scope(request, key),
     )  # fmt: skip
     return await site.page(
         request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
@@ -104,23 +105,31 @@ async def show(request: Request) -> Response:
     )  # fmt: skip
 
 
-async def _deadlines(request: Request, key: ScopeKey) -> dict[str, Any]:
-    """Return the open alerts of a scope, its missed deadlines, and its deadlines by month."""
+async def _of_scope(request: Request, key: ScopeKey) -> dict[str, Any]:
+    """Return what the ledger has of a scope: open alerts, deadlines, and the newest rows."""
     read = site_of(request).reader.read
     scope: dict[str, Any] = {
         "job": key.job_name,
         "scope_kind": key.scope_kind,
         "scope_id": key.scope_id,
     }
-    alerts, breaches, compliance = await asyncio.gather(
+    alerts, breaches, compliance, newest = await asyncio.gather(
         read("list_alerts_of_scope", max_rows=MOST_ALERTS + 1, **scope),
         read("list_breaches_of_scope", max_rows=MOST_BREACHES + 1, **scope),
         read("list_compliance", max_rows=MOST_MONTHS + 1, fresh=SUMS_SECONDS, **scope),
+        read("list_newest", max_rows=MOST_NEWEST, **scope),
     )
     return {
-        "alerts": alerts, "breaches": breaches, "compliance": compliance,
+        "alerts": alerts, "breaches": breaches, "compliance": compliance, "newest": newest,
+        "is_failing": _is_failing(newest),
         "most_alerts": MOST_ALERTS, "most_breaches": MOST_BREACHES, "most_months": MOST_MONTHS,
     }  # fmt: skip
+
+
+def _is_failing(newest: Reading) -> bool:
+    """Return whether the last of these executions that ended is FAILED."""
+    ended = (x["outcome"] for x in newest.known if x["outcome"] in ("SUCCESS", "FAILED"))
+    return next(ended, None) == "FAILED"
 
 
 async def _target(request: Request, row: Row) -> Reading | None:
@@ -208,7 +217,7 @@ def _date(request: Request) -> date | None:
     if given is None:
         return None
     try:
-        return date.fromisoformat(given)
+        return date.fromisoformat(given.strip())
     except ValueError:
         raise HTTPException(400, f"day is not a date: {given[:100]!r}; write 2026-11-22.") from None
 

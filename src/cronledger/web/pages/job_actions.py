@@ -14,9 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cronledger.audit.walk import Definition, walk
+from cronledger.ledger import calls
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.problems import ConfigurationError
+from cronledger.rules.remedies import Surface, remedy
 from cronledger.sources.backfill import past
 from cronledger.web import queries
 from cronledger.web.access.identity import RefusedRequestError
@@ -77,7 +79,7 @@ async def run(request: Request) -> Response:
     row, _ = await job_of(request, form.text("name"))
     key = _key(form.text, row)
     schema = PayloadSchema(row["payload_schema"], site.redaction)
-    text, given = form.text("payload"), form.starting_with(VALUE)
+    text, given = form.text("payload").strip(), form.starting_with(VALUE)
     if given:
         entered = await asyncio.to_thread(schema.read_fields, given)
     else:
@@ -87,12 +89,13 @@ async def run(request: Request) -> Response:
         if had_hidden:
             entered = replace(entered, problem=f"{entered.problem}. {AGAIN}")
         return await _run_form(request, row, key, entered, shown)
-    (made,) = await site.actor.call(
-        "call_trigger", identity_of(request), job=key.job_name, scope_kind=key.scope_kind,
-        scope_id=key.scope_id, payload=entered.payload, force=form.text("force") == "yes",
+    call = calls.value_of(
+        "trigger", job=key.job_name, scope_kind=key.scope_kind, scope_id=key.scope_id,
+        payload=entered.payload, force=form.text("force") == "yes",
     )  # fmt: skip
-    text = f"Execution {made['value']} of {key.job_name} is due now."
-    return site.done(request, text, "/execution", id=made["value"])
+    made = await site.actor.call(call, identity_of(request))
+    text = f"Execution {made} of {key.job_name} is due now."
+    return site.done(request, text, "/execution", id=made)
 
 
 async def _run_form(
@@ -144,11 +147,9 @@ async def pause(request: Request) -> Response:
     form = await form_of(request)
     row, now = await job_of(request, form.text("name"))
     until = queries.later(form.text("until"), "until", now)
-    (done,) = await site.actor.call(
-        "call_pause_jobs", identity_of(request), names=[row["name"]],
-        reason=form.text("reason") or None, until=until,
-    )  # fmt: skip
-    text = f"{row['name']} is paused." if done["changed"] else "It was paused already."
+    call = calls.pause(row["name"], form.text("reason").strip() or None, until=until)
+    paused = await site.actor.call(call, identity_of(request))
+    text = f"{row['name']} is paused." if paused else "It was paused already."
     return site.done(request, text, "/job", **_back(_key(form.text, row)))
 
 
@@ -157,8 +158,8 @@ async def resume(request: Request) -> Response:
     site = _operator(request)
     form = await form_of(request)
     row, _ = await job_of(request, form.text("name"))
-    (done,) = await site.actor.call("call_resume_jobs", identity_of(request), names=[row["name"]])
-    text = f"{row['name']} is resumed." if done["changed"] else "It was not paused."
+    resumed = await site.actor.call(calls.resume(row["name"]), identity_of(request))
+    text = f"{row['name']} is resumed." if resumed else "It was not paused."
     return site.done(request, text, "/job", **_back(_key(form.text, row)))
 
 
@@ -191,7 +192,7 @@ async def ask_backfill(request: Request) -> Response:
         try:
             found = await _planned(request, key, first, last or now, reprocess, now)
         except (ConfigurationError, ValueError) as error:
-            problem = str(error)
+            problem = remedy(str(error), Surface.PAGE)
     return await site_of(request).page(
         request, "job_backfill.html", status=200 if problem is None else 400, row=row, key=key,
         first=first, last=last or now, given=request.query_params, reprocess=reprocess,
@@ -211,12 +212,12 @@ async def backfill(request: Request) -> Response:
     try:
         found = await _planned(request, key, first, last, reprocess, before)
     except (ConfigurationError, ValueError) as error:
-        raise HTTPException(400, str(error)) from None
-    (done,) = await site.actor.call(
-        "call_backfill", identity_of(request), job=key.job_name, scope_kind=key.scope_kind,
-        scope_id=key.scope_id, plan_times=list(found.plan_times), reprocess=reprocess,
-        ended_before=before, retention=site.retention,
+        raise HTTPException(400, remedy(str(error), Surface.PAGE)) from None
+    call = calls.function(
+        "backfill", job=key.job_name, scope_kind=key.scope_kind, scope_id=key.scope_id,
+        plan_times=list(found.plan_times), reprocess=reprocess, ended_before=before,
     )  # fmt: skip
+    done = await site.actor.call(call, identity_of(request))
     text = (
         f"Backfill of {key.job_name}: {done['made']:,} executions were created, {done['retried']:,}"
         f" are retried, {done['left_alone']:,} plan_times were left as they are."

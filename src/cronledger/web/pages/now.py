@@ -66,14 +66,16 @@ async def show(request: Request) -> Response:
     )  # fmt: skip
     trouble = (overdue, failing, violations, violating, breaches, alerts)
     are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= MOST_SCOPES
-    alive = [row for row in runners.known if row["state"] == "alive"]
+    states = {row["state"] for row in runners.known}
     return await site.page(
         request, "now.html", most=MOST, overdue=overdue, failing=failing, running=running,
         upcoming=upcoming, violations=violations, check=check, violating=violating,
         runners=runners, are_all_known=are_all_known, most_scopes=MOST_SCOPES, filters=filters,
-        breaches=breaches, alerts=alerts, is_filtered=is_filtered,
+        breaches=breaches, alerts=alerts, is_filtered=is_filtered, is_empty=sources.rows == [],
         owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT,
-        is_calm=bool(alive)
+        is_calm="alive" in states
+        and "failing" not in states
+        and sources.rows != []
         and are_all_known
         and not any(panel.known or panel.problem for panel in trouble),
     )  # fmt: skip

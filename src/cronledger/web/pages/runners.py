@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.ledger import calls
 from cronledger.web.forms import form_of
 from cronledger.web.site import Entry, identity_of, site_of
 
@@ -28,18 +29,18 @@ async def show(request: Request) -> Response:
     return await site.page(request, "runners.html", runners=runners, queues=queues, most=MOST)
 
 
-async def _act(request: Request, statement: str, **params: object) -> object:
-    """Call an operator function with these parameters, and return its value."""
-    (row,) = await site_of(request).actor.call(statement, identity_of(request), **params)
-    value: object = row["value"]
+async def _act(request: Request, function: str, **arguments: object) -> object:
+    """Call an operator function, and return its value."""
+    call = calls.value_of(function, **arguments)
+    value: object = await site_of(request).actor.call(call, identity_of(request))
     return value
 
 
 async def pause(request: Request) -> Response:
     """Pause a queue."""
     form = await form_of(request)
-    queue, reason = form.text("queue"), form.text("reason") or None
-    fresh = await _act(request, "call_pause_queue", queue=queue, reason=reason)
+    queue, reason = form.text("queue"), form.text("reason").strip() or None
+    fresh = await _act(request, "pause_queue", queue=queue, reason=reason)
     text = "is paused" if fresh else "was paused already, and has the new reason"
     return site_of(request).done(request, f"Queue {queue} {text}.", PATH)
 
@@ -47,7 +48,7 @@ async def pause(request: Request) -> Response:
 async def resume(request: Request) -> Response:
     """Resume a queue."""
     queue = (await form_of(request)).text("queue")
-    resumed = await _act(request, "call_resume_queue", queue=queue)
+    resumed = await _act(request, "resume_queue", queue=queue)
     text = "is resumed" if resumed else "was not paused"
     return site_of(request).done(request, f"Queue {queue} {text}.", PATH)
 
@@ -56,24 +57,24 @@ async def limit(request: Request) -> Response:
     """Set the limit of a queue, or remove it if the field is empty."""
     form = await form_of(request)
     queue = form.text("queue")
-    number = form.whole("limit") if form.text("limit") else None
+    number = form.whole("limit") if form.text("limit").strip() else None
     if number is not None and not 1 <= number <= LARGEST:
         raise HTTPException(400, f"limit is {number}; write 1 to {LARGEST}, or nothing for none.")
-    before = await _act(request, "call_limit_queue", queue=queue, limit=number)
+    before = await _act(request, "limit_queue", queue=queue, max_running=number)
     now, was = ("none" if value is None else value for value in (number, before))
     return site_of(request).done(request, f"Queue {queue}: limit {now} (before: {was}).", PATH)
 
 
 async def pause_all(request: Request) -> Response:
     """Pause every queue in use."""
-    reason = (await form_of(request)).text("reason") or None
-    count = await _act(request, "call_pause_all", reason=reason)
+    reason = (await form_of(request)).text("reason").strip() or None
+    count = await _act(request, "pause_all", reason=reason)
     return site_of(request).done(request, f"Queues that are paused now: {count}.", PATH)
 
 
 async def resume_all(request: Request) -> Response:
     """Resume every paused queue."""
-    count = await _act(request, "call_resume_all")
+    count = await _act(request, "resume_all")
     return site_of(request).done(request, f"Queues that are resumed: {count}.", PATH)
 
 

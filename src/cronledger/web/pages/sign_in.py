@@ -1,43 +1,58 @@
 """The form in which a person enters a token."""
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from cronledger.web.access import tokens
+from cronledger.web.access.tokens import TokenAccess
 from cronledger.web.forms import form_of
 from cronledger.web.gate import SIGN_IN, SIGN_OUT, local_path
-from cronledger.web.site import Links, root_of, site_of
+from cronledger.web.site import IDENTITY, Links, root_of, site_of
 
 
 async def show(request: Request) -> Response:
-    """Return the form."""
+    """Return the form. Who has signed in already gets the page that was asked for."""
+    _access(request)
+    wanted = local_path(request.query_params.get("next", "/"))
+    if request.scope["state"][IDENTITY] is not None:
+        return RedirectResponse(root_of(request) + wanted, 303)
     return site_of(request).plain(
         request,
         "sign_in.html",
-        wanted=local_path(request.query_params.get("next", "/")),
+        wanted=wanted,
         wrong=False,
     )
 
 
 async def enter(request: Request) -> Response:
-    """Remember a known token in the browser, and return to the page that was asked for."""
-    site = site_of(request)
+    """Begin a session for a known token, and return to the page that was asked for."""
+    access = _access(request)
     form = await form_of(request)
-    wanted, token = local_path(form.text("next")), form.text("token")
-    assert isinstance(site.access, tokens.TokenAccess)
-    if site.access.of(token) is None:
-        return site.plain(request, "sign_in.html", status=403, wanted=wanted, wrong=True)
+    wanted, token = local_path(form.text("next")), form.text("token").strip()
+    if access.of(token) is None:
+        return site_of(request).plain(
+            request, "sign_in.html", status=403, wanted=wanted, wrong=True
+        )
     response = RedirectResponse(root_of(request) + wanted, 303)
-    tokens.remember(response, request, token)
+    await access.remember(response, request, token)
     return response
 
 
 async def leave(request: Request) -> Response:
-    """Remove the token from the browser."""
+    """End the session of the browser."""
+    access = _access(request)
     response = RedirectResponse(Links(request)(SIGN_IN), 303)
-    tokens.forget(response, request)
+    await access.forget(response, request)
     return response
+
+
+def _access(request: Request) -> TokenAccess:
+    """Return the access by tokens. Raises HTTPException if people sign in elsewhere."""
+    access = site_of(request).access
+    if not isinstance(access, TokenAccess):
+        raise HTTPException(404)
+    return access
 
 
 ROUTES = [

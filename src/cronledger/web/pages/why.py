@@ -17,7 +17,7 @@ from cronledger.explain.why import schedules as schedules_of
 from cronledger.ledger.reports import Reports
 from cronledger.rules import zones
 from cronledger.rules.cron_fields import CronError
-from cronledger.tables import clean
+from cronledger.rules.printable import clean
 from cronledger.web import queries
 from cronledger.web.reading import ReadRows
 from cronledger.web.site import Entry, Links, site_of
@@ -51,7 +51,11 @@ async def show(request: Request) -> Response:
     if job is not None and time is not None:
         try:
             found = await site.reader.compute(
-                "why", lambda read: explain(read, job, scope, time), job=job, scope=scope, time=time
+                "why",
+                lambda read: explain(read, job, scope, time.strip()),
+                job=job,
+                scope=scope,
+                time=time,
             )
         except (LookupError, MomentError) as error:
             problem = str(error.args[0])

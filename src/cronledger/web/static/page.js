@@ -1,10 +1,11 @@
 // Reads an open page again when the ledger changes, adds the viewer's zone to times, and adds keys.
 // The page works without this script.
-"use strict";
+import { NOTE, update } from "./update.js";
 
 const LIVE = "[data-live]";
 const events = document.body.dataset.events;
-let source = null, reading = false, again = false, lost = null;
+let source = null, reading = false, again = false, lost = null, forced = null;
+let known = "";  // the ETag of what the page shows; empty while a part is held
 
 // --- refresh ---------------------------------------------------------------------------------------
 
@@ -25,22 +26,21 @@ function close() {
   source = null;
 }
 
-// A part in which somebody chooses, writes or confirms is left alone.
-function busy(part) {
-  const active = part.contains(document.activeElement) ? document.activeElement : null;
-  return (active && /^(INPUT|SELECT|TEXTAREA|SUMMARY|BUTTON)$/.test(active.tagName))
-    || part.querySelector("details[open], input[type=checkbox]:checked") !== null;
-}
-
 async function refresh() {
   if (document.hidden) return;
   if (reading) { again = true; return; }
   reading = true;
   try {
-    const response = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
+    const headers = { Accept: "text/html", ...(known && { "If-None-Match": known }) };
+    const response = await fetch(location.href, { headers, redirect: "manual" });
     if (response.type === "opaqueredirect") { location.reload(); return; }  // to the sign-in
-    if (response.ok) replace(new DOMParser().parseFromString(await response.text(), "text/html"));
-    connected(response.ok);
+    if (response.ok) {
+      const isWhole = replace(new DOMParser().parseFromString(await response.text(), "text/html"));
+      known = isWhole ? response.headers.get("ETag") ?? "" : "";
+    } else if (response.status === 304) {
+      tick(response.headers.get("Database-Time"));
+    }
+    connected(response.ok || response.status === 304);
   } catch {
     connected(false);
   } finally {
@@ -49,17 +49,52 @@ async function refresh() {
   }
 }
 
+// Returns whether the page is like `fresh` now: no part of it is held.
 function replace(fresh) {
-  const active = document.activeElement;
-  const link = active instanceof HTMLAnchorElement ? active.getAttribute("href") : null;
+  let isWhole = true;
+  localise(fresh);
   for (const part of document.querySelectorAll(LIVE)) {
     const other = fresh.getElementById(part.id);
-    if (!other || busy(part) || part.isEqualNode(other)) continue;
-    const focused = link !== null && part.contains(active);
-    part.replaceWith(document.adoptNode(other));
-    localise(other);
-    if (focused) other.querySelector(`a[href="${CSS.escape(link)}"]`)?.focus();
+    if (!other) continue;
+    const use = update(part, other, part.id === forced);
+    isWhole &&= use === null;
+    note(part, use);
   }
+  forced = null;
+  return isWhole;
+}
+
+// Shows the database's time, if nothing else has changed.
+function tick(now) {
+  const time = document.querySelector("#foot time");
+  if (!time || !now) return;
+  const text = now.slice(0, 19).replace("T", " ");
+  time.dateTime = `${now.slice(0, 19)}Z`;
+  time.title = `${text} UTC`;
+  time.firstChild.data = `${text} `;
+  delete time.dataset.local;
+  localise(time.parentElement);
+}
+
+// Shows in the heading of a part that it is held, and offers to let it go.
+function note(part, use) {
+  const found = part.querySelector(`.${NOTE}`);
+  if (use === null) { found?.remove(); return; }
+  const text = `Held while ${use}`;
+  if (found) { if (found.firstChild.data !== text) found.firstChild.data = text; return; }
+  const made = document.createElement("span");
+  made.className = NOTE;
+  made.setAttribute("role", "status");
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "Update";
+  button.addEventListener("click", () => {
+    forced = part.id;
+    part.querySelector(".scroll")?.focus({ preventScroll: true });
+    refresh();
+  });
+  made.append(text, button);
+  part.querySelector("h2")?.append(made);
 }
 
 function connected(is) {

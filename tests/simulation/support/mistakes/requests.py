@@ -38,9 +38,21 @@ def tokens_again(_: Database) -> AbstractContextManager[None]:
     return method(tokens.Tokens, "spend", make)
 
 
+def takes_retirements_for_one(database: Database) -> AbstractContextManager[None]:
+    """Of several retirements, one is planned that lasts from the first to the end of the last."""
+    return function(
+        database, "claim_look",
+        ("SELECT h.retired_at, h.returned_at FROM",
+         "SELECT min(h.retired_at) AS retired_at, CASE WHEN bool_and(h.returned_at IS NOT NULL)"
+         " THEN max(h.returned_at) END AS returned_at FROM"),
+        ("h.returned_at > s.planned_through)", "h.returned_at > s.planned_through)"
+         " HAVING count(*) > 0"),
+    )  # fmt: skip
+
+
 def asks_providers_out_of_turn(_: Database) -> AbstractContextManager[None]:
     """Several runners ask a provider at a time."""
-    return statement("take_turn", ("pg_try_advisory_xact_lock(", "0 <> ("))
+    return statement("take_turn", ("cronledger_internal.take_turn(", "'' <> ("))
 
 
 def starts_all_at_the_limit(_: Database) -> AbstractContextManager[None]:

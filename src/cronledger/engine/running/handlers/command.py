@@ -1,16 +1,24 @@
-"""Command handlers: an argv or a shell string, run by the supervisor process."""
+"""Command handlers: an argv or a shell string, run by the supervisor process.
 
+Values of `env` that name a variable come from the environment of the runner when an attempt starts.
+They are not in the ledger, and an output that contains them is redacted.
+"""
+
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from cronledger.app import Context
+from cronledger.declaring.app import Context
 from cronledger.engine.commands.client import CommandEnd, Supervisor
 from cronledger.engine.lease import Lease
+from cronledger.engine.redaction import longest_spelling, redacted_tail
 from cronledger.engine.running.attempt_spans import trace_context
 from cronledger.engine.running.handlers.guard import LeaseEndedError
+from cronledger.engine.running.handlers.variables import secrets, unset
 from cronledger.rules import outcome
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome
+from cronledger.rules.targets import CommandTarget, FromEnvironment
 from cronledger.tracing.interface import AttemptSpan
 
 
@@ -20,6 +28,7 @@ class CommandHandlers:
 
     supervisor: Supervisor
     tail_bytes: int
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     async def run(
         self, job: Job, context: Context, lease: Lease, span: AttemptSpan | None
@@ -31,16 +40,19 @@ class CommandHandlers:
         Raises LeaseEndedError if the command was killed at the end of its lease, or if the lease
         had ended before the command could start.
         """
+        target = CommandTarget.model_validate(dict(job.target))
+        if (refused := unset(target.env, self.environ, "variables")) is not None:
+            return refused
         deadline = lease.deadline
         trace = {name.upper(): value for name, value in trace_context(span).items()}
         if trace:  # otherwise the state of the trace in which the replica was started is inherited
             trace.setdefault("TRACESTATE", "")
-        variables = {**job.target.get("env", {}), **environment(context), **trace}
-        end = await self._run(job, context, variables, deadline)
+        variables = {**self._declared(target), **environment(context), **trace}
+        end = await self._run(target, context, variables, deadline)
         # Nothing has run. If the lease was renewed meanwhile, there is time for it again.
         while end.reason == "too_late" and lease.usable and lease.deadline > deadline:
             deadline = lease.deadline
-            end = await self._run(job, context, variables, deadline)
+            end = await self._run(target, context, variables, deadline)
         match end.reason:
             case "too_late":
                 raise LeaseEndedError
@@ -59,20 +71,34 @@ class CommandHandlers:
                     return outcome.lease_over("guardian_died", end.output)
                 return outcome.exited(end.returncode, end.output)
 
+    def _declared(self, target: CommandTarget) -> dict[str, str]:
+        return {
+            name: value.prefix + self.environ[value.env]
+            if isinstance(value, FromEnvironment)
+            else value
+            for name, value in target.env.items()
+        }
+
     async def _run(
-        self, job: Job, context: Context, variables: Mapping[str, str], deadline: float
+        self,
+        target: CommandTarget,
+        context: Context,
+        variables: Mapping[str, str],
+        deadline: float,
     ) -> CommandEnd:
-        target = job.target
-        command = target["command"]
-        return await self.supervisor.run(
+        command, hidden = target.command, secrets(target.env, self.environ)
+        end = await self.supervisor.run(
             str(context.lease_token),
             argv=None if isinstance(command, str) else command,
             shell=command if isinstance(command, str) else None,
             env=variables,
-            cwd=target.get("cwd"),
+            cwd=target.cwd,
             deadline=deadline,
-            tail_bytes=self.tail_bytes,
+            tail_bytes=self.tail_bytes + longest_spelling(hidden),
         )
+        if not hidden:
+            return end
+        return replace(end, output=redacted_tail(end.output, hidden, self.tail_bytes))
 
 
 def environment(context: Context) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, TypeVar
 
-from cronledger.app import Cancelled, LeaseLost
+from cronledger.declaring.app import Cancelled, LeaseLost
 from cronledger.engine.lease import Lease
 
 T = TypeVar("T")

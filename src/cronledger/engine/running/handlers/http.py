@@ -16,11 +16,12 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from cronledger.app import Context
+from cronledger.declaring.app import Context
 from cronledger.engine.addresses import AddressRefusedError, Resolver, check_literal
-from cronledger.engine.redaction import LONGEST_SPELLING, redacted
+from cronledger.engine.redaction import longest_spelling, redacted, redacted_tail
 from cronledger.engine.running.attempt_spans import headers
 from cronledger.engine.running.handlers.guard import Guard
+from cronledger.engine.running.handlers.variables import secrets, unset
 from cronledger.rules import outcome
 from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import Job
@@ -65,12 +66,8 @@ class HttpHandlers:
         result.
         """
         target = HttpTarget.model_validate(dict(job.target))
-        missing = _missing(target, self.environ)
-        if missing:
-            return outcome.not_started(
-                f"{', '.join(missing)} is not set in the environment of the runner, but the "
-                "headers of the job use it; set it for every replica"
-            )
+        if (refused := unset(target.headers, self.environ, "headers")) is not None:
+            return refused
         request = _request(target, context, self.environ)
         for name, value in headers(span).items():
             request.headers.setdefault(name, value)
@@ -117,19 +114,11 @@ class HttpHandlers:
         return outcome.failed(ErrorCode.HTTP_STATUS, message, tail, wait, causes=causes)
 
 
-def _missing(target: HttpTarget, environ: Mapping[str, str]) -> list[str]:
-    named = [v.env for v in target.headers.values() if isinstance(v, FromEnvironment)]
-    return sorted({name for name in named if name not in environ})
-
-
 def _request(target: HttpTarget, context: Context, environ: Mapping[str, str]) -> _Request:
     headers: CIMultiDict[str] = CIMultiDict()
-    hidden = []
     for name, value in target.headers.items():
         if isinstance(value, FromEnvironment):
-            secret = environ[value.env].strip()
-            headers[name] = value.prefix + secret
-            hidden.append(secret)
+            headers[name] = value.prefix + environ[value.env].strip()
         else:
             headers[name] = value
     headers.setdefault("Idempotency-Key", f"cronledger-{context.execution_id}")
@@ -144,9 +133,8 @@ def _request(target: HttpTarget, context: Context, environ: Mapping[str, str]) -
     elif body is not None:
         data = json.dumps(body).encode()
         headers.setdefault("Content-Type", "application/json")
-    # The longest first, because one secret may be part of another.
-    shown = tuple(sorted({x for x in hidden if x}, key=len, reverse=True))
-    return _Request(target.method, URL(target.url), headers, data, shown)
+    hidden = secrets(target.headers, environ)
+    return _Request(target.method, URL(target.url), headers, data, hidden)
 
 
 async def _tail(response: aiohttp.ClientResponse, limit: int, hidden: tuple[str, ...]) -> str:
@@ -154,7 +142,7 @@ async def _tail(response: aiohttp.ClientResponse, limit: int, hidden: tuple[str,
 
     More bytes are kept until then, because the tail could begin in the middle of a secret.
     """
-    more = max((LONGEST_SPELLING * len(secret) for secret in hidden), default=0)
+    more = longest_spelling(hidden)
     kept = b""
     async for chunk in response.content.iter_chunked(CHUNK):
         kept = (kept + chunk)[-limit - more :] if limit else b""
@@ -162,7 +150,7 @@ async def _tail(response: aiohttp.ClientResponse, limit: int, hidden: tuple[str,
         text = kept.decode(response.charset or "utf-8", "replace")
     except LookupError:
         text = kept.decode("utf-8", "replace")
-    return redacted(text, hidden).encode()[-limit:].decode("utf-8", "ignore") if limit else ""
+    return redacted_tail(text, hidden, limit)
 
 
 def _why(error: Exception, hidden: tuple[str, ...]) -> str:

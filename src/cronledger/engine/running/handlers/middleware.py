@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from cronledger.app import Bound, Context
+from cronledger.declaring.app import Bound, Context
 from cronledger.engine.running.handlers.guard import Guard, LeaseEndedError
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 

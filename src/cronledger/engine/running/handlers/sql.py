@@ -13,7 +13,7 @@ import psycopg
 from psycopg import AsyncCursor
 from psycopg.errors import Diagnostic
 
-from cronledger.app import Context
+from cronledger.declaring.app import Context
 from cronledger.engine.running.attempt_spans import trace_context
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.rules import outcome

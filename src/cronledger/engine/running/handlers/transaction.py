@@ -19,7 +19,7 @@ import psycopg
 from psycopg import AsyncConnection, sql
 from psycopg.rows import tuple_row
 
-from cronledger.app import Cancelled, Context
+from cronledger.declaring.app import Cancelled, Context
 from cronledger.engine.lease import Lease
 from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.handlers.guard import LeaseEndedError
@@ -30,7 +30,7 @@ from cronledger.ledger.queries import run, run_async
 from cronledger.ledger.schemas import internal
 from cronledger.ledger.session_settings import SET_VALUES
 from cronledger.ledger.statements import Statements
-from cronledger.logger import get_logger
+from cronledger.logs.loggers import get_logger
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Discard, LeaseLost, Outcome
 

@@ -1,0 +1,174 @@
+-- What a claim of a replica does before it decides, in one statement: it claims what exists, locks due schedules,
+-- locks the limits of these, and reads what the decision depends on (engine/claiming/claim.py).
+-- Locks: those of claim_due, then schedules, then limited queues and jobs, all SKIP LOCKED, because queues and jobs
+-- come before schedules in the lock order. All are held until the end of the transaction.
+-- Each step is a statement of its own: a statement that took a lock still sees the state before it, and in READ
+-- COMMITTED each statement of a VOLATILE function takes a new snapshot. db_now() is the same in all of them.
+
+-- They need no slot to be planned, so they have a limit of their own. Each woken job has the same share of it, so
+-- that one job with 100,000 scopes does not delay the edit of another. No more than ten shares are tried for each
+-- job: an edit in progress locks all of its schedules, and skipping 100,000 locked rows takes 0.1 s.
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_woken_schedules(
+    of_queues text[], excluded_jobs text[], max_rows integer)
+RETURNS SETOF {schema}_internal.locked_schedule LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN QUERY
+    WITH edited AS MATERIALIZED (
+        SELECT n.queue, n.job FROM {schema}_internal.woken_jobs(of_queues) n
+        WHERE n.job NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
+        LIMIT max_rows
+    )
+    SELECT w.job_name, w.scope_kind, w.scope_id, w.queue, w.planned_through, w.planned_revision,
+           w.next_plan_time, w.retired_at, w.returned_at, w.woken, NULL::timestamptz
+    FROM (
+        SELECT s.*
+        FROM (SELECT e.*, greatest(1, max_rows / count(*) OVER ()) AS share FROM edited e) e
+        CROSS JOIN LATERAL (
+            SELECT s.*
+            FROM (
+                SELECT c.scope_kind, c.scope_id FROM {schema}.schedules c
+                WHERE c.woken AND c.queue = e.queue AND c.job_name = e.job
+                  AND c.next_due_at <= {schema}.db_now()
+                ORDER BY c.scope_kind, c.scope_id LIMIT 10 * e.share
+            ) c
+            CROSS JOIN LATERAL (
+                SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through,
+                       s.planned_revision, s.next_plan_time, s.retired_at, s.returned_at, s.woken,
+                       s.next_due_at
+                FROM {schema}.schedules s
+                WHERE (s.job_name, s.scope_kind, s.scope_id) = (e.job, c.scope_kind, c.scope_id)
+                  AND s.woken AND s.queue = e.queue AND s.next_due_at <= {schema}.db_now()
+                LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+            ) s
+            LIMIT e.share
+        ) s
+    ) w
+    ORDER BY w.next_due_at, w.job_name, w.scope_kind, w.scope_id;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.lock_woken_schedules(text[], text[], integer) IS 'Locks schedules of these queues that were woken to be planned again, the same share of each job, and returns them. Schedules that are locked already are left out.';
+
+-- Those that are due, the oldest first, because slots may not be enough for all of them.
+-- Also locked are those that are due within `ahead`. They are returned only if none is due yet, and only those
+-- within 1 ms after the first one, because executions that are claimed ahead start together.
+-- No join and no condition on jobs: what cannot start is parked, and is not in this index. excluded_jobs: jobs
+-- whose handler another runner has and this one does not; NOT IN, because it has a hash in every plan.
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_schedules(
+    of_queues text[], excluded_jobs text[], max_rows integer, ahead interval)
+RETURNS SETOF {schema}_internal.locked_schedule LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN QUERY
+    SELECT x.job_name, x.scope_kind, x.scope_id, x.queue, x.planned_through, x.planned_revision,
+           x.next_plan_time, x.retired_at, x.returned_at, false,
+           CASE WHEN x.next_due_at > {schema}.db_now() THEN x.next_due_at END
+    FROM (
+        SELECT d.*, min(d.next_due_at) OVER () AS first
+        FROM {schema}_internal.open_queues(of_queues) o
+        CROSS JOIN LATERAL (
+            SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
+                   s.next_plan_time, s.retired_at, s.returned_at, s.next_due_at
+            FROM {schema}.schedules s
+            WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at <= {schema}.db_now() + ahead
+              AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
+            ORDER BY s.next_due_at LIMIT max_rows
+            FOR NO KEY UPDATE OF s SKIP LOCKED
+        ) d
+    ) x
+    WHERE x.next_due_at <= CASE WHEN x.first > {schema}.db_now()
+                                THEN x.first + interval '1 ms' ELSE {schema}.db_now() END
+    ORDER BY x.next_due_at, x.job_name, x.scope_kind, x.scope_id;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.lock_due_schedules(text[], text[], integer, interval) IS 'Locks the schedules of these queues that are due, or those that are due within ahead if none is due yet, and returns them. Schedules that were woken (lock_woken_schedules) or are locked already are left out.';
+
+-- Lists are arrays of arrays in JSON, which a client reads faster than arrays of rows. No aggregate is DISTINCT,
+-- because PostgreSQL would sort the rows for it, and the order of the schedules counts.
+CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
+    runner text, of_queues text[], kinds text[], functions text[], tokens uuid[], trusted_since timestamptz,
+    sql_commands boolean, jobs_not_to_run text[], max_rows integer,
+    jobs_not_to_plan text[], max_due integer, max_woken integer, ahead interval,
+    OUT since timestamptz, OUT existing json, OUT schedules json, OUT locked_queues text[], OUT locked_jobs text[],
+    OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    claimed text[];
+    woken   {schema}_internal.locked_schedule[] := '{}';
+    locked  {schema}_internal.locked_schedule[];
+    planned text[];
+    limits  text[];
+    retired boolean;
+BEGIN
+    since := {schema}.db_clock();
+    SELECT json_agg(json_build_array(
+               c.more, CASE c.how WHEN 'refused' THEN c.payload END, c.job_name, c.scope_kind, c.scope_id, c.plan_time,
+               c.queue, c.id, c.lease_token, c.attempt, c.max_attempts, c.trigger,
+               CASE WHEN c.how <> 'refused' THEN c.payload END, c.revision, c.started_at, c.how)),
+           array_agg(c.job_name)
+    INTO existing, claimed
+    FROM {schema}_internal.claim_due(
+        runner, of_queues, kinds, functions, tokens, trusted_since, sql_commands, jobs_not_to_run, max_rows) c;
+    -- In most claims no schedule was woken, and this probe costs a hundredth of lock_woken_schedules.
+    IF EXISTS (SELECT FROM {schema}.schedules s WHERE s.woken) THEN
+        woken := ARRAY(SELECT w FROM {schema}_internal.lock_woken_schedules(
+            of_queues, jobs_not_to_plan, max_woken) w);
+    END IF;
+    -- What exists and what was woken do not wait for what is coming.
+    locked := ARRAY(SELECT s FROM {schema}_internal.lock_due_schedules(
+        of_queues, jobs_not_to_plan, max_due,
+        CASE WHEN claimed IS NULL AND cardinality(woken) = 0 THEN ahead ELSE interval '0' END) s) || woken;
+    IF claimed IS NULL AND cardinality(locked) = 0 THEN
+        RETURN;
+    END IF;
+    SELECT json_agg(json_build_array(
+               s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
+               s.next_plan_time, s.retired_at, s.returned_at, s.woken, s.ahead_of)),
+           array_agg(s.job_name), array_agg(s.queue), bool_or(s.retired_at IS NOT NULL)
+    INTO schedules, planned, limits, retired
+    FROM unnest(locked) s;
+    IF retired THEN
+        retirements := (
+            SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, h.retired_at, h.returned_at)
+                            ORDER BY h.retired_at)
+            FROM unnest(locked) s
+            CROSS JOIN LATERAL (
+                SELECT h.retired_at, h.returned_at FROM {schema}.scope_retirements h
+                WHERE (h.job_name, h.scope_kind, h.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+                  AND (h.returned_at IS NULL OR h.returned_at > s.planned_through)
+                OFFSET 0) h
+            WHERE s.retired_at IS NOT NULL);
+    END IF;
+    -- A claim ahead leaves what is limited to a later one, and does not delay that one.
+    IF locked[1].ahead_of IS NULL THEN
+        locked_queues := ARRAY(
+            SELECT q.name FROM {schema}.queues q
+            WHERE q.name = ANY (limits) AND q.max_running IS NOT NULL
+            ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED);
+        locked_jobs := ARRAY(
+            SELECT j.name FROM {schema}.jobs j
+            WHERE j.name = ANY (planned) AND j.max_running IS NOT NULL
+            ORDER BY j.name FOR NO KEY UPDATE SKIP LOCKED);
+    END IF;
+    jobs := (
+        SELECT json_agg(json_build_array(
+            j.name, j.revision,
+            (SELECT r.id FROM {schema}.job_revisions r
+             WHERE r.job_name = j.name AND r.revision = j.revision),
+            j.retired_at, j.paused_at, j.paused_until, j.handler, j.target ->> 'python', j.source IS NULL,
+            j.spec_error, (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l)))
+        FROM {schema}.jobs j
+        WHERE j.name = ANY (claimed || planned));
+    queue_room := (
+        SELECT json_agg(json_build_array(
+            q.name, (SELECT l.room FROM {schema}_internal.queue_room(q.name, q.max_running) l)))
+        FROM {schema}.queues q
+        WHERE q.name = ANY (limits) AND q.max_running IS NOT NULL);
+    -- status is a constant, because only then the partial index can be used.
+    running := (
+        SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, e.plan_time, e.id))
+        FROM unnest(locked) s
+        CROSS JOIN LATERAL (
+            SELECT e.plan_time, e.id FROM {schema}.executions e
+            WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+              AND e.status = 'RUNNING'
+            OFFSET 0) e);
+    now := {schema}.db_clock();
+END $$;
+COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements: those of the schedules that the cursor has not passed.';

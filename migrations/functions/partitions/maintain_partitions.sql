@@ -1,0 +1,181 @@
+-- Partitions of executions, a week each by default, Monday to Monday in UTC. There is no default
+-- partition: a later ATTACH would have to scan it.
+
+CREATE OR REPLACE FUNCTION {schema}_internal.create_partition(from_plan_time timestamptz, before_plan_time timestamptz)
+RETURNS text LANGUAGE plpgsql SET timezone = 'UTC' SET datestyle = 'ISO' AS $$
+DECLARE
+    part text := 'executions_p' || to_char(from_plan_time,
+        CASE WHEN from_plan_time = date_trunc('day', from_plan_time) THEN 'YYYYMMDD'
+             ELSE 'YYYYMMDD"t"HH24MISS' END);
+BEGIN
+    -- A table of its own first, then ATTACH: that takes SHARE UPDATE EXCLUSIVE on the parent, where
+    -- CREATE TABLE … PARTITION OF would stop every claim.
+    EXECUTE format('CREATE TABLE {schema}.%I (LIKE {schema}.executions INCLUDING DEFAULTS INCLUDING CONSTRAINTS)
+        WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
+              autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05,
+              autovacuum_vacuum_cost_delay = 0)', part);
+    EXECUTE format('ALTER TABLE {schema}.executions ATTACH PARTITION {schema}.%I FOR VALUES FROM (%L) TO (%L)',
+                   part, from_plan_time, before_plan_time);
+    RETURN part;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.create_partition(timestamptz, timestamptz) IS 'Creates a partition for plan_times in [from, before), and returns its name.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.create_partitions(
+    first_plan_time timestamptz, last_plan_time timestamptz, seconds double precision)
+RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    epoch constant timestamptz := '2001-01-01 00:00:00+00';  -- a Monday
+    width constant interval := make_interval(secs => seconds);  -- no days: theirs differ in length
+    at    timestamptz := epoch + floor(extract(epoch FROM first_plan_time - epoch) / seconds) * width;
+    upto  timestamptz;
+BEGIN
+    WHILE at <= last_plan_time LOOP
+        SELECT q.before_plan_time INTO upto FROM {schema}.partitions() q
+        WHERE q.from_plan_time <= at AND q.before_plan_time > at;
+        IF NOT FOUND THEN
+            -- To the next line of the grid, or to the next partition (of another width) before it.
+            SELECT least(min(q.from_plan_time),
+                         epoch + (floor(extract(epoch FROM at - epoch) / seconds) + 1) * width)
+            INTO upto FROM {schema}.partitions() q WHERE q.from_plan_time > at;
+            RETURN NEXT {schema}_internal.create_partition(at, upto);
+        END IF;
+        at := upto;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.create_partitions(timestamptz, timestamptz, double precision) IS 'Creates the partitions that are missing for plan_times in [first, last], on a grid of this width, and returns their names.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.partition_is_busy(part text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    busy boolean;
+BEGIN
+    EXECUTE format('SELECT EXISTS (SELECT FROM {schema}.%I WHERE status = ''RUNNING'')
+                        OR EXISTS (SELECT FROM {schema}.%I WHERE next_attempt_at IS NOT NULL)', part, part)
+    INTO busy;
+    RETURN busy;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.partition_is_busy(text) IS 'Returns whether an execution in this partition is PENDING, RUNNING or awaits a retry.';
+
+-- While DROP waits for its lock, every claim waits behind it. So it waits briefly, and only if the partition
+-- can be dropped.
+CREATE OR REPLACE FUNCTION {schema}_internal.drop_partition(part text) RETURNS boolean
+LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
+BEGIN
+    IF {schema}_internal.partition_is_busy(part) THEN
+        RETURN false;
+    END IF;
+    -- Lock the parent first, as every statement does; DROP would lock it second.
+    LOCK TABLE {schema}.executions IN ACCESS EXCLUSIVE MODE;
+    IF {schema}_internal.partition_is_busy(part) THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('DROP TABLE {schema}.%I', part);
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.drop_partition(text) IS 'Drops a partition unless an execution in it is PENDING, RUNNING or awaits a retry, and returns whether it was dropped. Raises lock_not_available after 200 ms.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.create_missing_partitions(plan_times timestamptz[]) RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+    missing timestamptz;
+    seconds double precision;
+BEGIN
+    LOOP
+        WITH p AS MATERIALIZED (SELECT * FROM {schema}.partitions())
+        SELECT min(u.at) INTO missing FROM unnest(plan_times) u(at)
+        WHERE NOT EXISTS (SELECT FROM p WHERE p.from_plan_time <= u.at AND p.before_plan_time > u.at);
+        EXIT WHEN missing IS NULL;
+        -- The turn of maintain_partitions, but waited for, because the caller cannot go on without it.
+        PERFORM {schema}_internal.await_turn('partitions');
+        SELECT coalesce(max(extract(epoch FROM q.before_plan_time - q.from_plan_time)), 604800)
+        INTO seconds FROM {schema}.partitions() q;
+        RETURN QUERY SELECT m.name FROM {schema}_internal.create_partitions(missing, missing, seconds) m(name);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.create_missing_partitions(timestamptz[]) IS 'Creates the partitions that are missing for these plan_times, as wide as the widest existing one, and returns their names. Used by claims and backfills, which may need a partition before maintain_partitions has run.';
+
+CREATE OR REPLACE FUNCTION {schema}.maintain_partitions(
+    width interval DEFAULT '7 days', ahead interval DEFAULT '28 days')
+RETURNS TABLE (action text, subject text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+    now_   timestamptz := {schema}.db_now();
+    keep   interval := (SELECT r.keep FROM {schema}.retention r);
+    reach  interval;
+    seen   boolean;
+    pruned bigint;
+    last   timestamptz;
+BEGIN
+    PERFORM {schema}_internal.check_maintenance(width, ahead);
+    -- One process at a time; the others find the work done when they call it again.
+    IF {schema}_internal.take_turn('partitions') IS NOT TRUE THEN
+        RETURN;
+    END IF;
+    SELECT greatest(interval '1 day', least(keep, max(j.catch_up_window))) INTO reach
+    FROM {schema}.jobs j HAVING count(*) > 0;
+    RETURN QUERY SELECT 'made', m.name FROM {schema}_internal.create_partitions(
+        now_ - coalesce(reach, '1 day'), now_ + ahead, floor(extract(epoch FROM width))::float8) m(name);
+    -- Not before a row is visible: uncommitted rows count as pages without rows, and the plans for such a
+    -- table are bad.
+    FOR action, subject IN
+        SELECT 'analyzed', q.name FROM {schema}.partitions() q
+        JOIN pg_class c ON c.oid = ('{schema}.' || quote_ident(q.name))::regclass
+        WHERE c.reltuples <= 0 AND pg_relation_size(c.oid) > 0 LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM {schema}.%I)', subject) INTO seen;
+        IF seen THEN
+            EXECUTE format('ANALYZE {schema}.%I', subject);
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+    WITH old AS (
+        SELECT k.job_name, k.scope_kind, k.scope_id, k.from_plan_time FROM {schema}.skips k
+        WHERE k.through_plan_time < now_ - keep LIMIT 10000 FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM {schema}.skips k USING old o
+        WHERE (k.job_name, k.scope_kind, k.scope_id, k.from_plan_time)
+            = (o.job_name, o.scope_kind, o.scope_id, o.from_plan_time)
+        RETURNING k.through_plan_time
+    )
+    SELECT count(*), max(g.through_plan_time) INTO pruned, last FROM gone g;
+    IF pruned > 0 THEN
+        PERFORM {schema}_internal.record_pruned(last);
+        action := 'pruned'; subject := pruned || ' skips';
+        RETURN NEXT;
+    END IF;
+    -- Nothing before pruned_through() is planned, judged or verified any more.
+    DELETE FROM {schema}.scope_retirements h USING (
+        SELECT o.job_name, o.scope_kind, o.scope_id, o.retired_at
+        FROM {schema}.scope_retirements o
+        JOIN {schema}.schedules s USING (job_name, scope_kind, scope_id)
+        WHERE o.returned_at <= {schema}.pruned_through() AND o.returned_at <= s.planned_through
+        LIMIT 10000 FOR UPDATE OF o SKIP LOCKED) o
+    WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
+        = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
+    -- Last, because from the first drop to the end of the transaction no other process can use executions.
+    FOR action, subject, last IN
+        SELECT 'dropped', q.name, q.before_plan_time - interval '1 microsecond' FROM {schema}.partitions() q
+        WHERE q.before_plan_time < now_ - keep LOOP
+        BEGIN
+            IF {schema}_internal.drop_partition(subject) THEN
+                PERFORM {schema}_internal.record_pruned(last);
+                RETURN NEXT;
+            END IF;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            EXIT;  -- in use; the next call retries
+        END;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, and prunes skips and retirements of scopes. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(width interval, ahead interval)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    bad text := CASE WHEN width < interval '1 hour' THEN format('partition width %s is less than an hour', width)
+                     WHEN ahead < interval '1 day' THEN format('ahead %s is less than a day', ahead) END;
+BEGIN
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION '%', bad
+            USING HINT = 'The defaults are 7 days of width, 28 days ahead.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.check_maintenance(interval, interval) IS 'Raises for arguments that maintain_partitions cannot use.';

@@ -1,0 +1,9 @@
+CREATE OR REPLACE FUNCTION {schema}_internal.record_spec_error(job text, message text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    -- SKIP LOCKED, because the claim holds schedules, which come after jobs in the lock order.
+    UPDATE {schema}.jobs j
+    SET spec_error = 'the database refuses a value of this job: ' || message
+    WHERE j.name = (SELECT n.name FROM {schema}.jobs n WHERE n.name = record_spec_error.job
+                    FOR NO KEY UPDATE SKIP LOCKED);
+END $$;
+COMMENT ON FUNCTION {schema}_internal.record_spec_error(text, text) IS 'Records in spec_error of the job which value the database refused when an execution was claimed. The next edit clears it.';

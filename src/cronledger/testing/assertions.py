@@ -1,0 +1,226 @@
+"""Assertions on schedules, for tests of users that need no database."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
+from typing import Any, Self
+from zoneinfo import ZoneInfo
+
+from cronledger.declaring.handles import JobFunction, job_of
+from cronledger.rules import zones
+from cronledger.rules.cron import Cron, Firing, parse
+from cronledger.rules.firings import change_local, change_note, cron_in, local_text, note
+from cronledger.rules.model import Job
+from cronledger.rules.problems import nearest
+from cronledger.rules.timeline import TICK, lifetime
+
+SHOWN = 10
+_DAY = timedelta(days=1)
+
+
+def assert_fires(
+    what: Job | JobFunction[..., Any] | str,
+    on: date | str | None = None,
+    *,
+    year: int | None = None,
+    at: Sequence[str] | None = None,
+    times: int | None = None,
+    zone: str | None = None,
+    scope: str | None = None,
+) -> list[Firing]:
+    """Assert when a job fires on a day or in a year, and return its firings there.
+
+    Args:
+        what: A function that `@app.job` declared, a job such as `app.jobs["report"]`, or a schedule
+            such as `30 2 * * *`.
+        on: The day: a date, or text such as `2027-03-28`.
+        year: The year, instead of a day.
+        at: The local times at which it fires, and no others: `02:30` or `02:30:15`, in a year with
+            their date (`2027-03-28T03:00`). An offset tells apart a time that occurs twice:
+            `02:30+01:00`.
+        times: How often it fires. Without `at` and `times` it fires at least once.
+        zone: Time zone of `on`, `year` and `at`, and of a schedule that is given as text. Default:
+            that of the job, or UTC.
+        scope: The scope, which decides `H`. Default: the first scope of the job.
+
+    Raises:
+        AssertionError: It fires at other times. The message has the clock changes that affect it.
+        ValueError: An argument, or the schedule, is invalid.
+        TypeError: An argument has another type, or `what` is a function of several jobs.
+    """
+    __tracebackhide__ = True  # pytest shows the line of the test
+    schedule = _schedule(what, zone, scope)
+    period = _Period.of(on, year, schedule.zone)
+    firings = schedule.firings(period)
+    expected = None if at is None else _local_times(at, period)
+    failures: list[str] = []
+    if times is not None and len(firings) != times:
+        failures.append(f"fires {_times(len(firings))} {period}, not {_times(times)}")
+    if expected is not None and (differences := _differences(expected, firings, schedule.zone)):
+        failures.append("\n".join([f"does not fire as expected {period}", *differences]))
+    if at is None and times is None and not firings:
+        failures.append(f"does not fire {period}")
+    if failures:
+        lines = [f"{schedule.text} {failure}" for failure in failures]
+        raise AssertionError("\n".join([*lines, *schedule.clock_changes(period)]))
+    return firings
+
+
+@dataclass(frozen=True, slots=True)
+class _Period:
+    """The instants in (after, through], which are a day or a year of a local clock."""
+
+    after: datetime
+    through: datetime
+    words: str
+    day: date | None
+
+    @classmethod
+    def of(cls, on: date | str | None, year: int | None, zone: ZoneInfo) -> Self:
+        if (on is None) == (year is None):
+            raise ValueError(f"on={on!r}, year={year!r}: give exactly one of them")
+        if year is None:
+            return cls._of_days(day := _day(on), day, f"on {day.isoformat()}", zone)
+        if not isinstance(year, int):
+            raise TypeError(f"year={year!r} is not a number, such as 2027")
+        if not MINYEAR < year < MAXYEAR:
+            raise ValueError(f"year={year!r} is out of range; use a year such as 2027")
+        return cls._of_days(date(year, 1, 1), date(year, 12, 31), f"in {year}", zone)
+
+    @classmethod
+    def _of_days(cls, first: date, last: date, words: str, zone: ZoneInfo) -> Self:
+        try:
+            start, stop = (
+                datetime.combine(one, time(), zone).astimezone(UTC) - TICK
+                for one in (first, last + _DAY)
+            )
+        except OverflowError:
+            raise ValueError(f"on={first.isoformat()} is out of range; use another day") from None
+        return cls(start, stop, words, first if first == last else None)
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """What fires: `cron` (None: never) in the lifetime of `job`. `zone`: of the local times."""
+
+    text: str
+    cron: Cron | None
+    job: Job | None
+    zone: ZoneInfo
+
+    def firings(self, period: _Period) -> list[Firing]:
+        return [] if self.cron is None else list(self.cron.firings(*self._range(period)))
+
+    def clock_changes(self, period: _Period) -> list[str]:
+        """Return a line for each clock change in `period` that affects the schedule."""
+        if self.cron is None:
+            return []
+        changes = self.cron.clock_changes(*self._range(period))
+        return [
+            f"  {local_text(change_local(change))}  {change_note(change)}" for change in changes
+        ]
+
+    def _range(self, period: _Period) -> tuple[datetime, datetime]:
+        if self.job is None:
+            return period.after, period.through
+        return lifetime(self.job, period.after, period.through)
+
+
+def _schedule(what: object, zone: str | None, scope: str | None) -> _Schedule:
+    job = what if isinstance(what, Job) else job_of(what)
+    if job is not None:
+        if scope is not None and job.scopes is not None and scope not in job.scopes:
+            raise ValueError(
+                f"scope={scope!r} is not a scope of job {job.name!r}; {nearest(scope, job.scopes)}"
+            )
+        text = f"job {job.name!r} ({job.schedule or 'without a schedule'}, {job.timezone})"
+        return _Schedule(text, cron_in(job, scope), job, zones.named(zone or job.timezone))
+    if not isinstance(what, str):
+        raise TypeError(
+            f"{what!r} is neither a job nor a schedule; pass a function that @app.job declared, "
+            "app.jobs[NAME], or text such as '30 2 * * *'"
+        )
+    timezone = zone or "UTC"
+    cron = parse(what, timezone=timezone, scope=scope or "")
+    return _Schedule(f"{what!r} ({timezone})", cron, None, zones.named(timezone))
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalTime:
+    """A time of `at`. A day or an offset of None matches any."""
+
+    text: str
+    day: date | None
+    clock: time
+    offset: timedelta | None
+
+    @classmethod
+    def read(cls, text: str, period: _Period) -> Self:
+        """Return the time that `text` names. Raises ValueError."""
+        try:
+            moment = time.fromisoformat(text)
+            day = None
+        except ValueError:
+            try:
+                whole = datetime.fromisoformat(text)
+            except ValueError:
+                raise ValueError(
+                    f"at={text!r} is not a local time; write it like 02:30 or 2027-03-28T03:00"
+                ) from None
+            moment, day = whole.timetz(), whole.date()
+        if day is None and period.day is None:
+            raise ValueError(f"at={text!r} has no date; in a year write it like 2027-03-28T03:00")
+        offset = datetime.combine(day or period.day or date.min, moment).utcoffset()
+        return cls(text, day, moment.replace(tzinfo=None), offset)
+
+    def matches(self, local: datetime) -> bool:
+        return (
+            self.day in (None, local.date())
+            and self.clock == local.time()
+            and self.offset in (None, local.utcoffset())
+        )
+
+
+def _local_times(at: Sequence[str], period: _Period) -> list[_LocalTime]:
+    if isinstance(at, str):
+        raise TypeError(f"at={at!r} is not a list; write at=[{at!r}]")
+    return [_LocalTime.read(text, period) for text in at]
+
+
+def _differences(
+    expected: Sequence[_LocalTime], firings: Sequence[Firing], zone: ZoneInfo
+) -> list[str]:
+    """Return a line for each expected time without a firing, and for each firing too many."""
+    left = list(firings)
+    missing = []
+    # Those with an offset first, because the others match either of two equal local times.
+    for one in sorted(expected, key=lambda one: one.offset is None):
+        found = next((x for x in left if one.matches(x.plan_time.astimezone(zone))), None)
+        if found is None:
+            missing.append(f"  not at {one.text}")
+        else:
+            left.remove(found)
+    extra = [
+        f"  but at {local_text(x.plan_time.astimezone(zone))}  {note(x)}".rstrip() for x in left
+    ]
+    if len(extra) > SHOWN:
+        extra[SHOWN:] = [f"  and at {len(extra) - SHOWN} more times"]
+    return missing + extra
+
+
+def _day(on: date | str | None) -> date:
+    if isinstance(on, datetime) or not isinstance(on, date | str):
+        raise TypeError(f"on={on!r} is neither a date nor text such as '2027-03-28'")
+    if isinstance(on, date):
+        return on
+    try:
+        return date.fromisoformat(on)
+    except ValueError:
+        raise ValueError(f"on={on!r} is not a day; write it like 2027-03-28") from None
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -1,0 +1,7 @@
+-- Lists the newest rows of the ledger of one scope, up to now, by plan_time. No lock. Zero rows: nothing was planned yet.
+SELECT l.kind, l.plan_time, l.through_plan_time, l.count, l.outcome, l.reason, l.id, l.duration, l.runner_id
+FROM {schema}.ledger l
+WHERE (l.job_name, l.scope_kind, l.scope_id) = (%(job)s::text, %(scope_kind)s::text, %(scope_id)s::text)
+  AND l.plan_time <= {schema}.db_now()
+ORDER BY l.plan_time DESC
+LIMIT %(max_rows)s

@@ -1,0 +1,58 @@
+"""The events of a replica: each has reactions, and is emitted in the thread that they expect."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+from cronledger.declaring.app import App, Context
+from cronledger.engine.event import Event
+from cronledger.engine.runtime.assembly import Components
+from cronledger.replica import Replica
+from cronledger.settings import Settings
+from cronledger.testing import Ledger
+from tests.waiting import eventually
+
+
+def events(components: Components) -> Iterator[tuple[str, Event[Any]]]:
+    """Return the events of all components by name."""
+    for name, component in vars(components).items():
+        # A dataclass with slots has no __dict__.
+        for attribute in getattr(component, "__dict__", getattr(component, "__slots__", ())):
+            if isinstance(event := getattr(component, attribute, None), Event):
+                yield f"{name}.{attribute}", event
+
+
+async def test_every_event_has_a_reaction(ledger: Ledger) -> None:
+    async with ledger.replica(App("app")) as replica:
+        found = dict(events(replica._runtime.components))
+        assert {"finisher.written", "lifecycle.changed", "lifespans.ended"} <= found.keys()
+        assert [name for name, event in found.items() if not event.reactions] == []
+
+
+async def test_only_the_heartbeats_emit_events_in_another_thread(ledger: Ledger) -> None:
+    app, threads = App("app"), defaultdict[str, set[str]](set)
+
+    @app.job(stale_timeout="3s")
+    def job(ctx: Context) -> None:
+        extended.wait()
+
+    extended = threading.Event()
+
+    def noted(name: str) -> Callable[..., None]:
+        return lambda *_, **__: threads[name].add(threading.current_thread().name)
+
+    settings = Settings(slots=1, poll_interval=timedelta(seconds=1))
+    async with Replica(app, url=ledger.url, settings=settings) as replica:
+        components = replica._runtime.components
+        for name, event in events(components):
+            event.then(noted(name), *event.reactions)
+        ledger.trigger("job")
+        await eventually("it is extended", lambda: threads["heartbeats.extended"])
+        extended.set()
+        await eventually("it is written", lambda: threads["finisher.written"])
+    own = threading.current_thread().name
+    assert threads.pop("heartbeats.extended") == {"heartbeats"}
+    assert {"dispatcher.leased", "executor.begun", "listener.notified"} <= threads.keys()
+    assert set().union(*threads.values()) == {own}

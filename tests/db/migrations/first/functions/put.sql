@@ -1,0 +1,2 @@
+CREATE OR REPLACE FUNCTION {schema}.put(title text, place text) RETURNS void
+LANGUAGE sql AS 'INSERT INTO {schema}.books (title, shelf) VALUES (title, place::integer)';

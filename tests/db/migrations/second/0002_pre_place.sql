@@ -1,0 +1,1 @@
+ALTER TABLE {schema}.books ADD COLUMN place text;

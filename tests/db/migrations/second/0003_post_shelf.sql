@@ -1,0 +1,2 @@
+UPDATE {schema}.books SET place = coalesce(place, shelf::text);
+ALTER TABLE {schema}.books DROP COLUMN shelf;

@@ -1,0 +1,207 @@
+"""The worker's database is as fresh as a clone for each test, whatever an earlier test has done."""
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from cronledger.ledger.time_travel import Travel
+from tests.database import Databases
+from tests.db.support import rows
+from tests.db.support.rows import connected
+
+SCHEMA_OBJECTS = {
+    "a view": "CREATE VIEW cronledger.leftover AS SELECT 1",
+    "a schema": "CREATE SCHEMA leftover",
+    "a function": "CREATE FUNCTION leftover() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "a replaced function": "CREATE OR REPLACE FUNCTION cronledger_internal.is_valid_zone(text)"
+    " RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+    "a comment": "COMMENT ON TABLE cronledger.jobs IS 'leftover'",
+    "a column": "ALTER TABLE cronledger.jobs ADD leftover int",
+    "a dropped column": "ALTER TABLE cronledger.jobs DROP COLUMN description CASCADE",
+    "a dropped index": "DROP INDEX cronledger.schedules_due",
+    "a disabled trigger": "ALTER TABLE cronledger.jobs DISABLE TRIGGER ALL",
+    "row security": "ALTER TABLE cronledger.jobs ENABLE ROW LEVEL SECURITY",
+    "a storage parameter": "ALTER TABLE cronledger.jobs SET (fillfactor = 50)",
+    "a changed sequence": "ALTER SEQUENCE cronledger.execution_id INCREMENT 2",
+    "a dropped schema": "DROP SCHEMA cronledger CASCADE",
+    "an event trigger": "CREATE FUNCTION leftover() RETURNS event_trigger LANGUAGE plpgsql"
+    " AS 'BEGIN END'; CREATE EVENT TRIGGER leftover ON sql_drop EXECUTE FUNCTION leftover()",
+    "a large object": "SELECT lo_create(0)",
+    "a right on a clock": "GRANT EXECUTE ON FUNCTION cronledger.db_now() TO pg_monitor",
+}
+RIGHTS_AND_SETTINGS = {
+    "a right on a table": "GRANT SELECT ON cronledger.jobs TO PUBLIC",
+    "a revoked right": "REVOKE ALL ON FUNCTION cronledger.db_clock() FROM PUBLIC",
+    "a default right": "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC",
+    "a right on the database": "GRANT TEMPORARY ON DATABASE {} TO PUBLIC",
+    "a setting of the database": "ALTER DATABASE {} SET work_mem = '64kB'",
+    "a setting of a role": "ALTER ROLE CURRENT_USER IN DATABASE {} SET work_mem = '64kB'",
+    "a limit of connections": "ALTER DATABASE {} CONNECTION LIMIT 50",
+}
+CHANGES = SCHEMA_OBJECTS | RIGHTS_AND_SETTINGS
+
+
+def exists(databases: Databases, name: str) -> bool:
+    with connected(databases.url("postgres")) as db:
+        return bool(db.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchall())
+
+
+def content(databases: Databases, name: str) -> dict[str, Any]:
+    """Return all rows of the ledger, except its identity, and the names of its objects."""
+    with connected(databases.url(name)) as db:
+        relations = db.execute(
+            "SELECT c.relname AS name, c.relkind AS kind FROM pg_class c"
+            " WHERE c.relnamespace = 'cronledger'::regnamespace AND c.relkind IN ('r', 'p', 'S')"
+            " AND c.relname <> 'identity'"
+        ).fetchall()
+        found: dict[str, Any] = {
+            row["name"]: db.execute(
+                sql.SQL("SELECT {} FROM cronledger.{} t").format(
+                    sql.SQL("last_value, is_called" if row["kind"] == "S" else "t::text"),
+                    sql.Identifier(row["name"]),
+                )
+            ).fetchall()
+            for row in relations
+        }
+        found["clocks"] = db.execute(
+            "SELECT pg_get_functiondef(p.oid), p.proacl FROM pg_proc p"
+            " WHERE p.proname IN ('db_now', 'db_clock') ORDER BY p.proname"
+        ).fetchall()
+        found["statistics"] = db.execute(
+            "SELECT c.relname, c.reltuples, c.relpages FROM pg_class c"
+            " LEFT JOIN pg_statistic s ON s.starelid = c.oid"
+            " WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 ORDER BY c.relname"
+        ).fetchall()
+        found["ledger"] = rows.one(db.execute("SELECT ledger_id FROM cronledger.identity"))
+    return found
+
+
+@pytest.fixture
+def fresh(databases: Databases) -> dict[str, Any]:
+    """The content of a clone."""
+    clone = databases.create(databases.template())
+    found = content(databases, clone)
+    databases.drop(clone)
+    return found
+
+
+def test_rows_ids_partitions_and_the_clock_are_those_of_a_clone(
+    databases: Databases, fresh: dict[str, Any]
+) -> None:
+    with databases.lend() as first, connected(databases.url(first)) as db:
+        travel = Travel(databases.url(first))
+        travel.travel(by=timedelta(days=40))
+        travel.close()
+        rows.job(db, "job")
+        rows.execution(db, "SUCCESS")  # its partition is a new one
+        db.execute("SELECT cronledger.trigger('job')")
+        db.execute("DELETE FROM cronledger.turns")
+        db.execute("UPDATE cronledger.alert_progress SET watching = true")
+        used = content(databases, first)
+    with databases.lend() as second:
+        again = content(databases, second)
+    assert second == first
+    assert used["ledger"] != again.pop("ledger") != fresh.pop("ledger")
+    assert again == fresh
+    assert used.keys() > fresh.keys()
+
+
+def test_neither_dead_rows_nor_statistics_nor_new_tables_remain(
+    databases: Databases, fresh: dict[str, Any]
+) -> None:
+    with databases.lend() as first, connected(databases.url(first)) as db:
+        db.execute(
+            "INSERT INTO cronledger.queues (name) SELECT 'q' || n FROM generate_series(1, 5000) n"
+        )
+        rows.job(db, "job")
+        rows.execution(db, "SUCCESS")
+        analyzed = db.execute("SELECT * FROM cronledger.maintain_partitions()").fetchall()
+        db.execute("CREATE TABLE cronledger.leftover AS SELECT 1 AS one")
+        db.execute("CREATE TABLE public.leftover ()")
+    with databases.lend() as second, connected(databases.url(second)) as db:
+        size = rows.value(db, "SELECT pg_relation_size('cronledger.queues')")
+        again = content(databases, second)
+    assert second == first
+    assert "analyzed" in [row["action"] for row in analyzed]
+    assert size == 0
+    assert again.pop("ledger") != fresh.pop("ledger")
+    assert again == fresh
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_database_that_differs_in_anything_else_is_replaced(
+    databases: Databases, change: str
+) -> None:
+    with databases.lend() as first, connected(databases.url(first)) as db:
+        for statement in CHANGES[change].split("; "):
+            db.execute(sql.SQL(statement).format(sql.Identifier(first)))
+    with databases.lend() as second:
+        assert second != first
+    assert not exists(databases, first)
+
+
+def test_a_session_that_is_left_ends_with_its_database(databases: Databases) -> None:
+    with databases.lend() as first:
+        left = psycopg.connect(databases.url(first))
+        left.execute("LOCK TABLE cronledger.jobs")
+    with databases.lend() as second:
+        assert second != first
+    with pytest.raises(psycopg.OperationalError):
+        left.execute("SELECT")
+    left.close()
+
+
+def test_a_program_that_connects_between_two_tests_finds_no_later_one(
+    databases: Databases,
+) -> None:
+    with databases.lend() as first:
+        pass
+    with (
+        psycopg.connect(databases.url(first), autocommit=True) as left,
+        databases.lend() as second,
+    ):
+        assert second != first
+        with pytest.raises(psycopg.OperationalError):
+            left.execute("SELECT")
+
+
+def test_a_prepared_transaction_is_rolled_back(databases: Databases) -> None:
+    with databases.lend() as first, psycopg.connect(databases.url(first)) as c:
+        most = c.execute("SHOW max_prepared_transactions").fetchone()
+        c.execute("LOCK TABLE cronledger.jobs")
+        if most == ("0",):  # of a server that was given: there can be none
+            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+                c.execute("PREPARE TRANSACTION 'leftover'")
+        else:
+            c.execute("PREPARE TRANSACTION 'leftover'")
+    with databases.lend() as second, connected(databases.url(second)) as db:
+        assert db.execute("SELECT FROM pg_prepared_xacts WHERE gid = 'leftover'").fetchall() == []
+        rows.job(db, "job")
+
+
+def test_a_test_that_ends_all_sessions_gets_a_database_that_is_dropped(
+    databases: Databases,
+) -> None:
+    with databases.lend() as first, connected(databases.url(first)) as db:
+        db.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    with databases.lend() as second:
+        assert second != first
+
+
+def test_two_databases_at_once_are_two(databases: Databases) -> None:
+    with databases.lend() as first, databases.lend() as second:
+        assert second != first
+
+
+@pytest.mark.own_database
+def test_a_database_of_its_own_has_no_other_session(db: rows.Db) -> None:
+    found = rows.value(
+        db, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    )
+    assert found == 1

@@ -1,0 +1,90 @@
+"""New names that people cannot tell from others are refused, wherever they enter the ledger."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from cronledger.rules.names import problem_of
+from tests.db.support.rows import Db, value
+
+BAD = ("a ", " a", "\u00a0a", "a\u2003", "a\tb", "a\x1b", "a\x85b", " ")
+INSERT = "INSERT INTO cronledger.jobs (name, handler, queue, scope_kind, scopes)"
+ENTRIES = {
+    "a job": INSERT + " VALUES (%s, 'external', 'q', 'global', NULL)",
+    "a queue of a job": INSERT + " VALUES ('j', 'external', %s, 'global', NULL)",
+    "a kind of scope": INSERT + " VALUES ('j', 'external', 'q', %s, NULL)",
+    "scopes": INSERT + " VALUES ('j', 'external', 'q', 'k', ARRAY[%s])",
+    "enqueue": "SELECT cronledger.enqueue('open', %s)",
+    "enqueue_many": "SELECT cronledger.enqueue_many('open', scope_ids => ARRAY['x', %s])",
+    "claim": "SELECT * FROM cronledger.claim('open', 'worker', %s)",
+    "set_scopes": "SELECT * FROM cronledger_internal.set_scopes('open', 'k', ARRAY[%s])",
+    "a schedule": "INSERT INTO cronledger.schedules (job_name, scope_kind, scope_id, queue,"
+    " planned_through, planned_revision, next_due_at)"
+    " VALUES ('open', 'k', %s, 'q', now(), 1, now())",
+    "a queue": "INSERT INTO cronledger.queues (name) VALUES (%s)",
+}
+
+
+@pytest.fixture
+def opened(db: Db) -> Db:
+    """A job whose scopes appear when they are named."""
+    db.execute(
+        "INSERT INTO cronledger.jobs (name, handler, scope_kind) VALUES ('open', 'external', 'k')"
+    )
+    return db
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_questionable_name_is_refused_at_every_entry(opened: Db, entry: str) -> None:
+    for name in BAD:
+        with pytest.raises(psycopg.DatabaseError) as refused:
+            opened.execute(ENTRIES[entry].encode(), [name])
+        assert isinstance(refused.value, errors.InvalidParameterValue), (name, refused.value)
+    assert value(opened, "SELECT count(*) FROM cronledger.jobs") == 1
+    assert value(opened, "SELECT count(*) FROM cronledger.schedules") == 0
+
+
+def test_a_trigger_makes_no_scope(opened: Db) -> None:
+    for name in BAD:
+        with pytest.raises(errors.NoDataFound, match="has no scope"):
+            opened.execute("SELECT cronledger.trigger('open', 'k', %s)", [name])
+
+
+def test_python_and_sql_refuse_the_same_names(db: Db) -> None:
+    names = [f(chr(code)) for code in (*range(1, 0x3100), 0xFEFF, 0x1F600)
+             for f in ("{}a".format, "a{}".format, "a{}b".format)]  # fmt: skip
+    found = db.execute(
+        "SELECT u.name, cronledger_internal.name_problem(u.name) AS problem"
+        " FROM unnest(%s::text[]) u(name)",
+        [names],
+    ).fetchall()
+    assert [row for row in found if row["problem"] != problem_of(row["name"])] == []
+
+
+def questionable(db: Db, name: str, **columns: Any) -> None:
+    """A job that is older than the rule."""
+    db.execute("ALTER TABLE cronledger.jobs DISABLE TRIGGER check_values")
+    db.execute("ALTER TABLE cronledger.schedules DISABLE TRIGGER check_new_name")
+    given = {"name": name, "handler": "external", **columns}
+    db.execute(
+        sql.SQL("INSERT INTO cronledger.jobs ({}) VALUES ({})").format(
+            sql.SQL(", ").join(map(sql.Identifier, given)),
+            sql.SQL(", ").join(map(sql.Placeholder, given)),
+        ),
+        given,
+    )
+    db.execute("ALTER TABLE cronledger.jobs ENABLE TRIGGER check_values")
+    db.execute("ALTER TABLE cronledger.schedules ENABLE TRIGGER check_new_name")
+
+
+def test_rows_that_are_older_than_the_rule_keep_working(db: Db) -> None:
+    questionable(db, "pay ", queue="q ", scope_kind="k", scopes=["a "])
+    for statement in (
+        "SELECT cronledger.pause_queue('q ')", "SELECT cronledger.resume_queue('q ')",
+        "SELECT cronledger.enqueue('pay ', 'a ')", "SELECT cronledger.pause('pay ')",
+        "UPDATE cronledger.jobs SET description = 'old'", "SELECT cronledger.retire('pay ')",
+    ):  # fmt: skip
+        db.execute(statement.encode())
+    assert value(db, "SELECT retired_at IS NOT NULL FROM cronledger.jobs WHERE name = 'pay '")

@@ -1,0 +1,109 @@
+"""An open page changes in place: what somebody reads, copies, chooses or confirms stays."""
+
+from datetime import timedelta
+
+import pytest
+from playwright.sync_api import Locator, Page, ViewportSize, expect
+
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.web.browser.conftest import Visit
+
+pytestmark = pytest.mark.browser
+
+SIZES: list[ViewportSize] = [{"width": 1280, "height": 800}, {"width": 375, "height": 800}]
+MARK = "(row) => { row.isTheSame = true; }"
+SELECT = """(cell) => {
+    getSelection().selectAllChildren(cell);
+    cell.closest('.scroll').scrollLeft = 40;
+}"""
+SCROLLED = "(table) => table.scrollLeft"
+
+
+def running(db: Db, job: str) -> None:
+    rows.job(db, job)
+    plan_time = rows.now(db) - timedelta(minutes=1)
+    lease = rows.now(db) + timedelta(hours=1)
+    rows.execution(db, "RUNNING", job, plan_time=plan_time, stale_after=lease)
+
+
+def row_of(page: Page, panel: str, job: str) -> Locator:
+    return page.locator(f"#{panel} tbody tr").filter(has_text=job)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["wide", "narrow"])
+def test_selected_text_and_the_scroll_of_a_table_survive_a_refresh(
+    site: str, visit: Visit, db: Db, size: ViewportSize
+) -> None:
+    running(db, "a-job-that-runs-for-a-long-time")
+    page = visit(site)
+    page.set_viewport_size(size)
+    table = page.locator("#running .scroll")
+    row = row_of(page, "running", "a-job-that-runs")
+    row.evaluate(MARK)
+    row.locator("td").first.evaluate(SELECT)
+    selected = page.evaluate("getSelection().toString()")
+    scrolled = table.evaluate(SCROLLED)
+    assert selected and (scrolled > 0) is (size["width"] == 375)
+
+    running(db, "another")
+    rows.runner(db, "web1")
+    note = page.locator("#running .held")
+    expect(note).to_contain_text("Held while text is selected")
+    expect(page.locator("#runners")).to_contain_text("web1")  # the other panels are not held
+    assert page.evaluate("getSelection().toString()") == selected
+    assert table.evaluate(SCROLLED) == scrolled
+    expect(row_of(page, "running", "another")).to_have_count(0)
+
+    page.evaluate("getSelection().removeAllRanges()")
+    expect(row_of(page, "running", "another")).to_be_visible()
+    expect(note).to_have_count(0)
+    assert row.evaluate("(row) => row.isTheSame")
+    assert table.evaluate(SCROLLED) == scrolled
+
+
+def test_rows_change_while_a_box_is_ticked_but_keep_their_places(
+    site: str, visit: Visit, db: Db
+) -> None:
+    for name in ("b-chosen", "c-other"):
+        rows.job(db, name)
+    page = visit(f"{site}/jobs")
+    box = page.get_by_label("Choose b-chosen")
+    box.check()
+    db.execute("SELECT cronledger.pause('c-other', reason => 'the API is away')")
+    expect(row_of(page, "jobs", "c-other")).to_contain_text("the API is away")
+    expect(page.locator("#jobs .held")).to_have_count(0)  # nothing is missing
+
+    rows.job(db, "a-new")
+    held = page.locator("#jobs .held")
+    expect(held).to_contain_text("Held while a box is ticked")
+    expect(row_of(page, "jobs", "a-new")).to_have_count(0)
+    held.get_by_role("button", name="Update").click()
+    expect(row_of(page, "jobs", "a-new")).to_be_visible()
+    expect(box).to_be_checked()
+
+
+def test_an_open_confirmation_is_not_taken_away(site: str, visit: Visit, db: Db) -> None:
+    running(db, "ends-soon")
+    page = visit(site)
+    page.locator("#running summary").click()
+    db.execute(
+        "UPDATE cronledger.executions SET status = 'SUCCESS', finished_at = now(), duration_ms = 1"
+        " WHERE status = 'RUNNING'"
+    )
+    expect(page.locator("#running .held")).to_contain_text("Held while a form is open")
+    expect(page.get_by_role("button", name="Cancel execution")).to_be_visible()
+    page.locator("#running summary").click()
+    expect(page.locator("#running")).to_contain_text("Nothing is running.")
+
+
+def test_details_that_are_read_stay_open_and_are_refreshed(site: str, visit: Visit, db: Db) -> None:
+    rows.job(db, "report")
+    rows.execution(db, "SUCCESS", "report")
+    page = visit(f"{site}/timeline")
+    page.locator("#timeline summary").click()
+    expect(page.locator("#timeline table")).to_contain_text("succeeded")
+    rows.execution(db, "FAILED", "report", plan_time=rows.now(db) - timedelta(seconds=10))
+    expect(page.locator("#timeline table")).to_contain_text("failed")
+    expect(page.locator("#timeline details")).to_have_attribute("open", "")
+    expect(page.locator("#timeline .held")).to_have_count(0)
