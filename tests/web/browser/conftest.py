@@ -29,6 +29,19 @@ FLAGS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 MILLISECONDS = 60_000
+PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
+
+
+def strike(page: Page, key: str) -> None:
+    """Press a key once the page has been painted, because Chromium drops earlier ones."""
+    page.wait_for_function(PAINTED, polling=20)
+    page.keyboard.press(key)
+
+
+def enter_text(page: Page, text: str) -> None:
+    """Type a text into the focused field, once the page has been painted (see `strike`)."""
+    page.wait_for_function(PAINTED, polling=20)
+    page.keyboard.type(text)
 
 
 def press(target: Locator, by: str) -> None:

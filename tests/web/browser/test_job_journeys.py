@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.browser.conftest import Visit, press
+from tests.web.browser.conftest import Visit, enter_text, press, strike
 from tests.web.support.clock_changes import BERLIN, SANTIAGO, open_days
 
 pytestmark = pytest.mark.browser
@@ -49,18 +49,18 @@ def test_a_day_with_a_gap_by_keyboard(site: str, visit: Visit, db: Db) -> None:
     open_days(db)
     page = visit(f"{site}/job?name=gap&day={SANTIAGO[2]}")
     page.get_by_role("link", name="← 2026-09-05").focus()
-    page.keyboard.press("Enter")
+    strike(page, "Enter")
     expect(page.locator("#day h2")).to_contain_text("Saturday 2026-09-05")
     page.get_by_role("link", name="2026-09-06 →").focus()
-    page.keyboard.press("Enter")
+    strike(page, "Enter")
     assert day_of(page).startswith("92 planned = ")
     page.get_by_text("The same as a table").focus()
-    page.keyboard.press("Enter")
+    strike(page, "Enter")
     gap = page.get_by_role("row").filter(has_text="00:00 to 01:00 does not occur")
     expect(gap).to_have_count(1)
     failed = page.get_by_role("row").filter(has_text="failed").first.get_by_role("link")
     failed.focus()
-    page.keyboard.press("Enter")
+    strike(page, "Enter")
     expect(page).to_have_url(re.compile(r"/execution\?id=\d+"))
 
 
@@ -68,10 +68,10 @@ def test_a_day_with_a_fold_by_keyboard(site: str, visit: Visit, db: Db) -> None:
     open_days(db)
     page = visit(f"{site}/job?name=fold&day={BERLIN[2]}")
     page.get_by_text("The same as a table").focus()
-    page.keyboard.press("Enter")
+    strike(page, "Enter")
     link = page.get_by_role("row").filter(has_text="unexplained").get_by_role("link")
     link.focus()
-    page.keyboard.press("Enter")
+    strike(page, "Enter")
     expect(page).to_have_url(re.compile(r"/why\?job=fold"))
     expect(page.locator("#answer-1")).to_contain_text("which is a violation")
 
@@ -99,17 +99,17 @@ def test_run_now_by_keyboard(site: str, visit: Visit, db: Db, complaints: list[s
     rows.job(db, "report")
     page = visit(f"{site}/job/run?name=report")
     page.get_by_label("Payload as JSON").focus()
-    page.keyboard.type('{"day": ')
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
+    enter_text(page, '{"day": ')
+    strike(page, "Tab")
+    strike(page, "Enter")
     expect(page.get_by_role("alert")).to_contain_text("line 1")
     assert all("400 (Bad Request)" in complaint for complaint in complaints)
     complaints.clear()
     page.get_by_label("Payload as JSON").focus()
-    page.keyboard.press("Control+End")
-    page.keyboard.type('"2026-11-22"}')
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
+    strike(page, "Control+End")
+    enter_text(page, '"2026-11-22"}')
+    strike(page, "Tab")
+    strike(page, "Enter")
     expect(page.get_by_role("status").first).to_contain_text("of report is due now")
     assert value(db, "SELECT payload ->> 'day' FROM cronledger.executions") == "2026-11-22"
 

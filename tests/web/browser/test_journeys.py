@@ -13,7 +13,7 @@ from starlette.routing import Route
 from tests.db.support import rows
 from tests.db.support.rows import Db, one
 from tests.waiting import until
-from tests.web.browser.conftest import Serve, Visit, press
+from tests.web.browser.conftest import Serve, Visit, enter_text, press, strike
 from tests.web.support.serving import served
 from tests.web.support.shop import open_shop
 from tests.web.test_access import PROXY, TOKENS
@@ -46,17 +46,17 @@ def test_a_job_is_paused_by_mouse(site: str, visit: Visit, db: Db) -> None:
 def test_a_job_is_paused_by_keyboard(site: str, visit: Visit, db: Db) -> None:
     open_shop(db)
     page = visit(site)
-    page.keyboard.press("/")
-    page.keyboard.type("sync")
-    page.keyboard.press("Enter")
+    strike(page, "/")
+    enter_text(page, "sync")
+    strike(page, "Enter")
     expect(page).to_have_url(re.compile(r"search=sync"))
     page.get_by_label("Choose sync-crm").focus()
-    page.keyboard.press("Space")
+    strike(page, "Space")
     page.get_by_role("button", name="Pause…").focus()
-    page.keyboard.press("Enter")
+    strike(page, "Enter")
     expect(page.get_by_label("Reason")).to_be_focused()
-    page.keyboard.type("moving")
-    page.keyboard.press("Enter")
+    enter_text(page, "moving")
+    strike(page, "Enter")
     expect(page.get_by_role("status").first).to_contain_text("sync-crm is paused.")
     assert [found[2] for found in paused(db) if found[0] == "sync-crm"] == ["moving"]
 
@@ -91,9 +91,9 @@ def test_one_of_10000_jobs_is_found_in_the_browser(
     many(db, 10_000)
     page = visit(site)
     if by == "keyboard":
-        page.keyboard.press("/")
-        page.keyboard.type("07777")
-        page.keyboard.press("Enter")
+        strike(page, "/")
+        enter_text(page, "07777")
+        strike(page, "Enter")
     else:
         page.get_by_role("link", name="Jobs", exact=True).click()
         page.get_by_label("Name contains").fill("07777")
@@ -105,17 +105,17 @@ def test_one_of_10000_jobs_is_found_in_the_browser(
 def test_rows_are_reached_by_keys(site: str, visit: Visit, db: Db) -> None:
     execution = open_shop(db)
     page = visit(f"{site}/ledger?job=send-invoices")
-    page.keyboard.press("j")
-    page.keyboard.press("j")
-    page.keyboard.press("k")
+    strike(page, "j")
+    strike(page, "j")
+    strike(page, "k")
     assert "send-invoices" in page.evaluate("document.activeElement.closest('tr').innerText")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
+    strike(page, "Tab")
+    strike(page, "Enter")
     expect(page).to_have_url(re.compile(rf"/execution\?id={execution}$"))
     expect(page.get_by_role("button", name="Keyboard")).to_be_visible()  # its script has run
-    page.keyboard.press("?")
+    strike(page, "?")
     expect(page.get_by_role("dialog")).to_be_visible()
-    page.keyboard.press("Escape")
+    strike(page, "Escape")
     expect(page.get_by_role("dialog")).not_to_be_visible()
 
 
@@ -127,8 +127,8 @@ def test_a_person_signs_in_with_a_token(
 
     def enter(token: str) -> None:
         if by == "keyboard":
-            page.keyboard.type(token)
-            page.keyboard.press("Enter")
+            enter_text(page, token)
+            strike(page, "Enter")
         else:
             page.get_by_label("Token").click()
             page.get_by_label("Token").fill(token)

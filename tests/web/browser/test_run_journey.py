@@ -6,7 +6,7 @@ from psycopg.types.json import Jsonb
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.browser.conftest import Visit
+from tests.web.browser.conftest import Visit, enter_text, strike
 
 pytestmark = pytest.mark.browser
 
@@ -49,11 +49,11 @@ def _by_mouse(page: Page, number: str) -> None:
 
 def _by_keyboard(page: Page, number: str) -> None:
     page.get_by_label("number").focus()
-    page.keyboard.press("Control+A")
-    page.keyboard.type(number)
-    page.keyboard.press("Tab")
+    strike(page, "Control+A")
+    enter_text(page, number)
+    strike(page, "Tab")
     page.get_by_label("day").fill("2026-11-22")  # the order of its parts is that of the browser
     page.get_by_label("express").focus()
-    page.keyboard.press("t")
+    strike(page, "t")
     page.get_by_label("number").focus()
-    page.keyboard.press("Enter")
+    strike(page, "Enter")

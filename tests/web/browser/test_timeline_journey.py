@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.browser.conftest import Visit
+from tests.web.browser.conftest import Visit, strike
 
 pytestmark = pytest.mark.browser
 
@@ -25,10 +25,10 @@ def test_the_timeline_leads_to_an_execution(
     page.get_by_role("link", name="Timeline").click()
     if keyboard:
         page.get_by_text("The same as a table").focus()
-        page.keyboard.press("Enter")
-        page.keyboard.press("j")  # to the job of the first row
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
+        strike(page, "Enter")
+        strike(page, "j")  # to the job of the first row
+        strike(page, "Tab")
+        strike(page, "Enter")
     else:
         page.locator("svg.timeline a").click()
     expect(page).to_have_url(f"{site}/execution?id={made}")
