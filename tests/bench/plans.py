@@ -25,6 +25,7 @@ from psycopg.types.json import Jsonb
 from tabulate import tabulate
 
 from cronledger.engine.maintenance.check_in import MOST_EXAMINED
+from cronledger.ledger import session_settings
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.rows import Ending, LeaseKey, NewClaim, NewSkip
 from cronledger.ledger.statements import Connection, Statements
@@ -47,7 +48,7 @@ IN_FUNCTIONS = (
 LARGE = re.compile(r"^(executions|schedules)(_p\w+)?$")
 
 # As step_transaction sets them; the timeout is ours.
-PLANNING = ("jit = off", "seq_page_cost = 1000", "statement_timeout = '15s'")
+PLANNING = tuple(f"{name} = '{value}'" for name, value in session_settings.STEP.items())
 
 Call = Callable[[Statements, Connection], Any]
 Cursor = ClientCursor[tuple[Any, ...]]
