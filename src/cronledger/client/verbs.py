@@ -23,18 +23,18 @@ from typing import (
 from uuid import UUID
 
 from cronledger.client import explanations
-from cronledger.client.waiting import wait, wait_async
+from cronledger.client.waiting import wait
 from cronledger.ledger import calls
+from cronledger.ledger.blocking import completed
 from cronledger.ledger.calls import Request
 from cronledger.ledger.reports import Reports, Row
-from cronledger.ledger.senders import AsyncSender, HasSender, Sender
+from cronledger.ledger.senders import AsyncSender, HasSender, R, Sender
 from cronledger.rules.model import GLOBAL
 
 A = ParamSpec("A")
 T = TypeVar("T")
 S = TypeVar("S")
 S_async = TypeVar("S_async")
-R = TypeVar("R", bound=Sender | AsyncSender)
 R_co = TypeVar("R_co", covariant=True)
 N_co = TypeVar("N_co", covariant=True)
 
@@ -110,11 +110,14 @@ def computed(compute: Callable[Concatenate[Reports, A], T]) -> Derived[A, T]:
 
 
 def polled(
-    poll: Callable[Concatenate[Sender, A], T],
-    poll_async: Callable[Concatenate[AsyncSender, A], Coroutine[Any, Any, T]],
+    poll: Callable[Concatenate[Sender | AsyncSender, A], Coroutine[Any, Any, T]],
 ) -> Derived[A, T]:
     """Return the method that sends calls until it knows its value."""
-    return Method(MethodType(poll, ()), poll, poll_async)
+
+    def send(sender: Sender, *args: A.args, **kwargs: A.kwargs) -> T:
+        return completed(poll(sender, *args, **kwargs))
+
+    return Method(MethodType(poll, ()), send, poll)
 
 
 async def _in_thread(sender: AsyncSender, compute: Callable[[Reports], T]) -> T:
@@ -229,7 +232,7 @@ class Verbs(HasSender[R]):
         sent(calls.enqueue_many),
     )
     trigger = sent(calls.trigger)
-    wait = polled(wait, wait_async)
+    wait = polled(wait)
     pause = sent(calls.pause)
     resume = sent(calls.resume)
     cancel = sent(calls.cancel)

@@ -391,12 +391,12 @@ def _of_function(function: object) -> JobHandle | None:
 
 
 def _sender(conn: object) -> "Sender":
-    from cronledger.ledger.senders import sender_of
+    from cronledger.ledger.senders import Sender, sender_of
 
-    return sender_of(conn)
+    return sender_of(Sender, conn)
 
 
 def _async_sender(conn: object) -> "AsyncSender":
-    from cronledger.ledger.senders import async_sender_of
+    from cronledger.ledger.senders import AsyncSender, sender_of
 
-    return async_sender_of(conn)
+    return sender_of(AsyncSender, conn)
