@@ -14,12 +14,11 @@ from starlette.routing import Route
 from cronledger.explain.moments import Moment, MomentError, read_moment
 from cronledger.explain.why import Explanation, Why
 from cronledger.explain.why import schedules as schedules_of
-from cronledger.ledger.reports import Reports
+from cronledger.ledger.reports import ReadRows, Reports
 from cronledger.rules import zones
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.printable import clean
 from cronledger.web import queries
-from cronledger.web.reading import ReadRows
 from cronledger.web.site import Entry, Links, site_of
 
 MOST_SCOPES = 20
