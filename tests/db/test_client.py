@@ -31,6 +31,7 @@ from cronledger.client import (
     Trigger,
 )
 from cronledger.ledger import calls, senders
+from cronledger.ledger.blocking import completed
 from cronledger.ledger.reports import Reports
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
@@ -423,13 +424,15 @@ async def test_a_client_changes_no_setting_of_its_sessions(work: Db, database_ur
     shown = "SELECT current_setting('search_path'), current_setting('datestyle')"
     with Client(url) as client:
         client.enqueue("work", 1)
-        assert isinstance(client.sender, senders.OwnSender)
-        with client.sender.lend() as connection:
-            assert connection.execute(shown).fetchone() == ("public", "German, DMY")
+
+        async def of_session() -> Any:
+            async with client.sender.transactions.lend() as connection:
+                return connection.execute(shown).fetchone()
+
+        assert completed(of_session()) == ("public", "German, DMY")
     async with AsyncClient(url) as async_client:
         await async_client.enqueue("work", 1)
-        assert isinstance(async_client.sender, senders.AsyncOwnSender)
-        async with async_client.sender.lend() as async_connection:
+        async with async_client.sender.transactions.lend() as async_connection:
             found = await async_connection.execute(shown)
             assert await found.fetchone() == ("public", "German, DMY")
 

@@ -10,6 +10,7 @@ import pytest
 from cronledger import AsyncClient, Client, Context
 from cronledger.client import NotFoundError, Status
 from cronledger.client.waiting import FIRST_SECONDS, LONGEST_SECONDS, Patience
+from cronledger.ledger.ends import ThreadAlarm
 from tests.db.support import rows
 from tests.db.support.clients import KINDS, Ask, asked
 from tests.db.support.rows import Db
@@ -98,12 +99,12 @@ def test_an_end_right_after_a_poll_is_found_by_the_next_one(
     made = rows.execution(db, "RUNNING", plan_time=rows.now(db))["id"]
     pauses: list[float] = []
 
-    def sleep(seconds: float) -> None:
+    def pause(alarm: ThreadAlarm, seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 3:
             end(db, made, status)
 
-    monkeypatch.setattr("cronledger.ledger.ends.time.sleep", sleep)
+    monkeypatch.setattr(ThreadAlarm, "pause", pause)
     with psycopg.connect(database_url, autocommit=True) as connection:
         assert Client(connection=connection).wait(made).status == status
     assert len(pauses) == 3

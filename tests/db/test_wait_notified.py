@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from cronledger import AsyncClient, Client, Context
 from cronledger.client import Execution, Status, waiting
 from cronledger.ledger import ends
-from cronledger.ledger.senders import OwnSender
+from cronledger.ledger.senders import Sender
 from cronledger.settings import Settings
 from tests.db.support import rows
 from tests.db.support.engine import Ledger, runners
@@ -241,15 +241,15 @@ async def test_an_end_before_the_notifications_arrive_is_read(
     """It ends after the first poll, before LISTEN, or after LISTEN, before the next poll."""
     (running, db, database_url), sent = at, list[str]()
 
-    def spy(sender: OwnSender, calls: Any) -> Any:
+    def spy(sender: Sender, calls: Any) -> Any:
         found = real(sender, calls)
         sent.append(calls[0].name)
         if calls[0].name == after and sent.count(after) == 1:
             end(db, running)
         return found
 
-    real = OwnSender.send_all
-    monkeypatch.setattr(OwnSender, "send_all", spy)
+    real = Sender.send_all
+    monkeypatch.setattr(Sender, "send_all", spy)
     with Client(database_url) as client:
         ended = await asyncio.wait_for(asyncio.to_thread(client.wait, running), PATIENCE)
     assert ended.succeeded

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.collisions import SAMPLE, collisions
+from cronledger.rules.load import SAMPLE, collisions
 from cronledger.rules.model import Handler, Job
 
 NOON = datetime(2027, 6, 1, 12, tzinfo=UTC)

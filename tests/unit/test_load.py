@@ -2,24 +2,25 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronledger.audit.walk import Definition
-from cronledger.explain.load import MINUTES, MOST_STARTS, Planned, load
-from cronledger.rules.model import ScopeKey
+from cronledger.rules.load import MINUTES, MOST_STARTS, Planned, load
+from cronledger.rules.model import GLOBAL, Job, Overlap
 from cronledger.web.drawing.load import draw_load
 
 NOW = datetime(2026, 6, 1, 12, 0, 20, tzinfo=UTC)
 
 
 def planned(
-    name: str, schedule: str, seconds: float, *, once: bool = True, **columns: object
+    name: str, schedule: str, seconds: float, *, once: bool = True, **columns: Any
 ) -> Planned:
-    definition = Definition(schedule, **columns)  # type: ignore[arg-type]
-    return Planned(ScopeKey(name, "global", "global"), definition, seconds, once)
+    overlap = Overlap.SKIP if once else Overlap.ALLOW
+    job = Job.model_construct(name=name, schedule=schedule, overlap=overlap, **columns)
+    return Planned(job, GLOBAL, seconds)
 
 
 def test_an_execution_is_in_each_minute_in_which_it_runs() -> None:

@@ -13,8 +13,9 @@ from starlette.testclient import TestClient
 
 from cronledger.ledger import queries
 from cronledger.ledger.access import Access
+from cronledger.ledger.reports import ReadRows
 from cronledger.web import reading
-from cronledger.web.reading import Reader, ReadRows
+from cronledger.web.reading import Reader
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
 from tests.web.support.browsing import panel, text

@@ -97,14 +97,10 @@ def _message(ledger: Session, channel: Row) -> Any:
 def _ended(ledger: Session, made: int, seconds: float) -> Execution:
     """Wait until the first attempt has ended, or for `seconds`, and return the execution."""
     client = Client(connection=ledger.connection, settings=ledger.settings)
-    found = client.execution(made)
     try:
-        for found in ledger.wait(made, seconds):
-            if found.status == "FAILED":
-                break
+        return ledger.wait(made, seconds, lambda found: found.ended or found.status == "FAILED")
     except TimeoutError:
-        found = client.execution(made)
-    return found
+        return client.execution(made)
 
 
 def _error(found: Execution) -> str | None:

@@ -17,13 +17,14 @@ from psycopg.types.json import set_json_loads
 from cronledger.cli.denied import OPERATOR, denied
 from cronledger.cli.show import echo, unknown_job
 from cronledger.client import Client
-from cronledger.client.waiting import polls
+from cronledger.client.waiting import poll
 from cronledger.embedded.server import Embedded
 from cronledger.ledger import calls
 from cronledger.ledger.access import Access
+from cronledger.ledger.blocking import completed
 from cronledger.ledger.ends import EndListener
 from cronledger.ledger.reports import Reports
-from cronledger.ledger.senders import CommandSender
+from cronledger.ledger.senders import CommandTransactions, Sender
 from cronledger.ledger.values import Execution
 from cronledger.rules import storable
 from cronledger.rules.model import ScopeKey
@@ -57,8 +58,9 @@ class Session:
         call = calls.function(function, **arguments)
         tracing = tracing_of(self.settings) if call.enqueues else None
         schema, lock_timeout = self.settings.schema_name, self.settings.lock_timeout
-        sender = CommandSender(self.connection, schema, lock_timeout, tracing)
-        sender.actor = requester()
+        transactions = CommandTransactions(self.connection, lock_timeout)
+        sender = Sender(transactions, schema, tracing)
+        sender.actor, sender.surface = requester(), None
         try:
             with nullcontext() if tracing is None else tracing.continuing(os.environ):
                 return sender.send(call)
@@ -67,15 +69,17 @@ class Session:
                 self.require_job(job)
             raise
 
-    def wait(self, execution_id: int, seconds: float | None) -> Iterator[Execution]:
-        """Yield what each poll reads until the execution has ended, as `Client(url).wait` polls.
+    def wait(
+        self, execution_id: int, seconds: float | None, seen: Callable[[Execution], bool]
+    ) -> Execution:
+        """Poll as `Client(url).wait` does, until `seen` returns True for what was read.
 
         A second connection receives the notification of the end. Raises TimeoutError.
         """
         client = Client(connection=self.connection, settings=self.settings)
         if (listens := self.access.for_listening(self.settings)) is not None:
             client.sender.listener = EndListener(listens, self.settings.schema_name)
-        return polls(client.sender, execution_id, seconds)
+        return completed(poll(client.sender, execution_id, seconds, seen))
 
     def require_job(self, name: str) -> None:
         """Raise UsageError unless the job is in the history, in which a deleted job still is."""

@@ -75,11 +75,16 @@ def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, An
     """
     seconds = None if timeout is None else timeout.total_seconds()
     printed = None
+
+    def seen(found: Execution) -> bool:
+        nonlocal printed
+        if (status := _status(found)) != printed:
+            echo(status, err=True)
+            printed = status
+        return found.ended
+
     try:
-        for found in ledger.wait(made, seconds):
-            if (status := _status(found)) != printed:
-                echo(status, err=True)
-                printed = status
+        ledger.wait(made, seconds, seen)
     except TimeoutError:
         echo(f"#{made} has not ended within --timeout; it keeps running", err=True)
     return ledger.reports.execution(made)

@@ -12,7 +12,7 @@ from cronledger.cli import complete
 from cronledger.cli.session import session
 from cronledger.cli.show import echo, iso, json_option, named, print_json, unknown_job
 from cronledger.explain.moments import MomentError, read_moment
-from cronledger.explain.why import Answer, Why
+from cronledger.explain.why import Explanation, Why
 from cronledger.explain.why import schedules as schedules_of
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import zones
@@ -40,7 +40,7 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
     without an offset is read in the time zone of the job. 03:00 means the whole minute, and
     03:00:00 means that second.
     """
-    explain: Callable[[Row], Answer]
+    explain: Callable[[Row], Explanation]
     with session() as ledger:
         reports = ledger.reports
         history = reports.history(job)
@@ -68,7 +68,7 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
         )
 
 
-def _execution(reports: Reports, execution_id: int, whole_messages: bool) -> Answer:
+def _execution(reports: Reports, execution_id: int, whole_messages: bool) -> Explanation:
     row = None
     if execution_id < 2**63:
         row = reports.execution(execution_id, payload=False)
@@ -116,7 +116,7 @@ def _window(text: str, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetim
     return since, until
 
 
-def _json(answer: Answer) -> dict[str, Any]:
+def _json(answer: Explanation) -> dict[str, Any]:
     return {
         "job": answer.key.job_name,
         "scope_kind": answer.key.scope_kind,
@@ -129,7 +129,7 @@ def _json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _print(answers: list[Answer]) -> None:
+def _print(answers: list[Explanation]) -> None:
     for answer in answers:
         key = answer.key
         scope = "" if key.scope_kind == GLOBAL else f" {key.scope_kind}/{key.scope_id}"

@@ -6,7 +6,7 @@ from one description of each call (`ledger.calls`), and differ in their sender (
 """
 
 from cronledger.client.clients import AsyncClient, Client
-from cronledger.explain.why import Answer
+from cronledger.explain.why import Explanation
 from cronledger.ledger.calls import Cancelled, Retried
 from cronledger.ledger.refusals import LedgerError, NotFoundError
 from cronledger.ledger.values import Execution, SkippedRange
@@ -15,11 +15,11 @@ from cronledger.rules.model import SkipReason, Status, Trigger
 from cronledger.rules.problems import PayloadInvalidError
 
 __all__ = [
-    "Answer",
     "AsyncClient",
     "Cancelled",
     "Client",
     "Execution",
+    "Explanation",
     "Firing",
     "LedgerError",
     "NotFoundError",

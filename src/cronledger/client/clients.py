@@ -1,23 +1,13 @@
 """`Client` and `AsyncClient`: the ledger for programs, without and with an event loop."""
 
-from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import Self
 
 from cronledger.client.verbs import Verbs
 from cronledger.ledger.access import Access, dsn_of
 from cronledger.ledger.callers import AsyncCaller, SyncCaller
-from cronledger.ledger.senders import (
-    AsyncCallerSender,
-    AsyncOwnSender,
-    AsyncSender,
-    CallerSender,
-    OwnSender,
-    Sender,
-)
+from cronledger.ledger.senders import AsyncSender, R, Sender
 from cronledger.settings import Settings
 from cronledger.tracing.interface import tracing_of
-
-S = TypeVar("S", Sender, AsyncSender)
 
 
 class Client(Verbs[Sender]):
@@ -51,7 +41,7 @@ class Client(Verbs[Sender]):
         settings: Settings | None = None,
         actor: str | None = None,
     ) -> None:
-        super().__init__(_sender(OwnSender, CallerSender, url, connection, settings))
+        super().__init__(_sender(Sender, url, connection, settings))
         self.sender.actor = actor
 
     def __enter__(self) -> Self:
@@ -84,7 +74,7 @@ class AsyncClient(Verbs[AsyncSender]):
         settings: Settings | None = None,
         actor: str | None = None,
     ) -> None:
-        super().__init__(_sender(AsyncOwnSender, AsyncCallerSender, url, connection, settings))
+        super().__init__(_sender(AsyncSender, url, connection, settings))
         self.sender.actor = actor
 
     async def __aenter__(self) -> Self:
@@ -99,17 +89,13 @@ class AsyncClient(Verbs[AsyncSender]):
 
 
 def _sender(
-    own: Callable[..., S],
-    of_caller: Callable[..., S],
-    url: str | None,
-    connection: object | None,
-    settings: Settings | None,
-) -> S:
+    kind: type[R], url: str | None, connection: object | None, settings: Settings | None
+) -> R:
     if url is not None and connection is not None:
         raise TypeError("the client has a url and a connection; pass one of them")
     settings = settings or Settings.load()
     schema, tracing = settings.schema_name, tracing_of(settings)
     if connection is not None:
-        return of_caller(connection, schema, tracing)
+        return kind.of_caller(connection, schema, tracing)
     access = Access.from_settings(settings, dsn_of(settings) if url is None else url)
-    return own(access, schema, settings.lock_timeout, access.for_listening(settings), tracing)
+    return kind.connecting(access, schema, access.for_listening(settings), tracing)

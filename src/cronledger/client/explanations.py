@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from cronledger.explain.firings import firings_of
-from cronledger.explain.why import Answer, Why, schedules
+from cronledger.explain.why import Explanation, Why, schedules
 from cronledger.ledger.refusals import NotFoundError
 from cronledger.ledger.reports import Reports
 from cronledger.rules.cron import Firing
@@ -20,7 +20,7 @@ def why(
     until: datetime | None = None,
     scope: str | None = None,
     limit: int = 20,
-) -> list[Answer]:
+) -> list[Explanation]:
     """Explain why a job ran, or did not run, in [`at`, `until`), with a paragraph per scope.
 
     `until`: by default one minute after `at`. Without `scope`, the first scopes are explained,

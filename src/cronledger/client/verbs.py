@@ -4,8 +4,7 @@
 `async_client.pause(…)` returns a coroutine that does so. All three have one signature.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import wraps
 from types import MethodType
@@ -23,18 +22,18 @@ from typing import (
 from uuid import UUID
 
 from cronledger.client import explanations
-from cronledger.client.waiting import wait, wait_async
+from cronledger.client.waiting import wait
 from cronledger.ledger import calls
+from cronledger.ledger.blocking import completed
 from cronledger.ledger.calls import Request
-from cronledger.ledger.reports import Reports, Row
-from cronledger.ledger.senders import AsyncSender, HasSender, Sender
+from cronledger.ledger.reports import Reports, in_thread
+from cronledger.ledger.senders import AsyncSender, HasSender, R, Sender
 from cronledger.rules.model import GLOBAL
 
 A = ParamSpec("A")
 T = TypeVar("T")
 S = TypeVar("S")
 S_async = TypeVar("S_async")
-R = TypeVar("R", bound=Sender | AsyncSender)
 R_co = TypeVar("R_co", covariant=True)
 N_co = TypeVar("N_co", covariant=True)
 
@@ -104,47 +103,23 @@ def computed(compute: Callable[Concatenate[Reports, A], T]) -> Derived[A, T]:
         return compute(reports, *args, **kwargs)
 
     async def send_async(sender: AsyncSender, *args: A.args, **kwargs: A.kwargs) -> T:
-        return await _in_thread(sender, lambda reports: compute(reports, *args, **kwargs))
+        return await in_thread(
+            lambda name, params: sender.send(calls.report(name, params)),
+            lambda read: compute(Reports(read), *args, **kwargs),
+        )
 
     return Method(MethodType(compute, ()), send, send_async)
 
 
 def polled(
-    poll: Callable[Concatenate[Sender, A], T],
-    poll_async: Callable[Concatenate[AsyncSender, A], Coroutine[Any, Any, T]],
+    poll: Callable[Concatenate[Sender | AsyncSender, A], Coroutine[Any, Any, T]],
 ) -> Derived[A, T]:
     """Return the method that sends calls until it knows its value."""
-    return Method(MethodType(poll, ()), poll, poll_async)
 
+    def send(sender: Sender, *args: A.args, **kwargs: A.kwargs) -> T:
+        return completed(poll(sender, *args, **kwargs))
 
-async def _in_thread(sender: AsyncSender, compute: Callable[[Reports], T]) -> T:
-    """Return what `compute` returns in a thread, whose reports are read on this loop.
-
-    Once a caller has cancelled it, the thread reads nothing more. A connection of the caller may
-    then belong to somebody else.
-    """
-    loop = asyncio.get_running_loop()
-    reading: asyncio.Task[Any] | None = None
-    cancelled = False
-
-    async def rows(name: str, params: Mapping[str, object]) -> list[Row]:
-        nonlocal reading
-        if cancelled:
-            raise asyncio.CancelledError
-        reading = asyncio.current_task()
-        return await sender.send(calls.report(name, params))
-
-    def read(name: str, params: Mapping[str, object]) -> list[Row]:
-        return asyncio.run_coroutine_threadsafe(rows(name, params), loop).result()
-
-    try:
-        return await asyncio.to_thread(compute, Reports(read))
-    except asyncio.CancelledError:
-        cancelled = True
-        if reading is not None:
-            reading.cancel()
-            await asyncio.wait([reading])
-        raise
+    return Method(MethodType(poll, ()), send, poll)
 
 
 # Only a call with a watermark may return None instead of an id. No type checker derives overloads.
@@ -229,7 +204,7 @@ class Verbs(HasSender[R]):
         sent(calls.enqueue_many),
     )
     trigger = sent(calls.trigger)
-    wait = polled(wait, wait_async)
+    wait = polled(wait)
     pause = sent(calls.pause)
     resume = sent(calls.resume)
     cancel = sent(calls.cancel)

@@ -5,10 +5,10 @@ end is missed, whatever becomes of the notification.
 """
 
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from cronledger.ledger import calls
+from cronledger.ledger.blocking import result
 from cronledger.ledger.senders import AsyncSender, Sender
 from cronledger.ledger.values import Execution
 
@@ -48,27 +48,34 @@ class Patience:
         return min(pause, self._timeout - waited)
 
 
-def polls(sender: Sender, execution_id: int, timeout: float | None) -> Iterator[Execution]:
-    """Yield what each poll reads. The last one has ended. Raises TimeoutError, and what `sender`
-    raises.
+async def poll(
+    sender: Sender | AsyncSender,
+    execution_id: int,
+    seconds: float | None,
+    seen: Callable[[Execution], bool],
+) -> Execution:
+    """Return what the first poll reads for which `seen` returns True.
+
+    Raises TimeoutError after `seconds` (None: no limit), and what `sender` raises.
     """
     sender.require_no_transaction()
-    patience, read = Patience(timeout), calls.execution(execution_id)
+    patience, read = Patience(seconds), calls.execution(execution_id)
     with sender.awaiting(execution_id) as pauses:
-        while True:
-            found = sender.send(read)
-            yield found
-            if found.ended:
-                return
+        while not seen(found := await result(sender.send(read))):
             pause = patience.pause(found)
             if pauses.announces(patience.waited):
                 # In a transaction before the poll: it may end before the replicas know of the wait.
-                sender.send(calls.announce_wait(execution_id))
+                await result(sender.send(calls.announce_wait(execution_id)))
             else:
-                pauses.pause(pause)
+                await result(pauses.pause(pause))
+    return found
 
 
-def wait(sender: Sender, execution_id: int, timeout: float | None = None) -> Execution:
+async def wait(
+    sender: Sender | AsyncSender,
+    execution_id: int,
+    timeout: float | None = None,  # noqa: ASYNC109 - its error names the execution
+) -> Execution:
     """Wait until an execution has ended and is not retried by itself, and return it.
 
     The client polls. The pause between two polls is a tenth of the time already waited, at most a
@@ -78,24 +85,4 @@ def wait(sender: Sender, execution_id: int, timeout: float | None = None) -> Exe
     Raises TimeoutError, which names the execution, and RuntimeError inside a transaction of the
     caller, where the end could never be seen.
     """
-    return deque(polls(sender, execution_id, timeout), maxlen=1).pop()
-
-
-async def wait_async(
-    sender: AsyncSender,
-    execution_id: int,
-    timeout: float | None = None,  # noqa: ASYNC109 - its error names the execution
-) -> Execution:
-    """Poll in the same way on an event loop, and return what the last poll reads."""
-    sender.require_no_transaction()
-    patience, read = Patience(timeout), calls.execution(execution_id)
-    found = await sender.send(read)
-    async with sender.awaiting(execution_id) as pauses:
-        while not found.ended:
-            pause = patience.pause(found)
-            if pauses.announces(patience.waited):
-                await sender.send(calls.announce_wait(execution_id))
-            else:
-                await pauses.pause(pause)
-            found = await sender.send(read)
-    return found
+    return await poll(sender, execution_id, timeout, lambda found: found.ended)

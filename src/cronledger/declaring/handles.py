@@ -7,7 +7,17 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 from uuid import UUID
 
 from cronledger.declaring.binding import Bound, bind
@@ -49,6 +59,9 @@ class _TakesPayloadAndResources(Protocol[P_contra]):
 class _TakesContextPayloadAndResources(Protocol[P_contra]):
     def __call__(self, ctx: Any, /, payload: P_contra, *resources: Any, **more: Any) -> object: ...
 
+
+_Takes: TypeAlias = _TakesPayload[P] | _TakesContextAndPayload[P]
+_TakesMore: TypeAlias = _TakesPayloadAndResources[P] | _TakesContextPayloadAndResources[P]
 
 # Only a call with a watermark may return None instead of an id.
 
@@ -126,19 +139,9 @@ class TriggerNow(Protocol[P_contra, C_contra, R_co]):
 
 class _Enqueue(Generic[C, R, N]):
     @overload
-    def __get__(self, function: _TakesPayload[P], owner: object) -> Enqueue[P, C, R, N]: ...
+    def __get__(self, function: _Takes[P], owner: object) -> Enqueue[P, C, R, N]: ...
     @overload
-    def __get__(
-        self, function: _TakesContextAndPayload[P], owner: object
-    ) -> Enqueue[P, C, R, N]: ...
-    @overload
-    def __get__(
-        self, function: _TakesPayloadAndResources[P], owner: object
-    ) -> Enqueue[P, C, R, N]: ...
-    @overload
-    def __get__(
-        self, function: _TakesContextPayloadAndResources[P], owner: object
-    ) -> Enqueue[P, C, R, N]: ...
+    def __get__(self, function: _TakesMore[P], owner: object) -> Enqueue[P, C, R, N]: ...
     @overload
     def __get__(self, function: Callable[..., Any], owner: object) -> Enqueue[Any, C, R, N]: ...
     def __get__(self, function: Any, owner: object) -> Any:
@@ -147,19 +150,9 @@ class _Enqueue(Generic[C, R, N]):
 
 class _EnqueueMany(Generic[C, R, N]):
     @overload
-    def __get__(self, function: _TakesPayload[P], owner: object) -> EnqueueMany[P, C, R, N]: ...
+    def __get__(self, function: _Takes[P], owner: object) -> EnqueueMany[P, C, R, N]: ...
     @overload
-    def __get__(
-        self, function: _TakesContextAndPayload[P], owner: object
-    ) -> EnqueueMany[P, C, R, N]: ...
-    @overload
-    def __get__(
-        self, function: _TakesPayloadAndResources[P], owner: object
-    ) -> EnqueueMany[P, C, R, N]: ...
-    @overload
-    def __get__(
-        self, function: _TakesContextPayloadAndResources[P], owner: object
-    ) -> EnqueueMany[P, C, R, N]: ...
+    def __get__(self, function: _TakesMore[P], owner: object) -> EnqueueMany[P, C, R, N]: ...
     @overload
     def __get__(self, function: Callable[..., Any], owner: object) -> EnqueueMany[Any, C, R, N]: ...
     def __get__(self, function: Any, owner: object) -> Any:
@@ -168,19 +161,9 @@ class _EnqueueMany(Generic[C, R, N]):
 
 class _Trigger(Generic[C, R]):
     @overload
-    def __get__(self, function: _TakesPayload[P], owner: object) -> TriggerNow[P, C, R]: ...
+    def __get__(self, function: _Takes[P], owner: object) -> TriggerNow[P, C, R]: ...
     @overload
-    def __get__(
-        self, function: _TakesContextAndPayload[P], owner: object
-    ) -> TriggerNow[P, C, R]: ...
-    @overload
-    def __get__(
-        self, function: _TakesPayloadAndResources[P], owner: object
-    ) -> TriggerNow[P, C, R]: ...
-    @overload
-    def __get__(
-        self, function: _TakesContextPayloadAndResources[P], owner: object
-    ) -> TriggerNow[P, C, R]: ...
+    def __get__(self, function: _TakesMore[P], owner: object) -> TriggerNow[P, C, R]: ...
     @overload
     def __get__(self, function: Callable[..., Any], owner: object) -> TriggerNow[Any, C, R]: ...
     def __get__(self, function: Any, owner: object) -> Any:
@@ -391,12 +374,12 @@ def _of_function(function: object) -> JobHandle | None:
 
 
 def _sender(conn: object) -> "Sender":
-    from cronledger.ledger.senders import sender_of
+    from cronledger.ledger.senders import Sender, sender_of
 
-    return sender_of(conn)
+    return sender_of(Sender, conn)
 
 
 def _async_sender(conn: object) -> "AsyncSender":
-    from cronledger.ledger.senders import async_sender_of
+    from cronledger.ledger.senders import AsyncSender, sender_of
 
-    return async_sender_of(conn)
+    return sender_of(AsyncSender, conn)

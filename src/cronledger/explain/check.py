@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from cronledger.rules import channels, durations, firings, secrets
-from cronledger.rules.collisions import Collision, collisions
 from cronledger.rules.cron import ClockChange, Firing
+from cronledger.rules.load import Collision, collisions
 from cronledger.rules.model import Job
 from cronledger.rules.problems import Problem, nearest, shown
 from cronledger.sources.toml import written_field

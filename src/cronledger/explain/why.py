@@ -19,7 +19,7 @@ _AT_ONCE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Explanation:
     """The explanation for one scope of a job in [`since`, `until`).
 
     `verdict`: `ran`, `running`, `failed`, `cancelled`, `pending`, `skipped`, `not_in_schedule`,
@@ -57,7 +57,7 @@ class Why:
         self._edits = {row["revision"]: row for row in edits}
         self._froms: list[datetime] = [row["effective_from"] for row in revisions]
 
-    def explain(self, schedule: Row, since: datetime, until: datetime) -> Answer:
+    def explain(self, schedule: Row, since: datetime, until: datetime) -> Explanation:
         """Explain the plan_times in [since, until) of the scope of a `schedules` row."""
         key = ScopeKey(schedule["job_name"], schedule["scope_kind"], schedule["scope_id"])
         executions = self._reports.executions_at(key, since, until)
@@ -65,7 +65,9 @@ class Why:
         try:
             planned = list(self._plan_times(key, since, until))
         except ValueError as error:
-            return Answer(key, since, until, "spec_error", f"Its schedule is invalid: {error}.")
+            return Explanation(
+                key, since, until, "spec_error", f"Its schedule is invalid: {error}."
+            )
         covered = [
             skip for skip in skips
             if any(skip["from_plan_time"] <= at <= skip["through_plan_time"] for at in planned)
@@ -79,9 +81,9 @@ class Why:
             verdict, text = self._nothing(schedule, key, since, until, planned)
             texts, ids = [text], ()
         blockers = tuple(skip["blocked_by"] for skip in covered if skip["blocked_by"] is not None)
-        return Answer(key, since, until, verdict, " ".join(texts), ids, blockers)
+        return Explanation(key, since, until, verdict, " ".join(texts), ids, blockers)
 
-    def present(self, schedule: Row) -> Answer:
+    def present(self, schedule: Row) -> Explanation:
         """Explain the present state of the scope of a `schedules` row."""
         now = self._reports.now()
         key = ScopeKey(schedule["job_name"], schedule["scope_kind"], schedule["scope_id"])
@@ -103,7 +105,7 @@ class Why:
             state = "overdue"
         verdict = next(iter(unfinished), state)
         ids = tuple(row["id"] for row in rows)
-        return Answer(key, now, now, verdict, " ".join(texts), ids)
+        return Explanation(key, now, now, verdict, " ".join(texts), ids)
 
     def _state(self, schedule: Row, key: ScopeKey, now: datetime) -> tuple[str, str]:
         """Return whether the scope is planned at present, and a sentence about what comes next."""

@@ -1,18 +1,16 @@
 """Notifications of the ends of executions, for the calls of `wait` of one client.
 
-While such calls last, one connection LISTENs for all of them. A notification is only a hint, after
-which the call reads the execution. Between hints it polls, so it needs no notification.
+While such calls last, a thread LISTENs for all of them on one connection. A notification is only a
+hint, after which the call reads the execution. Between hints it polls, so it needs no notification.
 """
 
 import asyncio
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain, repeat
 from time import monotonic
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Self
 
 import psycopg
 from psycopg import sql
@@ -34,129 +32,75 @@ ANNOUNCE_SECONDS = 30.0
 LONGEST_BACKOFF = 15.0
 
 
-class Pauses(Protocol):
-    """The pauses of one wait between its polls."""
+class ThreadAlarm:
+    """Ends the pause of a thread. Any thread may call `ring`."""
+
+    def __init__(self) -> None:
+        self._rung = threading.Event()
+        self.ring = self._rung.set
+
+    def pause(self, seconds: float) -> None:
+        """Return after `seconds`, or when the alarm rings."""
+        self._rung.wait(seconds)
+        self._rung.clear()
+
+
+class TaskAlarm:
+    """The same for a task of the running event loop."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def ring(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._rung.set)
+
+    async def pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        self._rung.clear()
+
+
+class Pauses:
+    """The pauses of one wait between its polls. A context manager.
+
+    `alarm` rings when the execution may have ended. `listener`: None: it never rings.
+    """
+
+    def __init__(
+        self, execution_id: int, alarm: ThreadAlarm | TaskAlarm, listener: "EndListener | None"
+    ) -> None:
+        self.execution_id = execution_id
+        self.alarm = alarm
+        self.pause = alarm.pause
+        self.announced_at: float | None = None
+        """Monotonic; None: not since the connection LISTENs."""
+        self._listener = listener
+        self._session: _Session | None = None
 
     def announces(self, waited: float) -> bool:
         """Return whether the wait has to be announced to the replicas now, instead of a pause.
 
         `waited`: the seconds that the wait has lasted.
         """
+        if self._session is None:
+            if self._listener is None or waited < LISTEN_AFTER_SECONDS:
+                return False
+            self._session = self._listener.join(self)
+        return self._session.announces(self)
 
-    def pause(self, seconds: float) -> None:
-        """Return after `seconds`, or sooner if the execution may have ended."""
+    def __enter__(self) -> Self:
+        return self
 
-
-class AsyncPauses(Protocol):
-    """The same for an event loop."""
-
-    def announces(self, waited: float) -> bool: ...
-    async def pause(self, seconds: float) -> None: ...
-
-
-class Polls:
-    """The pauses where no connection may LISTEN."""
-
-    def announces(self, waited: float) -> bool:
-        return False
-
-    def pause(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
-class AsyncPolls:
-    """The same for an event loop."""
-
-    def announces(self, waited: float) -> bool:
-        return False
-
-    async def pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-E = TypeVar("E", threading.Event, asyncio.Event)
-
-
-@dataclass(eq=False, slots=True)
-class _Wait(Generic[E]):
-    """One wait. `announced_at`: monotonic; None: not since the connection LISTENs."""
-
-    execution_id: int
-    woken: E
-    announced_at: float | None = None
-
-
-class _Waits(Generic[E]):
-    """The waits that share a connection. They are woken by a notification, and when it LISTENs."""
-
-    def __init__(self) -> None:
-        self._listening = False
-        self._by_id: dict[str, set[_Wait[E]]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_id)
-
-    def add(self, wait: _Wait[E]) -> None:
-        self._by_id.setdefault(str(wait.execution_id), set()).add(wait)
-
-    def remove(self, wait: _Wait[E]) -> None:
-        same = self._by_id[str(wait.execution_id)]
-        same.remove(wait)
-        if not same:
-            del self._by_id[str(wait.execution_id)]
-
-    def announces(self, wait: _Wait[E]) -> bool:
-        if not self._listening:
-            return False
-        at, now = wait.announced_at, monotonic()
-        if at is not None and now < at + ANNOUNCE_SECONDS:
-            return False
-        wait.announced_at = now
-        return True
-
-    def connected(self) -> None:
-        self._listening = True
-        for wait in chain.from_iterable(self._by_id.values()):
-            wait.announced_at = None  # what was notified before was missed
-            wait.woken.set()
-
-    def lost(self) -> None:
-        self._listening = False
-
-    def notified(self, execution_id: str) -> None:
-        for wait in self._by_id.get(execution_id, ()):
-            wait.woken.set()
-
-
-def _listen(schema: str) -> sql.Composed:
-    return sql.SQL("LISTEN {}").format(sql.Identifier(ended_channel(schema)))
-
-
-def _backoff() -> Iterator[float]:
-    return chain((0.1, 0.5, 2.0, 5.0), repeat(LONGEST_BACKOFF))
-
-
-class _FailureLog:
-    """Logs the first failure since the last success."""
-
-    def __init__(self) -> None:
-        self._failed = False
-
-    def succeeded(self) -> None:
-        self._failed = False
-
-    def failed(self, error: Exception) -> None:
-        if not self._failed:
-            why = masked(str(error).strip().partition("\n")[0]) or type(error).__name__
-            log.warning("wait_cannot_listen", error=why)
-        self._failed = True
-
-
-# --- threads --------------------------------------------------------------------------------------
+    def __exit__(self, *error: object) -> None:
+        if self._listener is not None and self._session is not None:
+            self._listener.leave(self._session, self)
 
 
 class EndListener:
-    """Wakes the waits of threads. A thread of its own LISTENs while there are any."""
+    """Rings the alarms of waits. A thread LISTENs while there are any."""
 
     def __init__(self, access: Access, schema: str) -> None:
         self._access = access
@@ -164,16 +108,7 @@ class EndListener:
         self._lock = threading.Lock()
         self._session: _Session | None = None
 
-    @contextmanager
-    def awaiting(self, execution_id: int) -> Iterator[Pauses]:
-        """Yield the pauses of a wait for this execution."""
-        pauses = _ThreadPauses(self, _Wait(execution_id, threading.Event()))
-        try:
-            yield pauses
-        finally:
-            pauses.leave()
-
-    def join(self, wait: _Wait[threading.Event]) -> "_Session":
+    def join(self, wait: Pauses) -> "_Session":
         """Add the wait to those for which a connection LISTENs, and return its session."""
         with self._lock:
             if self._session is None:
@@ -181,33 +116,11 @@ class EndListener:
             self._session.add(wait)
             return self._session
 
-    def leave(self, session: "_Session", wait: _Wait[threading.Event]) -> None:
+    def leave(self, session: "_Session", wait: Pauses) -> None:
         """Remove the wait. The last one ends the session."""
         with self._lock:
             if session.remove(wait) and self._session is session:
                 self._session = None
-
-
-class _ThreadPauses:
-    def __init__(self, listener: EndListener, wait: _Wait[threading.Event]) -> None:
-        self._listener = listener
-        self._wait = wait
-        self._session: _Session | None = None
-
-    def announces(self, waited: float) -> bool:
-        if self._session is None:
-            if waited < LISTEN_AFTER_SECONDS:
-                return False
-            self._session = self._listener.join(self._wait)
-        return self._session.announces(self._wait)
-
-    def pause(self, seconds: float) -> None:
-        self._wait.woken.wait(seconds)
-        self._wait.woken.clear()
-
-    def leave(self) -> None:
-        if self._session is not None:
-            self._listener.leave(self._session, self._wait)
 
 
 class _Session:
@@ -215,21 +128,24 @@ class _Session:
 
     def __init__(self, access: Access, schema: str) -> None:
         self._access = access
-        self._schema = schema
+        self._listen = sql.SQL("LISTEN {}").format(sql.Identifier(ended_channel(schema)))
         self._lock = threading.Lock()
-        self._waits = _Waits[threading.Event]()
+        self._waits: dict[str, set[Pauses]] = {}
         self._ended = threading.Event()
         self._connection: psycopg.Connection[Any] | None = None
         threading.Thread(target=self._run, name=NAME, daemon=True).start()
 
-    def add(self, wait: _Wait[threading.Event]) -> None:
+    def add(self, wait: Pauses) -> None:
         with self._lock:
-            self._waits.add(wait)
+            self._waits.setdefault(str(wait.execution_id), set()).add(wait)
 
-    def remove(self, wait: _Wait[threading.Event]) -> bool:
+    def remove(self, wait: Pauses) -> bool:
         """Remove the wait. Return whether it was the last one, which ends the session."""
         with self._lock:
-            self._waits.remove(wait)
+            same = self._waits[str(wait.execution_id)]
+            same.remove(wait)
+            if not same:
+                del self._waits[str(wait.execution_id)]
             if self._waits:
                 return False
             self._ended.set()
@@ -237,135 +153,49 @@ class _Session:
                 shutdown_socket(self._connection)  # so that the thread stops waiting
             return True
 
-    def announces(self, wait: _Wait[threading.Event]) -> bool:
+    def announces(self, wait: Pauses) -> bool:
         with self._lock:
-            return self._waits.announces(wait)
+            at, now = wait.announced_at, monotonic()
+            if self._connection is None or (at is not None and now < at + ANNOUNCE_SECONDS):
+                return False
+            wait.announced_at = now
+            return True
 
     def _run(self) -> None:
-        failures, delays = _FailureLog(), _backoff()
-        while not self._ended.is_set():
-            try:
-                self._listen(failures.succeeded)
-            except (psycopg.Error, OSError) as error:
-                if not self._ended.is_set():
-                    failures.failed(error)
-            self._ended.wait(next(delays))
-
-    def _listen(self, succeeded: Callable[[], None]) -> None:
-        """Connect, and pass notifications on. Raises psycopg.Error when the connection fails."""
-        with self._access.connect(NAME) as connection:
-            connection.execute(limit_unread(self._access.tcp_user_timeout))
-            connection.execute(_listen(self._schema))
-            with self._lock:
-                if self._ended.is_set():
-                    return
-                self._connection = connection
-                self._waits.connected()
-            succeeded()
-            try:
-                for note in connection.notifies():
-                    with self._lock:
-                        self._waits.notified(note.payload)
-            finally:
-                with self._lock:
-                    self._connection = None
-                    self._waits.lost()
-
-
-# --- an event loop --------------------------------------------------------------------------------
-
-
-class AsyncEndListener:
-    """Wakes the waits of an event loop. A task LISTENs while there are any."""
-
-    def __init__(self, access: Access, schema: str) -> None:
-        self._access = access
-        self._schema = schema
-        self._session: _AsyncSession | None = None
-
-    @asynccontextmanager
-    async def awaiting(self, execution_id: int) -> AsyncIterator[AsyncPauses]:
-        """Yield the pauses of a wait for this execution."""
-        pauses = _TaskPauses(self, _Wait(execution_id, asyncio.Event()))
-        try:
-            yield pauses
-        finally:
-            await pauses.leave()
-
-    def join(self, wait: _Wait[asyncio.Event]) -> "_AsyncSession":
-        """Add the wait to those for which a connection LISTENs, and return its session."""
-        if self._session is None or self._session.loop is not asyncio.get_running_loop():
-            self._session = _AsyncSession(self._access, self._schema)
-        self._session.waits.add(wait)
-        return self._session
-
-    async def leave(self, session: "_AsyncSession", wait: _Wait[asyncio.Event]) -> None:
-        """Remove the wait. The last one ends the session."""
-        session.waits.remove(wait)
-        if not session.waits:
-            if self._session is session:
-                self._session = None
-            await session.close()
-
-
-class _TaskPauses:
-    def __init__(self, listener: AsyncEndListener, wait: _Wait[asyncio.Event]) -> None:
-        self._listener = listener
-        self._wait = wait
-        self._session: _AsyncSession | None = None
-
-    def announces(self, waited: float) -> bool:
-        if self._session is None:
-            if waited < LISTEN_AFTER_SECONDS:
-                return False
-            self._session = self._listener.join(self._wait)
-        return self._session.waits.announces(self._wait)
-
-    async def pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wait.woken.wait()
-        self._wait.woken.clear()
-
-    async def leave(self) -> None:
-        if self._session is not None:
-            await self._listener.leave(self._session, self._wait)
-
-
-class _AsyncSession:
-    """A task and its connection, from the first wait to the end of the last one."""
-
-    def __init__(self, access: Access, schema: str) -> None:
-        self._access = access
-        self._schema = schema
-        self.waits = _Waits[asyncio.Event]()
-        self.loop = asyncio.get_running_loop()
-        self._task = self.loop.create_task(self._run(), name=NAME)
-
-    async def close(self) -> None:
-        """End the task, and wait until its connection is closed."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
-
-    async def _run(self) -> None:
-        failures = _FailureLog()
+        is_logged = False
         for delay in _backoff():
             try:
-                await self._listen(failures.succeeded)
+                with self._access.connect(NAME) as connection:
+                    connection.execute(limit_unread(self._access.tcp_user_timeout))
+                    connection.execute(self._listen)
+                    is_logged = False
+                    self._receive(connection)
             except (psycopg.Error, OSError) as error:
-                failures.failed(error)
-            await asyncio.sleep(delay)
+                if not self._ended.is_set() and not is_logged:
+                    why = masked(str(error).strip().partition("\n")[0]) or type(error).__name__
+                    log.warning("wait_cannot_listen", error=why)
+                    is_logged = True
+            if self._ended.wait(delay):
+                return
 
-    async def _listen(self, succeeded: Callable[[], None]) -> None:
-        """Connect, and pass notifications on. Raises psycopg.Error when the connection fails."""
-        connection = await self._access.connect_async(NAME)
+    def _receive(self, connection: psycopg.Connection[Any]) -> None:
+        """Pass notifications on. Raises psycopg.Error when the connection fails."""
+        with self._lock:
+            if self._ended.is_set():
+                return
+            self._connection = connection
+            for wait in chain.from_iterable(self._waits.values()):
+                wait.announced_at = None  # what was notified before was missed
+                wait.alarm.ring()
         try:
-            await connection.execute(limit_unread(self._access.tcp_user_timeout))
-            await connection.execute(_listen(self._schema))
-            self.waits.connected()
-            succeeded()
-            async for note in connection.notifies():
-                self.waits.notified(note.payload)
+            for note in connection.notifies():
+                with self._lock:
+                    for wait in self._waits.get(note.payload, ()):
+                        wait.alarm.ring()
         finally:
-            self.waits.lost()
-            await connection.close()
+            with self._lock:
+                self._connection = None
+
+
+def _backoff() -> Iterator[float]:
+    return chain((0.1, 0.5, 2.0, 5.0), repeat(LONGEST_BACKOFF))

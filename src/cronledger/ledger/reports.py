@@ -1,11 +1,12 @@
 """Reports for people: one method for each `list_*.sql` and `show_*.sql`, with rows as mappings."""
 
+import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import psycopg
 
@@ -13,7 +14,10 @@ from cronledger.ledger import queries
 from cronledger.ledger.transactions import transaction
 from cronledger.rules.model import ScopeKey
 
+T = TypeVar("T")
+
 Row = dict[str, Any]
+ReadRows = Callable[[str, Mapping[str, object]], list[Row]]
 MANY_SCOPES = 100
 MANY_NAMES = 10_000
 
@@ -33,7 +37,7 @@ class Reports:
     something was left out because this role may not read it.
     """
 
-    def __init__(self, read: Callable[[str, Mapping[str, object]], list[Row]]) -> None:
+    def __init__(self, read: ReadRows) -> None:
         self._rows = read
         self.withheld = False
 
@@ -377,3 +381,36 @@ class Reports:
 
 def _json(labels: Mapping[str, str] | None) -> str | None:
     return json.dumps(dict(labels)) if labels else None
+
+
+async def in_thread(
+    rows: Callable[[str, Mapping[str, object]], Coroutine[Any, Any, list[Row]]],
+    compute: Callable[[ReadRows], T],
+) -> T:
+    """Return what `compute` returns in a thread, for which `rows` reads on this event loop.
+
+    Once a caller has cancelled it, the thread reads nothing more. A connection of the caller may
+    then belong to somebody else.
+    """
+    loop = asyncio.get_running_loop()
+    reading: asyncio.Task[Any] | None = None
+    cancelled = False
+
+    async def read_on_loop(name: str, params: Mapping[str, object]) -> list[Row]:
+        nonlocal reading
+        if cancelled:
+            raise asyncio.CancelledError
+        reading = asyncio.current_task()
+        return await rows(name, params)
+
+    def read(name: str, params: Mapping[str, object]) -> list[Row]:
+        return asyncio.run_coroutine_threadsafe(read_on_loop(name, params), loop).result()
+
+    try:
+        return await asyncio.to_thread(compute, read)
+    except asyncio.CancelledError:
+        cancelled = True
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait([reading])
+        raise

@@ -1,12 +1,11 @@
 """Acting for the page: the SQL functions, called by the person who signed in."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TypeVar
 
 from cronledger.ledger.access import Access
 from cronledger.ledger.calls import Call
-from cronledger.ledger.senders import AsyncOwnSender
+from cronledger.ledger.senders import AsyncSender
 from cronledger.rules.remedies import Surface
 from cronledger.tracing.interface import Tracing
 from cronledger.web.access.identity import Identity, RefusedRequestError
@@ -20,11 +19,9 @@ MOST_CONNECTIONS = 4
 class Actor:
     """Sends the calls of operators, those of one request in a transaction."""
 
-    def __init__(
-        self, access: Access, schema: str, lock_timeout: timedelta, tracing: Tracing | None
-    ) -> None:
-        self._sender = AsyncOwnSender(
-            access, schema, lock_timeout, None, tracing, name=NAME, most=MOST_CONNECTIONS
+    def __init__(self, access: Access, schema: str, tracing: Tracing | None) -> None:
+        self._sender = AsyncSender.connecting(
+            access, schema, None, tracing, name=NAME, most=MOST_CONNECTIONS
         )
         self._sender.surface = Surface.PAGE
 

@@ -108,11 +108,11 @@ def make_site(settings: Settings, url: str | None, identify: Identify | None = N
         return LedgerMetrics(reader.lend, settings.schema_name, job_limit=limit, ledger=name)
 
     scheme = Scheme(settings.web_proxy_peers, settings.web_public_url)
-    sessions = Sessions(acting, settings.schema_name, settings.lock_timeout)
+    sessions = Sessions(acting, settings.schema_name)
     return Site(
         reader=reader,
         operators=Reader(acting, settings.schema_name),
-        actor=Actor(acting, settings.schema_name, settings.lock_timeout, tracing_of(settings)),
+        actor=Actor(acting, settings.schema_name, tracing_of(settings)),
         verifier=Verifier(acting, settings.schema_name, verified),
         examiner=Examiner(reading, settings),
         access=EmbeddedAccess(identify) if identify else access_of(settings, sessions, scheme),

@@ -20,7 +20,7 @@ from psycopg.rows import dict_row
 from cronledger.ledger import queries
 from cronledger.ledger.access import Access
 from cronledger.ledger.database_errors import explained, is_unreachable
-from cronledger.ledger.reports import Row
+from cronledger.ledger.reports import ReadRows, Row, in_thread
 from cronledger.ledger.senders import AsyncConnections
 from cronledger.ledger.session_settings import COMMAND, set_expressions
 from cronledger.logs.loggers import get_logger
@@ -29,7 +29,6 @@ from cronledger.rules.remedies import Surface
 log = get_logger(__name__)
 
 T = TypeVar("T")
-ReadRows = Callable[[str, Mapping[str, object]], list[Row]]
 
 PACKAGE = "cronledger.web"
 NAME = "cronledger web"
@@ -210,22 +209,12 @@ class Reader:
         """Run `work` in a thread, which leaves its statements to this event loop."""
 
         async def run(cursor: AsyncCursor[Row]) -> list[Row]:
-            loop, open_ = asyncio.get_running_loop(), True
-
             async def rows(name: str, params: Mapping[str, object]) -> list[Row]:
-                if not open_:  # the panel was given up while the thread computed
-                    raise asyncio.CancelledError
                 text = queries.text(name, self._schema).encode()
                 await cursor.execute(text, params or None, binary=True)
                 return await cursor.fetchall()
 
-            def read(name: str, params: Mapping[str, object]) -> list[Row]:
-                return asyncio.run_coroutine_threadsafe(rows(name, params), loop).result()
-
-            try:
-                return [{"value": await asyncio.to_thread(work, read)}]
-            finally:
-                open_ = False
+            return [{"value": await in_thread(rows, work)}]
 
         return await self._in_transaction(connection, run)
 

@@ -17,7 +17,6 @@ import psycopg
 from cronledger.ledger import queries
 from cronledger.ledger.access import Access
 from cronledger.ledger.senders import AsyncConnections
-from cronledger.ledger.transactions import transaction_async
 from cronledger.web.reading import PACKAGE
 
 NAME = "cronledger web sessions"
@@ -31,10 +30,9 @@ MOST_KNOWN = 1_000
 class Sessions:
     """Begins, reads and ends sessions. `token`: the SHA-256 of a token, as in the settings."""
 
-    def __init__(self, access: Access, schema: str, lock_timeout: timedelta) -> None:
+    def __init__(self, access: Access, schema: str) -> None:
         self._connections = AsyncConnections(access, NAME, MOST_CONNECTIONS)
         self._schema = schema
-        self._lock_timeout = lock_timeout
         self._known: dict[str, tuple[str, float]] = {}
         """By session: its token, and when that was read."""
 
@@ -81,7 +79,7 @@ class Sessions:
         text = queries.text(statement, self._schema, PACKAGE)
         async with (
             self._connections.lend() as connection,
-            transaction_async(connection, self._lock_timeout),
+            self._connections.begin(connection, 1),
         ):
             row = await (await connection.execute(text.encode(), params)).fetchone()
         assert row is not None

@@ -4,7 +4,7 @@ from datetime import UTC, timedelta
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
-from cronledger.explain.load import MINUTES, Load
+from cronledger.rules.load import MINUTES, Load
 from cronledger.web.drawing.svg import add, element, markup
 
 _LEFT, _WIDTH, _TOP, _HEIGHT = 44.0, 1060.0, 12.0, 150.0

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from cronledger.audit.walk import Definition, walk
 from cronledger.ledger import calls
-from cronledger.ledger.reports import Reports, Row
+from cronledger.ledger.reports import ReadRows, Reports, Row
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.problems import ConfigurationError
 from cronledger.rules.remedies import Surface, remedy
@@ -25,7 +25,6 @@ from cronledger.web.access.identity import RefusedRequestError
 from cronledger.web.forms import Form, form_of
 from cronledger.web.pages.job import job_of
 from cronledger.web.payloads import AGAIN, Entered, PayloadSchema, problem_of
-from cronledger.web.reading import ReadRows
 from cronledger.web.site import Site, identity_of, site_of
 
 MOST_COUNTED = 100_000

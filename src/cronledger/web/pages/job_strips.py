@@ -10,10 +10,9 @@ from starlette.requests import Request
 
 from cronledger.explain.day.states import BY_URGENCY, State
 from cronledger.explain.day.strips import Strip, joined, read_strips, worst
-from cronledger.ledger.reports import Row
+from cronledger.ledger.reports import ReadRows, Row
 from cronledger.rules.model import ScopeKey
 from cronledger.web.drawing.strip import draw_strip, list_strip
-from cronledger.web.reading import ReadRows
 from cronledger.web.site import site_of
 
 STRIPS_SECONDS = 10.0

@@ -1,7 +1,7 @@
 """Load: the planned starts of the next 24 hours against the slots of the live runners."""
 
 import asyncio
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
@@ -10,10 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.audit.walk import Definition
-from cronledger.explain.load import MINUTES, Load, Planned, load
 from cronledger.ledger.reports import Row
-from cronledger.rules.model import Overlap, ScopeKey
+from cronledger.rules.load import MINUTES, Load, Planned, load
+from cronledger.rules.model import Job
 from cronledger.web.drawing.load import draw_load
 from cronledger.web.reading import Reading
 from cronledger.web.site import Entry, site_of
@@ -73,10 +72,8 @@ def _drawn(rows: _Rows, slots: int) -> tuple[Load, Markup]:
 
 
 def _planned(row: Row) -> Planned:
-    key = ScopeKey(row["job_name"], row["scope_kind"], row["scope_id"])
-    definition = Definition(**{field.name: row[field.name] for field in fields(Definition)})
-    seconds = (row["median_ms"] or 0.0) / 1000
-    return Planned(key, definition, seconds, row["overlap"] != Overlap.ALLOW)
+    job = Job.model_construct(name=row["job_name"], **row)
+    return Planned(job, row["scope_id"], (row["median_ms"] or 0.0) / 1000)
 
 
 def _hours(found: Load | None) -> list[Hour]:

@@ -12,14 +12,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cronledger.explain.moments import Moment, MomentError, read_moment
-from cronledger.explain.why import Answer, Why
+from cronledger.explain.why import Explanation, Why
 from cronledger.explain.why import schedules as schedules_of
-from cronledger.ledger.reports import Reports
+from cronledger.ledger.reports import ReadRows, Reports
 from cronledger.rules import zones
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.printable import clean
 from cronledger.web import queries
-from cronledger.web.reading import ReadRows
 from cronledger.web.site import Entry, Links, site_of
 
 MOST_SCOPES = 20
@@ -36,7 +35,7 @@ class Explained:
     """
 
     moment: Moment
-    answers: Sequence[Answer]
+    answers: Sequence[Explanation]
     more: bool
     zone: str
     day: date
@@ -98,7 +97,7 @@ def _zone(name: str) -> ZoneInfo:
         return zones.named("UTC")
 
 
-def linked(answer: Answer, revisions: frozenset[int], to: Links) -> Markup:
+def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> Markup:
     """Return the paragraph with links to the executions and revisions that it names.
 
     A number in the text of an error is a link only if the paragraph is about that row.
