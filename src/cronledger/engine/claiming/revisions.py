@@ -81,9 +81,9 @@ class _Known:
             )
         except BrokenDefinitionError as error:
             self.broken[number] = str(error)
-            job = Job.model_construct(**{**row, "schedule": None})
-        state, ends = JobState(row["state"]), row["pause_ends"]
-        self.run.append(Revision(number, row["effective_from"], state, job, ends))
+            job = Job.model_construct(**row)
+        state, ends, broken = JobState(row["state"]), row["pause_ends"], number in self.broken
+        self.run.append(Revision(number, row["effective_from"], state, job, ends, broken))
         self.newest = row["revision_id"]
 
 
@@ -131,10 +131,7 @@ class Revisions:
         return self._known[name].payloads.get(revision)
 
     def broken(self, name: str) -> str | None:
-        """Return the error of the newest revision, or None if it is a valid job.
-
-        An invalid earlier revision does no harm, because it has no plan_times.
-        """
+        """Return the error of the newest revision, or None if it is a valid job."""
         known = self._known[name]
         if not known.run:
             return "its newest revision is missing in job_revisions; edit the job to append one"
