@@ -38,13 +38,15 @@ def parse_job(row: Mapping[str, Any]) -> Job:
     # The content of an `external` target is up to its workers.
     of_target = () if job.handler is Handler.EXTERNAL else targets.problems(job)
     for problem in (*of_target, *retry_items.problems(job)):
-        raise _broken(replace(problem, job=None))
+        raise _broken(problem)
     return job
 
 
 def _broken(problem: Problem) -> BrokenDefinitionError:
     column = re.split(r"\W", problem.field or "", maxsplit=1)[0]
-    return BrokenDefinitionError(f"{problem}; UPDATE jobs SET {column} = …")
+    # Views leave the ping out, because it is the key of a check.
+    shown = replace(problem, job=None, value=None if column == "ping" else problem.value)
+    return BrokenDefinitionError(f"{shown}; UPDATE jobs SET {column} = …")
 
 
 @dataclass(slots=True)
