@@ -53,7 +53,9 @@ NO_LIMIT = "none"
 Limit = Annotated[
     Duration | None,
     BeforeValidator(_limit),
-    WithJsonSchema({"anyOf": [{"type": "string", "format": "duration"}, {"const": NO_LIMIT}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "pattern": durations.PATTERN}, {"const": NO_LIMIT}]}
+    ),
 ]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
