@@ -12,9 +12,12 @@ from psycopg import errors
 from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
+from cronledger import Client
 from cronledger.audit.verify import verify
+from cronledger.ledger.reports import Reports
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.targets import TARGETS
+from cronledger.sources.backfill import past
 from tests.db.support.engine import Ledger, runners
 from tests.marks import first_fast
 
@@ -259,8 +262,15 @@ async def test_i10_a_correction_fires_nothing_of_the_time_of_an_invalid_definiti
         await one.repair()
     assert after.claimed.key.plan_time - first.claimed.key.plan_time == 6 * MINUTE
     assert violations(database_url) == []
-    ledger.travel(by=100 * MINUTE)
     assert ledger.accounted("job") == 7
+    with Client(database_url) as client:
+        (answer,) = client.why("job", first.claimed.key.plan_time + MINUTE)
+    assert answer.verdict == "skipped"
+    assert "and its definition, revision 2, was edited before that; runners" in answer.text
+    with psycopg.connect(database_url) as connection:
+        at = first.claimed.key
+        known = past(Reports.over(connection, "cronledger"), at.scope, at.plan_time, ledger.now())
+    assert len(known.plan_times) == 7
 
 
 def violations(url: str) -> list[str]:
