@@ -1,5 +1,6 @@
 """Edits, pauses, retirements, jitter, and schedules that cannot be read."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -352,6 +353,28 @@ def test_a_corrected_schedule_goes_on_and_the_broken_one_fired_nothing() -> None
     answer = planned("10:15", "10:55", revisions)
     assert (runs(answer), answer.spec_error, answer.parked) == (["10:50"], None, None)
     assert answer.planned_revision == 3
+
+
+@pytest.mark.parametrize(
+    ("policies", "ran", "skipped"),
+    [
+        ({"catch_up": "latest"}, ["10:20"], [("superseded", 2), ("missed", 2)]),
+        ({"catch_up": "all", "catch_up_limit": 2, "overlap": "allow"}, ["10:10", "10:20"],
+         [("missed", 1), ("missed", 2)]),
+        ({"catch_up": "skip"}, [], [("missed", 3), ("missed", 2)]),
+    ],
+)  # fmt: skip
+def test_what_an_invalid_definition_owns_is_missed_and_counts_for_nothing(
+    policies: dict[str, Any], ran: list[str], skipped: list[tuple[str, int]]
+) -> None:
+    revisions = [
+        revision(1, "-9 00:00", job(**policies)),
+        replace(revision(2, "10:25", job(**policies)), broken=True),
+        revision(3, "10:45", job(**policies)),
+    ]
+    answer = planned("09:55", "10:46", revisions)
+    assert (runs(answer), answer.parked) == (ran, None)
+    assert [(skip.reason, skip.count) for skip in answer.skips] == skipped
 
 
 @pytest.mark.parametrize(

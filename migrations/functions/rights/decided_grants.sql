@@ -54,7 +54,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'EXECUTE',
             'next_deadline lock_deadlines deadline_schedules deadline_revisions take_manual_deadlines add_deadlines
              advance_deadlines judge_deadlines close_breaches prune_breaches'),
-        ('', 'EXECUTE', 'check_deadline jobs_wake_deadlines note_manual_deadlines deadline_facts'),
+        ('', 'EXECUTE', 'jobs_wake_deadlines note_manual_deadlines deadline_facts'),
         ('', 'SELECT', 'deadline_cursors manual_deadlines deadlines deadline_breaches deadline_months'),
         ('', 'USAGE', 'breach_id'),
         -- Workers in other languages.
@@ -75,9 +75,9 @@ LANGUAGE sql IMMUTABLE AS $$
              observe_verifications is_scope_retired forget_states settle_states remind_of_states alert_values deliver_alerts'),
         -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',
-            'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_labels check_maintenance
-             await_turn pending_note check_message bucket_bounds hours_to_count check_due_at check_enqueue check_queue check_retry check_retry_filter check_runner check_scopes check_target check_traceparent check_trigger
-             apply_overlap covered_watermark current_timeline jobs_check_values json_problem target_problem check_channel channel_problem
+            'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_maintenance
+             await_turn pending_note check_message bucket_bounds hours_to_count check_due_at check_enqueue check_queue check_retry check_runner check_scopes check_target check_traceparent check_trigger
+             apply_overlap covered_watermark current_timeline jobs_check_values json_problem check_channel channel_problem
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
              create_role has_live_runner has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor
              jobs_number_revision jobs_record_deletion lock_job lock_limits create_backfilled record_pruned

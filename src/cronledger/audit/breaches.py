@@ -19,10 +19,15 @@ from cronledger.ledger.audits import LAST, Audits, Row, ScheduleState, Span, Tim
 from cronledger.rules.model import ScopeKey
 
 _KINDS = ("start_by", "finish_by", "expect_duration")
-_WALL = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
+_WALL = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
+_QUANTILE = re.compile(r"([1-9][0-9]?(\.[0-9]{1,3})?\s*\*\s*)?p[1-9][0-9]")
+_LENGTH = re.compile(
+    r"([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?"
+    r"|P([0-9]+W)?([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+([.,][0-9]{1,6})?S)?)?"
+)
 _PART = re.compile(r"([0-9]+(?:[.,][0-9]+)?)(ms|us|[wdhms])")
-_QUANTILE = re.compile(r"p[0-9]{2}\s*$")
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
+_LONGEST = 36_525 * 86_400 * 1e6
 _FAR_OFF = datetime.fromisoformat("9999-12-30T00:00:00+00:00")
 
 Found = tuple[ScopeKey, datetime, str]
@@ -96,14 +101,17 @@ class BreachComparison:
                     yield _Anchored(ran.key, ran.plan_time, ran.created_at, edit, ran)
 
     def _check(self, one: _Anchored) -> Iterator[Violation]:
-        for kind in _KINDS:
-            text = one.edit.raw.get(kind)
+        given = {kind: one.edit.raw.get(kind) for kind in _KINDS}
+        texts = {kind: text.strip() for kind, text in given.items() if text is not None}
+        if not all(_has_meaning(kind, text) for kind, text in texts.items()):
+            return  # no replica can read this job
+        for kind, text in texts.items():
             found = (one.key, one.plan_time, kind)
-            if text is None or found in self._unjudged:
+            if found in self._unjudged:
                 continue
             breach = self._breaches.pop(found, None)
             if kind == "expect_duration":
-                expected = None if _QUANTILE.search(text) else _length(text)
+                expected = None if _QUANTILE.fullmatch(text) else _length(text)
                 problem = self._wrong_duration(one, expected, breach)
             else:
                 zone = one.edit.raw["timezone"]
@@ -189,18 +197,25 @@ class BreachComparison:
             self._breaches.pop((key, plan_time, kind), None)
 
 
+def _has_meaning(kind: str, text: str) -> bool:
+    other = _QUANTILE if kind == "expect_duration" else _WALL
+    return other.fullmatch(text) is not None or _length(text) is not None
+
+
 def _deadline(text: str, timezone: str, anchor: datetime) -> datetime:
-    found = _WALL.fullmatch(text.strip())
+    found = _WALL.fullmatch(text)
     if found is None:
-        length = _length(text)
+        length = _length(text) or timedelta(0)
         return anchor + length if length < _FAR_OFF - anchor else _FAR_OFF
     hour, minute, second = (int(part or 0) for part in found.groups())
     return shown_next(time(hour, minute, second), timezone, anchor)
 
 
-def _length(text: str) -> timedelta:
+def _length(text: str) -> timedelta | None:
+    """Return the duration, or None if the text is none, or one that no job may have."""
+    if _LENGTH.fullmatch(text) is None:
+        return None
     # ISO 8601 has the same units, with M for minutes after T; months are refused.
-    plain = re.sub(r"[PT\s]", "", text).lower()
-    parts = _PART.findall(plain)
+    parts = _PART.findall(re.sub("[PT]", "", text).lower())
     micro = sum(float(n.replace(",", ".")) * _SECONDS[unit] * 1e6 for n, unit in parts)
-    return timedelta(microseconds=round(micro))
+    return timedelta(microseconds=round(micro)) if 0 < micro <= _LONGEST else None

@@ -2,7 +2,8 @@
 
 `paused`, `retired`: a pause or retirement was in force when the plan_time was due. `superseded`: a
 newer plan_time that was due in active state followed. `missed`: when the skip was recorded, the
-plan_time was later than grace, or not the newest.
+plan_time was later than grace, or not the newest, or an edit had replaced its definition, which may
+have been invalid.
 """
 
 from collections.abc import Iterator
@@ -108,9 +109,9 @@ class SkipReasons:
         recorded = one.skip.created_at
         if following is not None and following.due_at <= recorded:
             return  # it was not the newest
-        grace = self._history.at(recorded).grace
-        late = recorded - expected.due_at
-        if late < timedelta(0) or grace is None or late > grace:
+        edit = self._history.at(recorded)
+        grace, late = edit.grace, recorded - expected.due_at
+        if edit is not expected.edit or late < timedelta(0) or grace is None or late > grace:
             return
         if self._history.was_retired_between(self._state, expected.due_at, recorded):
             return

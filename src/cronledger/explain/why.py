@@ -229,11 +229,11 @@ class Why:
         plan_time = skip["through_plan_time"]
         policy = self._revisions[self._owner(skip["created_at"])]
         due = self._due_at(key, plan_time)
-        return (
-            f"it had not started by {_at(skip['created_at'])}, which is later than its grace of"
-            f" {durations.format(policy['grace'])}, and catch_up is {policy['catch_up']};"
-            f" {self._life(due)}"
-        )
+        grace = durations.format(policy["grace"])
+        cause = f"which is later than its grace of {grace}, and catch_up is {policy['catch_up']}"
+        if skip["revision"] != policy["number"]:  # its definition may have been invalid
+            cause = f"and its definition, revision {skip['revision']}, was edited before that"
+        return f"it had not started by {_at(skip['created_at'])}, {cause}; {self._life(due)}"
 
     def _life(self, instant: datetime) -> str:
         signs = self._reports.signs_of_life(instant)

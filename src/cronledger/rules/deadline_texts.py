@@ -9,15 +9,16 @@ from datetime import time, timedelta
 from typing import NamedTuple
 
 from cronledger.rules import durations
+from cronledger.rules.limits import LONGEST
 
 REMEDY = "use a wall time such as '06:00', or a duration such as '15m'"
 WALL_TIME = r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?"
 PATTERN = rf"^\s*{WALL_TIME}\s*$|{durations.PATTERN}"
-"""The texts that `parse` accepts, as a regular expression of JSON Schema."""
+"""The form of the texts that `parse` accepts, as a regular expression of JSON Schema."""
 
 QUANTILE = r"([1-9][0-9]?(\.[0-9]{1,3})?\s*\*\s*)?p[1-9][0-9]"
 EXPECTED_PATTERN = rf"^\s*{QUANTILE}\s*$|{durations.PATTERN}"
-"""The texts that `parse_expected` accepts, as a regular expression of JSON Schema."""
+"""The form of the texts that `parse_expected` accepts, as a regular expression of JSON Schema."""
 EXPECTED_REMEDY = "use a duration such as '90s', or a multiple of a quantile such as '2*p95'"
 
 _WALL = re.compile(WALL_TIME)
@@ -37,10 +38,7 @@ def parse(text: str) -> time | timedelta:
     if _WALL.fullmatch(plain):
         hour, minute, second = (int(part) for part in f"{plain}:0".split(":")[:3])
         return time(hour, minute, second)
-    try:
-        return durations.parse(text)
-    except durations.DurationError as error:
-        raise durations.DurationError(error.value, error.problem, REMEDY) from None
+    return _length(text, REMEDY)
 
 
 def parse_expected(text: str) -> timedelta | Quantile:
@@ -49,10 +47,21 @@ def parse_expected(text: str) -> timedelta | Quantile:
     if _QUANTILE.fullmatch(plain):
         factor, _, quantile = plain.rpartition("*")
         return Quantile(int(quantile.strip()[1:]) / 100, float(factor or 1))
+    return _length(text, EXPECTED_REMEDY)
+
+
+def _length(text: str, remedy: str) -> timedelta:
     try:
-        return durations.parse(text)
+        length = durations.parse(text)
     except durations.DurationError as error:
-        raise durations.DurationError(error.value, error.problem, EXPECTED_REMEDY) from None
+        raise durations.DurationError(error.value, error.problem, remedy) from None
+    if not length:
+        problem = "is zero, so that every plan_time would miss it"
+        raise durations.DurationError(text, problem, "use at least '1s'")
+    if length > LONGEST:
+        problem = "is longer than 100 years"
+        raise durations.DurationError(text, problem, "use a shorter duration")
+    return length
 
 
 def normal_expected(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, WithJsonSchema
 
@@ -53,7 +53,9 @@ NO_LIMIT = "none"
 Limit = Annotated[
     Duration | None,
     BeforeValidator(_limit),
-    WithJsonSchema({"anyOf": [{"type": "string", "format": "duration"}, {"const": NO_LIMIT}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "pattern": durations.PATTERN}, {"const": NO_LIMIT}]}
+    ),
 ]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
@@ -403,6 +405,7 @@ class Revision:
     """One row of `job_revisions`: `job` applies from `effective_from` until the next revision.
 
     `paused_until`: the end of a pause; None while the state is PAUSED: until the job is resumed.
+    `broken`: no replica can run the job, because a value is invalid.
     """
 
     revision: int
@@ -410,6 +413,17 @@ class Revision:
     state: JobState
     job: Job
     paused_until: datetime | None = None
+    broken: bool = False
+
+    @classmethod
+    def unchecked(cls, row: Mapping[str, Any]) -> Self:
+        """Return the revision of a row of history. Its schedule is checked when it is walked.
+
+        That is enough for plan_times and deadlines, which do not depend on other values.
+        """
+        job = Job.model_construct(**{name: row[name] for name in Job.model_fields})
+        state, ends = JobState(row["state"]), row["pause_ends"]
+        return cls(row["number"], row["effective_from"], state, job, ends)
 
 
 class Retirement(NamedTuple):

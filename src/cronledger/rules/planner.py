@@ -15,6 +15,7 @@ revision in force now. So an edit of catch_up during an outage decides how that 
   definition, even if the resume is written later. Only the parking of the row waits for the resume.
 - Retirement: a plan_time that was due before it and has not started is `missed`. If a scope has
   returned since, the policies judge what was due before its retirement, as after an outage.
+- Broken definition: after a correction, the plan_times that an invalid revision owns are `missed`.
 - Limits and slots count only if a plan_time could start otherwise.
 """
 

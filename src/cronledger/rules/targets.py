@@ -52,7 +52,8 @@ def _absolute(path: str) -> str:
 
 def _program(command: Any) -> Any:
     words = command if isinstance(command, list) else [command]
-    if not words or not all(isinstance(word, str) and word for word in words):
+    blank = not words or (isinstance(command, str) and not command.strip())
+    if blank or not all(isinstance(word, str) and word for word in words):
         raise RefusedError(
             "is neither a list of words nor a line for the shell",
             'write ["backup", "--full"], or "backup | gzip"',

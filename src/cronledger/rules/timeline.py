@@ -12,6 +12,9 @@ from its own effective_from on. A revision with a future effective_from is not i
 An invalid schedule has no plan_times. While its revision is in force, that is an error
 (`Timeline.spec_error`), and nothing is settled beyond its effective_from. After a later revision
 its segment is empty, because otherwise the correction could never be planned.
+
+If another value of a revision is invalid, its plan_times exist, and are missed: a correction never
+fires the past.
 """
 
 from bisect import bisect_left, bisect_right
@@ -140,7 +143,7 @@ class Timeline:
         """
         undue = self.first_undue()
         for segment in reversed(self.segments):
-            if undue is not None and undue <= segment.after:
+            if segment.revision.broken or (undue is not None and undue <= segment.after):
                 continue
             through = segment.through if undue is None else min(segment.through, undue - TICK)
             for part_after, part_through in self._active_parts(segment, through):
@@ -166,7 +169,7 @@ class Timeline:
             self._count_due(segment, start, end, min(segment.through, through))
             for segment in self.segments
             for start, end in active
-            if end > segment.after
+            if end > segment.after and not segment.revision.broken
         )
 
     def upcoming(self) -> Planned | None:
@@ -195,6 +198,7 @@ class Timeline:
     def _walk(self, segment: Segment, after: datetime, through: datetime) -> Iterator[Planned]:
         revision = segment.revision
         job, key, now = revision.job, self.row.key, self.now
+        lost = SkipReason.MISSED if revision.broken else None
         try:
             cron = cron_of(job, key)
             after, through = lifetime(job, after, through)
@@ -202,7 +206,7 @@ class Timeline:
                 return
             for plan_time in cron.plan_times(after, through):
                 due = due_at(job, key, plan_time)
-                reason = self._reason(due) if due <= now else None
+                reason = self._reason(due) or lost if due <= now else None
                 yield Planned(plan_time, due, revision, reason)
         except (ValueError, OverflowError) as error:
             raise _spec_error(revision, error) from error

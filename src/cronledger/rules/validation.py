@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from cronledger.rules import (
     channels,
     cron,
-    deadline_texts,
     names,
     retry_filters,
     retry_items,
@@ -162,14 +161,6 @@ def _durations(report: Report) -> None:
             "is shorter than 1 h, but data is removed once an hour",
             "use at least '1h'",
         )
-    for name in ("start_by", "finish_by", "expect_duration"):
-        text = getattr(job, name)
-        read = deadline_texts.parse_expected if name == "expect_duration" else deadline_texts.parse
-        length = None if text is None else read(text)
-        if isinstance(length, timedelta) and length > LONGEST:
-            report.add(name, "is longer than 100 years", "use a shorter duration")
-        elif length == timedelta(0):
-            report.add(name, "is zero, so that every plan_time would miss it", "use at least '1s'")
     if job.run_timeout == timedelta(0):
         remedy = "use at least '1s', or 'none' for no limit"
         report.add("run_timeout", "would stop every attempt at once", remedy)

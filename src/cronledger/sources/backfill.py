@@ -6,12 +6,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from pydantic import ValidationError
-
 from cronledger.ledger.reports import Reports
 from cronledger.rules import timeline
 from cronledger.rules.model import (
-    Job,
     JobState,
     Retirement,
     Revision,
@@ -75,7 +72,7 @@ def past(
 
 
 def _history(key: ScopeKey, rows: Sequence[Mapping[str, Any]], first: datetime) -> list[Revision]:
-    revisions = [_revision(row) for row in rows]
+    revisions = [Revision.unchecked(row) for row in rows]
     current = revisions[-1]
     if current.job.schedule is None:
         message = "the job has no schedule, and so no plan_times"
@@ -85,19 +82,6 @@ def _history(key: ScopeKey, rows: Sequence[Mapping[str, Any]], first: datetime) 
         revisions.insert(0, before)
     in_force = [r for r in revisions if r.effective_from < first]
     return revisions[max(0, len(in_force) - 1) :]
-
-
-def _revision(row: Mapping[str, Any]) -> Revision:
-    # Target and payload do not affect plan_times, and an operator may not read old ones.
-    values = {name: row[name] for name in Job.model_fields if name not in ("payload", "target")}
-    try:
-        job = Job.model_validate(values)
-    except ValidationError:
-        # No replica could plan this revision, so it has no plan_times.
-        job = Job.model_construct(**{**values, "schedule": None})
-    return Revision(
-        row["number"], row["effective_from"], JobState(row["state"]), job, row["pause_ends"]
-    )
 
 
 def _refused(

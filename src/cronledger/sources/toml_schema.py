@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
 
 from cronledger.rules import durations
 from cronledger.rules.channels import KINDS, ONE_OR_SEVERAL
@@ -26,8 +26,8 @@ from cronledger.sources.toml import DEFAULTS, POLICIES, SURROUNDINGS, WORK
 FILE = "cronledger.schema.json"
 DIRECTIVE = f"#:schema ./{FILE}"
 """The first line of a file that an editor checks by the schema beside it."""
-_DURATION = {"$ref": "#/definitions/duration"}
-_DROPPED = ("title", "writeOnly", "$defs")
+_DROPPED = {"title", "writeOnly"}
+_FORMATS = ("path", "password")
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 """A link to a page of the documentation, which an editor cannot follow."""
@@ -37,9 +37,9 @@ Schema = dict[str, Any]
 
 def document() -> Schema:
     """Return the schema of a whole file."""
-    policies = {name: _property(Job, name) for name in Job.model_fields if name in POLICIES}
+    policies = {name: one for name, one in _properties(Job).items() if name in POLICIES}
     policies["notify"] = _notify(policies["notify"])
-    settings = {key_of(name): _property(Settings, name) for name in Settings.model_fields}
+    settings = {key_of(name): one for name, one in _properties(Settings).items()}
     defaults = {name: policies[name] for name in policies if name in DEFAULTS}
     jobs = {
         "type": "object",
@@ -87,29 +87,25 @@ def _channel() -> Schema:
 
 def _channel_of(kind: str, model: type[BaseModel]) -> Schema:
     """Return the schema of a channel of this kind. One value may stand for a list."""
-    properties = {name: _property(model, name) for name in model.model_fields}
-    for name, schema in properties.items():
-        if name in ONE_OR_SEVERAL:
-            properties[name] = _one_or_several({**schema, "minItems": 1}, schema["items"])
+    schema = _schema(model)
+    properties = schema["properties"]
+    for name in properties.keys() & ONE_OR_SEVERAL:
+        listed = properties[name]
+        properties[name] = _one_or_several({**listed, "minItems": 1}, listed["items"])
     properties["kind"] = {"const": kind}
-    required = [name for name, field in model.model_fields.items() if field.is_required()]
-    description = " ".join((model.__doc__ or "").split())
-    return {**_table(description, properties), "required": ["kind", *required]}
+    return {**schema, "required": ["kind", *schema.get("required", ())]}
 
 
 def _one_or_several(listed: Schema, item: Schema) -> Schema:
     """Return the schema of a list, or of one of its items instead."""
-    several = {key: listed[key] for key in listed.keys() & {"minItems", "maxItems"}}
-    found = {key: listed[key] for key in listed.keys() & {"description", "default"}}
+    several = {key: listed[key] for key in listed if key in ("minItems", "maxItems")}
+    found = {key: listed[key] for key in listed if key in ("description", "default")}
     return found | {"anyOf": [item, several | {"type": "array", "items": item}]}
 
 
 def _notify(rules: Schema) -> Schema:
     """Return the schema of `notify`, in which the name of a channel stands for a rule."""
     name: Schema = {"type": "string", "pattern": CHANNEL_PATTERN}
-    properties = rules["items"]["properties"]
-    properties["remind"].pop("default")
-    properties["on"].pop("default", None)
     return _one_or_several(rules, {"anyOf": [name, rules["items"]]})
 
 
@@ -125,36 +121,59 @@ def _work() -> dict[str, Schema]:
     """Return the schemas of the keys that name what a job runs."""
     work: dict[str, Schema] = {}
     for key in WORK:
-        target = TARGETS[Handler(key)]
-        description = " ".join((target.__doc__ or "").split())
-        if Handler(key) is Handler.EXTERNAL:
-            schema: Schema = {"const": True}
-        elif key in target.model_fields:
-            schema = _property(target, key)
-        else:
-            whole = target.model_json_schema()
-            properties = {name: _property(target, name) for name in target.model_fields}
-            schema = {**_table(description, properties), "required": whole["required"]}
-        work[key] = {**schema, "description": description}
-    command = TARGETS[Handler.COMMAND]
-    return work | {name: _property(command, name) for name in SURROUNDINGS}
+        whole = _schema(TARGETS[Handler(key)])
+        one = {"const": True} if Handler(key) is Handler.EXTERNAL else whole["properties"].get(key)
+        work[key] = (one or whole) | {"description": whole["description"]}
+    command = _properties(TARGETS[Handler.COMMAND])
+    return work | {name: command[name] for name in SURROUNDINGS}
 
 
-def _property(model: type[BaseModel], name: str) -> Schema:
-    """Return the schema of one field as a file writes it, with its default."""
-    whole = model.model_json_schema(by_alias=False)
-    schema = _in_place(whole["properties"][name], whole.get("$defs", {}))
-    schema.pop("default", None)
-    if (default := _default(model.model_fields[name])) is not None:
-        schema["default"] = default
-    return schema
+def _properties(model: type[BaseModel]) -> dict[str, Schema]:
+    """Return the schemas of the fields by name, as a file writes them, with their defaults."""
+    properties: dict[str, Schema] = _schema(model)["properties"]
+    return properties
 
 
-def _default(field: FieldInfo) -> Any:
-    """Return the default as a file writes it, or None if it has none there."""
-    if field.is_required():
-        return None
-    return _written(field.get_default(call_default_factory=True, validated_data={}))
+def _schema(model: type[BaseModel]) -> Schema:
+    return _Generator(by_alias=False).generate_inner(model.__pydantic_core_schema__)
+
+
+class _Generator(GenerateJsonSchema):
+    """Generates draft 7 without references, null and titles. Defaults are as a file writes them."""
+
+    def generate_inner(self, schema: Any) -> Schema:
+        # A schema with a name would become a definition.
+        found = super().generate_inner({key: schema[key] for key in schema if key != "ref"})
+        dropped = _DROPPED if "allOf" not in found else {*_DROPPED, *_BOUNDS}
+        found = {_BOUNDS.get(key, key): found[key] for key in found if key not in dropped}
+        if found.get("format") in _FORMATS:
+            del found["format"]
+        if "description" in found:
+            found["description"] = " ".join(_LINK.sub(r"\1", found["description"]).split())
+        if "patternProperties" in found:
+            found.setdefault("additionalProperties", False)
+        return found
+
+    def definitions_schema(self, schema: Any) -> Schema:
+        self._named = {one["ref"]: one for one in schema["definitions"]}
+        return self.generate_inner(schema["schema"])
+
+    def definition_ref_schema(self, schema: Any) -> Schema:
+        return self.generate_inner(self._named[schema["schema_ref"]])
+
+    def nullable_schema(self, schema: Any) -> Schema:
+        return self.generate_inner(schema["schema"])
+
+    def timedelta_schema(self, schema: object) -> Schema:
+        return {"allOf": [{"$ref": "#/definitions/duration"}]}
+
+    def default_schema(self, schema: Any) -> Schema:
+        found = self.generate_inner(schema["schema"])
+        default = schema["default"] if "default" in schema else schema["default_factory"]()
+        return found if default is None else {**found, "default": _written(default)}
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
 
 
 def _written(value: object) -> Any:
@@ -169,33 +188,3 @@ def _written(value: object) -> Any:
             return [_written(item) for item in value]
         case _:
             return value
-
-
-def _in_place(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
-    """Return a schema of pydantic in draft 7, without references, and without null."""
-    found: Schema = {}
-    if "$ref" in schema:
-        found = _in_place(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    if schema.get("format") == "duration":
-        found |= {"allOf": [_DURATION]}
-        schema = {key: schema[key] for key in schema.keys() & {"description"}}
-    for key, value in schema.items():
-        if key == "description":
-            found[key] = _LINK.sub(r"\1", value)
-        elif key in _BOUNDS:
-            found[_BOUNDS[key]] = value
-        elif key in ("anyOf", "oneOf"):
-            given = [_in_place(one, definitions) for one in value if one != {"type": "null"}]
-            found |= given[0] if len(given) == 1 else {key: given}
-        elif key in ("properties", "patternProperties"):
-            found[key] = {name: _in_place(one, definitions) for name, one in value.items()}
-        elif key in ("items", "additionalProperties") and isinstance(value, dict):
-            found[key] = _in_place(value, definitions)
-        elif key not in (*_DROPPED, "$ref") and (key, value) not in (
-            ("format", "path"),
-            ("format", "password"),
-        ):
-            found[key] = value
-    if "patternProperties" in found:
-        found.setdefault("additionalProperties", False)
-    return found

@@ -38,13 +38,15 @@ def parse_job(row: Mapping[str, Any]) -> Job:
     # The content of an `external` target is up to its workers.
     of_target = () if job.handler is Handler.EXTERNAL else targets.problems(job)
     for problem in (*of_target, *retry_items.problems(job)):
-        raise _broken(replace(problem, job=None))
+        raise _broken(problem)
     return job
 
 
 def _broken(problem: Problem) -> BrokenDefinitionError:
     column = re.split(r"\W", problem.field or "", maxsplit=1)[0]
-    return BrokenDefinitionError(f"{problem}; UPDATE jobs SET {column} = …")
+    # Views leave the ping out, because it is the key of a check.
+    shown = replace(problem, job=None, value=None if column == "ping" else problem.value)
+    return BrokenDefinitionError(f"{shown}; UPDATE jobs SET {column} = …")
 
 
 @dataclass(slots=True)
@@ -81,9 +83,9 @@ class _Known:
             )
         except BrokenDefinitionError as error:
             self.broken[number] = str(error)
-            job = Job.model_construct(**{**row, "schedule": None})
-        state, ends = JobState(row["state"]), row["pause_ends"]
-        self.run.append(Revision(number, row["effective_from"], state, job, ends))
+            job = Job.model_construct(**row)
+        state, ends, broken = JobState(row["state"]), row["pause_ends"], number in self.broken
+        self.run.append(Revision(number, row["effective_from"], state, job, ends, broken))
         self.newest = row["revision_id"]
 
 
@@ -131,10 +133,7 @@ class Revisions:
         return self._known[name].payloads.get(revision)
 
     def broken(self, name: str) -> str | None:
-        """Return the error of the newest revision, or None if it is a valid job.
-
-        An invalid earlier revision does no harm, because it has no plan_times.
-        """
+        """Return the error of the newest revision, or None if it is a valid job."""
         known = self._known[name]
         if not known.run:
             return "its newest revision is missing in job_revisions; edit the job to append one"

@@ -18,7 +18,7 @@ from cronledger.ledger.transactions import step_transaction
 from cronledger.logs.loggers import get_logger
 from cronledger.rules import deadline_plan
 from cronledger.rules.deadline_plan import DeadlinePlan, NewDeadline, Planning, Scope
-from cronledger.rules.model import Job, JobState, Revision
+from cronledger.rules.model import Revision
 
 log = get_logger(__name__)
 
@@ -164,7 +164,7 @@ class DeadlineStep:
         numbers = sorted({(x.scope.job_name, x.revision) for x in manual})
         names, wanted = [name for name, _ in numbers], [number for _, number in numbers]
         rows = await self._statements.deadline_revisions(c, names, [None] * len(names), wanted)
-        found = {(x["job_name"], x["number"]): _revision(x) for x in await rows.fetchall()}
+        found = {(x["job_name"], x["number"]): Revision.unchecked(x) for x in await rows.fetchall()}
         return [
             new
             for one in manual
@@ -184,12 +184,5 @@ class DeadlineStep:
 def _by_job(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Revision]]:
     found: dict[str, list[Revision]] = {}
     for row in rows:
-        found.setdefault(row["job_name"], []).append(_revision(row))
+        found.setdefault(row["job_name"], []).append(Revision.unchecked(row))
     return found
-
-
-def _revision(row: Mapping[str, Any]) -> Revision:
-    # Not validated: an invalid schedule has no plan_times, and so no deadlines.
-    job = Job.model_construct(**{name: row[name] for name in Job.model_fields})
-    state = JobState(row["state"])
-    return Revision(row["number"], row["effective_from"], state, job, row["pause_ends"])
