@@ -31,7 +31,7 @@ async def show(request: Request) -> Response:
     before = _before(request)
     reading, sources = await asyncio.gather(
         site.reader.read(
-            "list_audit", max_rows=MOST + 1, max_read=MOST_READ,
+            "list_audit", max_rows=MOST + 1, max_read=MOST_READ, since=None, labels=None,
             max_executions=MOST_EXECUTIONS + 1, **before, **filters,
         ),
         owners.sources(request),
