@@ -9,7 +9,6 @@ from cronledger.cli.parameters import owner_options
 from cronledger.cli.session import session
 from cronledger.cli.show import (
     counted,
-    iso,
     json_option,
     print_fields,
     print_json,
@@ -18,6 +17,7 @@ from cronledger.cli.show import (
     unknown_job,
     without_secrets,
 )
+from cronledger.rules.instants import iso
 
 LISTING = Listing(
     {
@@ -128,7 +128,7 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
     with session() as ledger:
         end = read_moment(until, "--until", ledger.reports.now(), ahead=True) if until else None
         paused = ledger.call("pause", job=name, reason=reason, until=end)
-    ends = f"until {iso(end.replace(microsecond=0))}" if end else "until it is resumed"
+    ends = f"until {iso(end, 'seconds')}" if end else "until it is resumed"
     text = f"{name}: {'paused' if paused else 'was already paused; now paused'} {ends}"
     print_result({"job": name, "paused": paused, "until": end}, text, as_json)
 

@@ -3,12 +3,13 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, walk
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import durations
+from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.retry_filters import NOT_RETRIED, split_note
 
@@ -431,5 +432,4 @@ def _whole(length: timedelta) -> timedelta:
 
 
 def _at(instant: datetime) -> str:
-    whole = instant.replace(microsecond=0)
-    return whole.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return iso(instant, "seconds")

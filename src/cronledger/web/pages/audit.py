@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.rules.instants import iso
 from cronledger.web import owners, queries
-from cronledger.web.formats import iso
 from cronledger.web.forms import whole
 from cronledger.web.site import Entry, site_of
 

@@ -20,11 +20,11 @@ from cronledger.explain.firings import firings_in
 from cronledger.ledger.reports import NEWEST, Row
 from cronledger.rules.cron import Firing
 from cronledger.rules.cron_fields import CronError
+from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
 from cronledger.web import queries
 from cronledger.web.changes import changes
 from cronledger.web.drawing.accounted_day import draw
-from cronledger.web.formats import iso
 from cronledger.web.forms import whole
 from cronledger.web.reading import Reading
 from cronledger.web.redaction import Redaction
