@@ -15,7 +15,6 @@ from cronledger.cli.show import (
     print_result,
     read_moment,
     unknown_job,
-    without_secrets,
 )
 from cronledger.rules.instants import iso
 
@@ -100,7 +99,7 @@ def show(*, name: str, as_json: bool) -> None:
         scopes = ledger.reports.scopes(name)
         revisions, now = ledger.reports.revisions(name), ledger.reports.now()
         if (secret := ledger.reports.target(name)) is not None:
-            row |= secret | {"target": without_secrets(secret["target"])}
+            row |= secret
     if as_json:
         print_json({**row, "schedules": scopes, "revisions": revisions})
         return

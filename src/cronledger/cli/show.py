@@ -14,7 +14,6 @@ from cronledger.ledger.reports import Reports
 from cronledger.rules import durations, instants, remedies
 from cronledger.rules.instants import InstantError, iso
 from cronledger.rules.printable import clean
-from cronledger.settings import MASK, masked
 
 MOST_ITEMS = 20
 """Most items of a list in output for people."""
@@ -141,32 +140,3 @@ def unknown_job(name: str, reports: Reports) -> click.UsageError:
     return click.UsageError(
         f"job {name!r} does not exist; {advice}`cronledger jobs list` lists the jobs"
     )
-
-
-def without_secrets(target: dict[str, Any]) -> dict[str, Any]:
-    """Return the target with possible secrets masked: variables, headers, passwords in URLs."""
-    shown: dict[str, Any] = {}
-    for key, value in target.items():
-        if key == "channel" and isinstance(value, dict):
-            shown[key] = _channel_without_secrets(value)
-        elif key in ("env", "headers") and isinstance(value, dict):
-            shown[key] = dict.fromkeys(value, MASK)
-        elif isinstance(value, list):
-            shown[key] = [masked(item) if isinstance(item, str) else item for item in value]
-        else:
-            shown[key] = masked(value) if isinstance(value, str) else value
-    return shown
-
-
-def host_only(url: str) -> str:
-    """Return the URL with all but its scheme and host masked: its path may be a key."""
-    found = re.match(r"(?i)([a-z]+://)([^/?#]*@)?([^/?#]*)", url)
-    return MASK if found is None else f"{found[1]}{found[3]}/{MASK}"
-
-
-def _channel_without_secrets(channel: dict[str, Any]) -> dict[str, Any]:
-    """Return the channel as the view `job_targets` shows it: the path of a URL may be a secret."""
-    shown = without_secrets(channel)
-    if isinstance(url := channel.get("url"), str):
-        shown["url"] = host_only(url)
-    return shown | ({"urls": MASK} if "urls" in channel else {})
