@@ -31,6 +31,7 @@ from pydantic_settings import (
 
 from cronledger.rules import durations, sql_words
 from cronledger.rules.limits import LARGEST_BIGINT
+from cronledger.rules.masks import masked
 from cronledger.rules.model import Duration, Name
 from cronledger.rules.problems import (
     ConfigurationError,
@@ -47,7 +48,6 @@ TEST_PREFIX = "CRONLEDGER_TEST_"
 TABLE = "cronledger"
 ENVIRONMENT = "environment"
 EMBEDDED = "embedded"
-MASK = "***"
 _HIDDEN = "(hidden, because it may contain a password)"
 _ENCODED = "%25 for %, %40 for @, %3A for :, %2F for / and %3F for ? in user and password"
 POLL = 5.0
@@ -508,16 +508,6 @@ class _Variables(EnvSettingsSource):
 def key_of(field: str) -> str:
     """Return the name that a field of `Settings` has in a file."""
     return "schema" if field == "schema_name" else field
-
-
-def masked(dsn: str) -> str:
-    """Return `dsn` with every password replaced by `***`, and in doubt more than the password."""
-    text = re.sub(r"(?<=://)([^:@/?#]*):.*@", rf"\1:{MASK}@", dsn, flags=re.DOTALL)
-    return re.sub(
-        r"(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s&\\]|\\.)*)",
-        rf"\g<1>{MASK}",
-        text,
-    )
 
 
 def _variable(name: str, message: str, remedy: str, *, warning: bool = False) -> Problem:

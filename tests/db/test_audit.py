@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger import AsyncClient, Client
 from cronledger.cli import main
+from cronledger.ledger import queries
 from cronledger.ledger.audit_trail import OPERATOR_FUNCTIONS
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.refusals import LedgerError
@@ -433,6 +434,20 @@ def test_the_command_lists_and_filters(filled: Db, database_url: str) -> None:
     assert "night" in table[1]
     unknown = command(database_url, "audit", "--job", "gone")
     assert (unknown.exit_code, "job 'gone' does not exist" in unknown.stderr) == (2, True)
+
+
+def test_a_list_searches_only_until_it_has_its_rows(db: Db) -> None:
+    params: dict[str, Any] = dict.fromkeys(
+        ("since", "by", "verb", "job", "owner", "label", "labels", "before", "before_at",
+         "max_read")
+    )  # fmt: skip
+    text = queries.text("list_audit", "cronledger")
+    with db.transaction():
+        db.execute("SET LOCAL enable_seqscan = off")
+        found = db.execute(
+            f"EXPLAIN {text}".encode(), params | {"max_executions": 10, "max_rows": 5}
+        ).fetchall()
+    assert "Index Scan Backward" in str(found) and "Sort" not in str(found)
 
 
 async def test_records_of_runners_are_kept_for_the_retention(

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from cronledger.rules.masks import masked
 from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import VARIABLES, Settings, masked
+from cronledger.settings import VARIABLES, Settings
 
 SECRET = "hunter2"
 

@@ -217,7 +217,10 @@ def test_all_jobs_that_match_are_paused_and_resumed(browser: TestClient, db: Db)
     [
         ({}, "No job is chosen."),
         ({"confirmed": "yes"}, "No job is chosen."),
-        ({"confirmed": "yes", "job": "a", "until": "soon"}, "until is not an instant: 'soon'"),
+        (
+            {"confirmed": "yes", "job": "a", "until": "soon"},
+            "until: 'soon' is neither a time nor a duration",
+        ),
         ({"confirmed": "yes", "job": "a", "until": "2001-01-01"}, "is in the past"),
         ({"confirmed": "yes", "job": ["a", "nobody"]}, "job 'nobody' does not exist"),
     ],

@@ -82,7 +82,7 @@ def test_a_window_is_read_by_an_index_with_and_without_a_job(
         assert "IS NULL OR" not in json.dumps(scan)
 
 
-@pytest.mark.parametrize("name", ["list_jobs", "list_job_states"])
+@pytest.mark.parametrize("name", ["list_shown_jobs", "list_job_states"])
 def test_the_condition_of_a_label_is_part_of_the_plan(filled: Db, name: str) -> None:
     params = dict.fromkeys(("search", "queue", "source", "owner", "state", "after", "names"))
     found = plan(filled, name, **params, label="team=data", max_rows=100)

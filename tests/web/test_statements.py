@@ -7,18 +7,32 @@ import pytest
 
 from tests.db.support.rows import Db
 
-SQL = Path(__file__).parents[2] / "src" / "cronledger" / "web" / "sql"
-STATEMENTS = sorted(path.stem for path in SQL.glob("*.sql"))
+PAGE = Path(__file__).parents[2] / "src" / "cronledger" / "web"
+OWN = {path.stem: path for path in (PAGE / "sql").glob("*.sql")}
+LEDGER = {path.stem: path for path in (PAGE.parent / "ledger" / "sql").glob("*.sql")}
+SHARED = {
+    name for path in PAGE.rglob("*.py")
+    for name in re.findall(r"\bread\(\s*\"(\w+)\"", path.read_text("utf-8"))
+} - OWN.keys()  # fmt: skip
+STATEMENTS = sorted(OWN.keys() | SHARED)
+
+
+def head(name: str) -> str:
+    return (OWN | LEDGER)[name].read_text("utf-8")
 
 
 def body(name: str) -> str:
-    text = (SQL / f"{name}.sql").read_text("utf-8")
-    return re.sub(r"--.*", "", text)
+    return re.sub(r"--.*", "", head(name))
+
+
+def test_a_name_means_one_statement() -> None:
+    assert "list_queues" in SHARED
+    assert OWN.keys().isdisjoint(LEDGER)
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_a_statement_names_only_what_its_login_may_use(db: Db, name: str) -> None:
-    role = "operator" if name.startswith(("call_", "show_payload", "show_target")) else "viewer"
+    role = "operator" if name.startswith(("show_payload", "show_target")) else "viewer"
     named = set(re.findall(r"\{schema\}\.(\w+)", body(name)))
     granted = db.execute(
         "SELECT object FROM cronledger.decided_grants() WHERE role IN ('PUBLIC', %s)",
@@ -29,7 +43,7 @@ def test_a_statement_names_only_what_its_login_may_use(db: Db, name: str) -> Non
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_a_statement_is_bounded_and_explained(name: str) -> None:
-    text = (SQL / f"{name}.sql").read_text("utf-8")
-    assert text.startswith("-- ") and re.search(r"No lock\.|Locks: those of the function", text)
+    text = head(name)
+    assert text.startswith("-- ") and "No lock." in text
     if name.startswith("list_"):
         assert "LIMIT" in body(name)

@@ -269,7 +269,7 @@ def test_the_parts_of_a_short_dense_window_lead_to_windows_of_a_minute(
     [
         ("since=2d", "has 2d; use a window of 1m to 1d."),
         ("since=2026-11-18T12:00Z&until=2026-11-18T11:00Z", "use a window of 1m to 1d."),
-        ("since=soon", "since is not an instant: 'soon'"),
+        ("since=soon", "since: 'soon' is neither a time nor a duration; write 2026-"),
         ("by=host", "by is one of runner, queue, not 'host'."),
     ],
 )

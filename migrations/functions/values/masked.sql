@@ -1,4 +1,4 @@
--- Targets without their secrets, by the rules of `cronledger.settings.masked`. The patterns are E'…' strings,
+-- Targets without their secrets, by the rules of `cronledger.rules.masks.masked`. The patterns are E'…' strings,
 -- which do not depend on standard_conforming_strings.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.masked(text text) RETURNS text

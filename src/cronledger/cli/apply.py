@@ -10,12 +10,11 @@ import click
 from cronledger.cli import complete
 from cronledger.cli.parameters import BIGINT
 from cronledger.cli.session import database, requester
-from cronledger.cli.show import cell, echo, host_only, json_option, print_json, without_secrets
+from cronledger.cli.show import cell, echo, json_option, print_json
 from cronledger.cli.source import load_source
 from cronledger.rules.problems import Exit
 from cronledger.sources import apply as applying
 from cronledger.sources import diff as comparing
-from cronledger.sources.diff import Change
 
 
 def _source_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -95,7 +94,7 @@ def diff(
     """
     with _loaded(source, name, deploy) as arguments:
         found = comparing.diff(**arguments, force=force, days=days)
-    changes = [_masked(change) for change in found.changes]
+    changes = [asdict(change) for change in found.changes]
     if as_json:
         print_json({
             "after": found.after, "through": found.through, "jobs": changes,
@@ -125,16 +124,6 @@ def _loaded(source: str, name: str | None, deploy: int | None) -> Iterator[dict[
 
 def _named(job: str, is_channel: bool) -> str:
     return f"channel {job.removeprefix('alerts.')}" if is_channel else job
-
-
-def _masked(change: Change) -> dict[str, Any]:
-    shown = asdict(change)
-    if "target" in shown["fields"]:
-        pair = shown["fields"]["target"]
-        shown["fields"]["target"] = [value and without_secrets(value) for value in pair]
-    if "ping" in shown["fields"]:
-        shown["fields"]["ping"] = [url and host_only(url) for url in shown["fields"]["ping"]]
-    return shown
 
 
 def _print_change(change: dict[str, Any], days: int) -> None:

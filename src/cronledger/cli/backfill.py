@@ -14,7 +14,8 @@ from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.parameters import scope_options
 from cronledger.cli.session import Session, session
-from cronledger.cli.show import echo, iso, json_option, print_json, read_moment, require_order
+from cronledger.cli.show import echo, json_option, print_json, read_moment, require_order
+from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.problems import Exit
 from cronledger.sources.backfill import past

@@ -10,9 +10,10 @@ from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import Duration
 from cronledger.cli.session import Session, requester, session
-from cronledger.cli.show import echo, iso, json_option, print_json
+from cronledger.cli.show import echo, json_option, print_json
 from cronledger.client import Client, Execution
 from cronledger.ledger.reports import Row
+from cronledger.rules.instants import iso
 from cronledger.rules.problems import Exit
 
 LISTING = Listing(

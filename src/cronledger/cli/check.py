@@ -136,7 +136,7 @@ def read_start(text: str, field: str, jobs: Iterable[tuple[str | None, str]]) ->
         if schedule is not None and not schedule.strip().lower().startswith("@every")
     }
     (zone,) = timezones if len(timezones) == 1 else (None,)
-    found = read_instant(text, field, None if zone is None else zones.named(zone))
+    found = read_instant(text, field, UTC if zone is None else zones.named(zone))
     if len(timezones) > 1 and datetime.fromisoformat(text).tzinfo is None:
         raise click.BadParameter(
             f"{text!r} has no offset, and the jobs have several time zones "

@@ -11,11 +11,12 @@ from typing import Any
 import click
 
 from cronledger.cli.listing import Listing, print_listing
-from cronledger.cli.show import counted, echo, iso, print_json
+from cronledger.cli.show import counted, echo, print_json
 from cronledger.cli.source import Source
 from cronledger.explain.check import Outlook, is_channel, outlook
 from cronledger.rules.channels import PREFIX
 from cronledger.rules.firings import change_local, change_note, local_text, note
+from cronledger.rules.instants import iso
 from cronledger.rules.printable import clean
 from cronledger.rules.problems import Problem
 from cronledger.sources.places import Place

@@ -15,7 +15,8 @@ import click
 from cronledger.cli import complete
 from cronledger.cli.check import read_start
 from cronledger.cli.check_report import print_report
-from cronledger.cli.show import echo, iso, read_instant
+from cronledger.cli.show import echo, read_instant
+from cronledger.rules.instants import iso
 
 if TYPE_CHECKING:
     from cronledger.ledger.time_travel import Travel

@@ -9,14 +9,8 @@ from cronledger.cli.execution import print_execution
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import job_option, limit_option, owner_options, since_option
 from cronledger.cli.session import session
-from cronledger.cli.show import (
-    echo,
-    iso,
-    json_option,
-    print_json,
-    print_result,
-    read_moment,
-)
+from cronledger.cli.show import echo, json_option, print_json, print_result, read_moment
+from cronledger.rules.instants import iso
 from cronledger.rules.problems import Exit
 
 LISTING = Listing(

@@ -11,9 +11,9 @@ from cronledger.ledger import identity
 from cronledger.ledger.database_errors import Explained, explained, other_database
 from cronledger.ledger.migrate import MigrationError, SchemaNewerError
 from cronledger.ledger.refusals import LedgerError
+from cronledger.rules.masks import masked
 from cronledger.rules.problems import ConfigurationError, Exit, Problem
 from cronledger.rules.remedies import Surface
-from cronledger.settings import masked
 from cronledger.sources.python import traceback_of
 
 # These messages are complete.

@@ -9,15 +9,14 @@ from cronledger.cli.parameters import owner_options
 from cronledger.cli.session import session
 from cronledger.cli.show import (
     counted,
-    iso,
     json_option,
     print_fields,
     print_json,
     print_result,
     read_moment,
     unknown_job,
-    without_secrets,
 )
+from cronledger.rules.instants import iso
 
 LISTING = Listing(
     {
@@ -100,7 +99,7 @@ def show(*, name: str, as_json: bool) -> None:
         scopes = ledger.reports.scopes(name)
         revisions, now = ledger.reports.revisions(name), ledger.reports.now()
         if (secret := ledger.reports.target(name)) is not None:
-            row |= secret | {"target": without_secrets(secret["target"])}
+            row |= secret
     if as_json:
         print_json({**row, "schedules": scopes, "revisions": revisions})
         return
@@ -128,7 +127,7 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
     with session() as ledger:
         end = read_moment(until, "--until", ledger.reports.now(), ahead=True) if until else None
         paused = ledger.call("pause", job=name, reason=reason, until=end)
-    ends = f"until {iso(end.replace(microsecond=0))}" if end else "until it is resumed"
+    ends = f"until {iso(end, 'seconds')}" if end else "until it is resumed"
     text = f"{name}: {'paused' if paused else 'was already paused; now paused'} {ends}"
     print_result({"job": name, "paused": paused, "until": end}, text, as_json)
 

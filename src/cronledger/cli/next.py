@@ -12,11 +12,12 @@ import click
 from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.session import session
-from cronledger.cli.show import iso, json_option, print_json, read_instant, unknown_job
+from cronledger.cli.show import json_option, print_json, read_instant, unknown_job
 from cronledger.explain.firings import FiringRange, firings_of
 from cronledger.rules import cron
 from cronledger.rules.cron import CronError, Firing
 from cronledger.rules.firings import local_text, note
+from cronledger.rules.instants import iso
 
 LISTING = Listing(
     {"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "there is no further firing"

@@ -2,19 +2,18 @@
 
 import json
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import click
 
 from cronledger.ledger.reports import Reports
-from cronledger.rules import durations, remedies
-from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
+from cronledger.rules import durations, instants, remedies
+from cronledger.rules.instants import InstantError, iso
 from cronledger.rules.printable import clean
-from cronledger.settings import MASK, masked
 
 MOST_ITEMS = 20
 """Most items of a list in output for people."""
@@ -22,11 +21,6 @@ _ACTING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud8
 """Characters that JSON may contain unescaped, and that would control a terminal."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-def iso(instant: datetime) -> str:
-    """Return the instant as ISO 8601 in UTC: `2026-03-08T07:00:00Z`."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
@@ -82,7 +76,7 @@ def cell(value: object) -> str:
         case None:
             return ""
         case datetime():
-            return iso(value.replace(microsecond=0))
+            return iso(value, "seconds")
         case timedelta():
             return _duration(value)
         case list():
@@ -112,46 +106,25 @@ def _duration(value: timedelta) -> str:
     return durations.format(value)
 
 
-def read_instant(text: str, field: str, zone: ZoneInfo | None = None) -> datetime:
-    """Return the instant of the ISO 8601 `text`; without an offset it is read in `zone` (UTC).
-
-    Raises BadParameter, which names `field`.
-    """
+@contextmanager
+def parameter(field: str) -> Iterator[None]:
+    """Raise BadParameter, which names `field`, for an InstantError."""
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is not a time; write it like 2026-03-08T07:00:00Z", param_hint=field
-        ) from None
-    return _usable(found if found.tzinfo is not None else found.replace(tzinfo=zone or UTC), field)
+        yield
+    except InstantError as error:
+        raise click.BadParameter(str(error), param_hint=field) from None
 
 
-def _usable(instant: datetime, field: str) -> datetime:
-    """Return `instant`. Raises BadParameter if the ledger cannot store it."""
-    if FIRST_INSTANT <= instant < END_OF_TIME:
-        return instant
-    raise click.BadParameter(
-        f"{instant.isoformat()} is outside the years 1000 to 9998; use another time",
-        param_hint=field,
-    )
+def read_instant(text: str, field: str, zone: tzinfo = UTC) -> datetime:
+    """Return the instant of the ISO 8601 `text`. Raises BadParameter, which names `field`."""
+    with parameter(field):
+        return instants.parse(text, zone)
 
 
 def read_moment(text: str, field: str, now: datetime, *, ahead: bool = False) -> datetime:
     """Return a time, given as such or as a duration before `now`, or, if `ahead`, after it."""
-    try:
-        length = durations.parse(text)
-    except durations.DurationError:
-        if not text[:4].isdigit():
-            raise click.BadParameter(
-                f"{text!r} is neither a time nor a duration; write 2026-03-08T07:00:00Z or 90m",
-                param_hint=field,
-            ) from None
-        return read_instant(text, field)
-    if length > LONGEST:
-        raise click.BadParameter(
-            f"{text!r} is longer than 100 years; use a shorter duration", param_hint=field
-        )
-    return _usable(now + length if ahead else now - length, field)
+    with parameter(field):
+        return instants.parse_relative(text, now, ahead=ahead)
 
 
 def require_order(first: datetime | None, last: datetime | None) -> None:
@@ -167,32 +140,3 @@ def unknown_job(name: str, reports: Reports) -> click.UsageError:
     return click.UsageError(
         f"job {name!r} does not exist; {advice}`cronledger jobs list` lists the jobs"
     )
-
-
-def without_secrets(target: dict[str, Any]) -> dict[str, Any]:
-    """Return the target with possible secrets masked: variables, headers, passwords in URLs."""
-    shown: dict[str, Any] = {}
-    for key, value in target.items():
-        if key == "channel" and isinstance(value, dict):
-            shown[key] = _channel_without_secrets(value)
-        elif key in ("env", "headers") and isinstance(value, dict):
-            shown[key] = dict.fromkeys(value, MASK)
-        elif isinstance(value, list):
-            shown[key] = [masked(item) if isinstance(item, str) else item for item in value]
-        else:
-            shown[key] = masked(value) if isinstance(value, str) else value
-    return shown
-
-
-def host_only(url: str) -> str:
-    """Return the URL with all but its scheme and host masked: its path may be a key."""
-    found = re.match(r"(?i)([a-z]+://)([^/?#]*@)?([^/?#]*)", url)
-    return MASK if found is None else f"{found[1]}{found[3]}/{MASK}"
-
-
-def _channel_without_secrets(channel: dict[str, Any]) -> dict[str, Any]:
-    """Return the channel as the view `job_targets` shows it: the path of a URL may be a secret."""
-    shown = without_secrets(channel)
-    if isinstance(url := channel.get("url"), str):
-        shown["url"] = host_only(url)
-    return shown | ({"urls": MASK} if "urls" in channel else {})

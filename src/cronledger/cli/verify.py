@@ -23,7 +23,6 @@ from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.session import Session, requester, session
 from cronledger.cli.show import (
     echo,
-    iso,
     json_option,
     json_text,
     read_moment,
@@ -31,6 +30,7 @@ from cronledger.cli.show import (
     unknown_job,
 )
 from cronledger.ledger.audits import Audits
+from cronledger.rules.instants import iso
 from cronledger.rules.problems import Exit
 
 MOST_ROWS = 1000

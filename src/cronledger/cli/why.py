@@ -10,13 +10,14 @@ import click
 
 from cronledger.cli import complete
 from cronledger.cli.session import session
-from cronledger.cli.show import echo, iso, json_option, named, print_json, unknown_job
-from cronledger.explain.moments import MomentError, read_moment
+from cronledger.cli.show import echo, json_option, named, parameter, print_json, unknown_job
+from cronledger.explain.moments import read_moment
 from cronledger.explain.why import Explanation, Why
 from cronledger.explain.why import schedules as schedules_of
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import zones
 from cronledger.rules.cron_fields import CronError
+from cronledger.rules.instants import iso
 from cronledger.rules.model import GLOBAL, ScopeKey
 
 MOST_SCOPES = 20
@@ -107,10 +108,8 @@ def _schedules(reports: Reports, history: list[Row], job: str, scope: str | None
 
 def _window(text: str, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:
     """Return [since, until) in UTC: the minute, second or microsecond that `text` names."""
-    try:
+    with parameter("TIME"):
         since, until, note = read_moment(text, zone, now)
-    except MomentError as error:
-        raise click.BadParameter(str(error), param_hint="TIME") from None
     if note is not None:
         echo(f"Note: {note}", err=True)
     return since, until

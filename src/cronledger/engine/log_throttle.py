@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from time import monotonic
 
-from cronledger.settings import masked
+from cronledger.rules.masks import masked
 
 QUIET_SECONDS = 60.0
 MOST_REASONS = 10

@@ -23,6 +23,7 @@ from cronledger.ledger import identity as identities
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.schemas import internal
 from cronledger.rules import durations
+from cronledger.rules.instants import iso
 
 SKEW = timedelta(seconds=2)
 MANY_ROWS = 10_000
@@ -79,7 +80,7 @@ def identity(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("identity", "problem", f"a different database: {why}", identities.ACCEPT)
     elif changes := context.rows("examine_failover"):
         (change,) = changes
-        at = "not recorded yet" if change["at"] is None else f"at {_instant(change['at'])}"
+        at = "not recorded yet" if change["at"] is None else f"at {iso(change['at'], 'seconds')}"
         found = (
             f"the server changed from timeline {change['was']} to {change['now']} ({at}), which is "
             "trusted because a runner had checked in within 10 minutes before"
@@ -211,7 +212,7 @@ def partitions(context: DoctorContext) -> Iterator[Finding]:
     elif not holes:
         yield Finding("partitions", "ok", found)
     for first, before in holes:
-        start, end = _instant(first), _instant(before)
+        start, end = iso(first, "seconds"), iso(before, "seconds")
         found = f"there is no partition for plan_times from {start} to {end}"
         if before > row["now"]:
             yield Finding("partitions", "warning", found, remedy)
@@ -226,10 +227,6 @@ def _refilled(schema: str, start: str, end: str) -> str:
         f"and create it as the owner of the tables: SELECT {internal(schema)}.create_partitions("
         f"'{start}', '{end}'::timestamptz - interval '1 us', 604800)"
     )
-
-
-def _instant(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def retention(context: DoctorContext) -> Iterator[Finding]:

@@ -6,14 +6,11 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from cronledger.audit.walk import clock_change
-from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT
+from cronledger.rules import instants
+from cronledger.rules.instants import iso
 
 _SECONDS = re.compile(r"\d\d:\d\d:\d\d")
 _MINUTE, _SECOND, _TICK = timedelta(minutes=1), timedelta(seconds=1), timedelta(microseconds=1)
-
-
-class MomentError(ValueError):
-    """The text is not a time, or one that no ledger can store."""
 
 
 class Moment(NamedTuple):
@@ -30,7 +27,7 @@ class Moment(NamedTuple):
 def read_moment(text: str, zone: ZoneInfo, now: datetime) -> Moment:
     """Return what `text` means: ISO 8601, or the latest time of day such as `03:00` before `now`.
 
-    Without an offset it is a time of `zone`. Raises MomentError.
+    Without an offset it is a time of `zone`. Raises InstantError.
     """
     clock = _clock(text)
     if clock is not None:
@@ -38,21 +35,10 @@ def read_moment(text: str, zone: ZoneInfo, now: datetime) -> Moment:
         named = datetime.combine(today.date(), clock)
         local = (named if named <= today else named - timedelta(days=1)).replace(tzinfo=zone)
     else:
-        local = _instant(text, zone)
+        local = instants.parse(text, zone)
     length = _TICK if local.microsecond else _SECOND if _SECONDS.search(text) else _MINUTE
     start, note = _existing(local, zone)
     return Moment(start, start + length, note)
-
-
-def _instant(text: str, zone: ZoneInfo) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise MomentError(f"{text!r} is not a time; write it like 2026-03-08T07:00:00Z") from None
-    found = found if found.tzinfo is not None else found.replace(tzinfo=zone)
-    if FIRST_INSTANT <= found < END_OF_TIME:
-        return found
-    raise MomentError(f"{found.isoformat()} is outside the years 1000 to 9998; use another time")
 
 
 def _existing(local: datetime, zone: ZoneInfo) -> tuple[datetime, str | None]:
@@ -66,14 +52,14 @@ def _existing(local: datetime, zone: ZoneInfo) -> tuple[datetime, str | None]:
     ):
         note = (
             f"on {local:%Y-%m-%d} the clocks of {zone.key} skipped {local:%H:%M}; this is"
-            f" about {_utc(change[0])}, the first instant after the change"
+            f" about {iso(change[0])}, the first instant after the change"
         )
         return change[0], note
     second = local.replace(fold=1).astimezone(UTC)
     if second != instant:
         note = (
             f"{local:%Y-%m-%d %H:%M} occurred twice in {zone.key}; this is about the first,"
-            f" the second is {_utc(second)}"
+            f" the second is {iso(second)}"
         )
         return instant, note
     return instant, None
@@ -87,7 +73,3 @@ def _clock(text: str) -> time | None:
     except ValueError:
         return None
     return clock if clock.tzinfo is None else None  # a time of day has no offset
-
-
-def _utc(instant: datetime) -> str:
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

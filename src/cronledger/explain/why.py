@@ -3,12 +3,13 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, walk
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import durations
+from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.retry_filters import NOT_RETRIED, split_note
 
@@ -53,8 +54,6 @@ class Why:
         self._reports = reports
         self._revisions = revisions
         self._whole_messages = whole_messages
-        edits = reports.revisions(revisions[0]["job_name"], limit=None)
-        self._edits = {row["revision"]: row for row in edits}
         self._froms: list[datetime] = [row["effective_from"] for row in revisions]
 
     def explain(self, schedule: Row, since: datetime, until: datetime) -> Explanation:
@@ -208,17 +207,15 @@ class Why:
         if row["state"] != "paused":
             return "the job was paused"
         ends = f" until {_at(row['pause_ends'])}" if row["pause_ends"] else ""
-        edit = self._edits[row["number"]]
-        reason = f" with the reason {edit['reason']!r}" if edit["reason"] else ""
+        reason = f" with the reason {row['reason']!r}" if row["reason"] else ""
         began = _at(row["effective_from"])
-        return f"the job was paused from {began}{ends} by {edit['requested_by']}{reason}"
+        return f"the job was paused from {began}{ends} by {row['requested_by']}{reason}"
 
     def _retired(self, plan_time: datetime, schedule: Row, key: ScopeKey) -> str:
         due = self._due_at(key, plan_time)
         row = self._revisions[self._owner(due)]
         if row["state"] == "retired":
-            by = self._edits[row["number"]]["requested_by"]
-            return f"the job was retired from {_at(row['effective_from'])} by {by}"
+            return f"the job was retired from {_at(row['effective_from'])} by {row['requested_by']}"
         for began, ended in zip(schedule["retirements"], schedule["returns"], strict=True):
             if began < due and (ended is None or due <= ended):
                 until = "" if ended is None else f" until it returned at {_at(ended)}"
@@ -437,5 +434,4 @@ def _whole(length: timedelta) -> timedelta:
 
 
 def _at(instant: datetime) -> str:
-    whole = instant.replace(microsecond=0)
-    return whole.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return iso(instant, "seconds")

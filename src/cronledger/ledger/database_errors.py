@@ -7,9 +7,9 @@ import psycopg
 from psycopg import errors
 
 from cronledger.ledger import identity
+from cronledger.rules.masks import masked
 from cronledger.rules.problems import Exit
 from cronledger.rules.remedies import Surface, remedy
-from cronledger.settings import masked
 
 MIGRATE = "run `cronledger migrate`, or set CRONLEDGER_SCHEMA to the schema of the ledger"
 ROW = "Failing row contains"

@@ -20,7 +20,7 @@ from cronledger.ledger.connections import shutdown_socket
 from cronledger.ledger.schemas import ended_channel
 from cronledger.ledger.session_settings import limit_unread
 from cronledger.logs.loggers import get_logger
-from cronledger.settings import masked
+from cronledger.rules.masks import masked
 
 log = get_logger(__name__)
 

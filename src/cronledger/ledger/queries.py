@@ -20,8 +20,11 @@ _POLICIES = [name for name in Job.model_fields if name != "name"]
 
 @cache
 def text(name: str, schema: str, package: str = "cronledger.ledger") -> str:
-    """Return the statement of `sql/NAME.sql` in `package`, with schema and policies filled in."""
-    file = resources.files(package) / "sql" / f"{name}.sql"
+    """Return the statement of `sql/NAME.sql` in `package`, or else in `cronledger.ledger`, with
+    schema and policies filled in.
+    """
+    folders = (resources.files(one) / "sql" for one in (package, "cronledger.ledger"))
+    file = next(one for folder in folders if (one := folder / f"{name}.sql").is_file())
     found = file.read_text("utf-8").replace("{schema}", schema)
     found = found.replace("{excluded_policies}", ", ".join(f"EXCLUDED.{x}" for x in _POLICIES))
     return found.replace("{policies}", ", ".join(_POLICIES))

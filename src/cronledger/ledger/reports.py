@@ -20,6 +20,8 @@ Row = dict[str, Any]
 ReadRows = Callable[[str, Mapping[str, object]], list[Row]]
 MANY_SCOPES = 100
 MANY_NAMES = 10_000
+NEWEST = 2**63 - 1
+"""A number after all revisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,10 @@ class Reports:
         (row,) = self._read("show_retention")
         return row
 
-    def revisions(self, job: str, limit: int | None = 10) -> list[Row]:
-        """Return the revisions of a job, the newest first. `limit` None: all."""
-        return self._read("list_revisions", job=job, max_rows=limit)
+    def revisions(self, job: str, limit: int = 10) -> list[Row]:
+        """Return the revisions of a job, the newest first."""
+        rows = self._read("list_revisions", job=job, before=NEWEST, max_rows=limit)
+        return [_without(row, "definition") for row in rows]
 
     def executions(
         self,
@@ -168,7 +171,14 @@ class Reports:
     ) -> list[Row]:
         """Return the judged deadlines by (job, scope) and month. `month`: its first day."""
         return self._read(
-            "list_compliance", month=month, job=job, owner=owner, labels=_json(labels)
+            "list_compliance",
+            month=month,
+            job=job,
+            scope_kind=None,
+            scope_id=None,
+            owner=owner,
+            labels=_json(labels),
+            max_rows=None,
         )
 
     def execution(self, execution_id: int, *, payload: bool = True) -> Row | None:
@@ -189,7 +199,12 @@ class Reports:
 
         One that was not seen in time is `dead`.
         """
-        return self._read("list_runners", with_former=former)
+        rows = [
+            row | {"state": "running"} if row["state"] == "alive" else row
+            for row in self._read("list_runners", with_former=former, max_rows=None)
+        ]
+        rows.sort(key=lambda row: (row["state"] != "stopped", row["heartbeat_at"]), reverse=True)
+        return rows
 
     def audit(
         self,
@@ -206,10 +221,12 @@ class Reports:
 
         `by`: requested by this person or program, or in a session of this role.
         """
-        return self._read(
-            "list_audit", since=since, by=by, verb=verb, job=job, owner=owner,
-            labels=_json(labels), max_rows=limit,
+        rows = self._read(
+            "list_audit", since=since, by=by, verb=verb, job=job, owner=owner, label=None,
+            labels=_json(labels), before=None, before_at=None, max_executions=2**31 - 1,
+            max_read=None, max_rows=limit,
         )  # fmt: skip
+        return [_without(row, "is_match", "is_last_read") for row in rows]
 
     def alerts(
         self,
@@ -220,7 +237,10 @@ class Reports:
         limit: int = 50,
     ) -> list[Row]:
         """Return the alerts that were raised, the newest first. None does not restrict."""
-        return self._read("list_alerts", job=job, owner=owner, labels=_json(labels), max_rows=limit)
+        return self._read(
+            "list_alerts", job=job, since=None, execution_id=None, owner=owner,
+            labels=_json(labels), max_rows=limit,
+        )  # fmt: skip
 
     def alert_states(
         self,
@@ -241,7 +261,7 @@ class Reports:
 
     def queues(self) -> list[Row]:
         """Return the queues in use by name: limit, pause, waiting and running executions."""
-        return self._read("list_queues")
+        return self._read("list_queues", max_rows=None)
 
     def job_names(self, prefix: str, limit: int) -> list[Row]:
         """Return the `name` of each job that begins with `prefix` and is not retired."""
@@ -266,7 +286,7 @@ class Reports:
 
     def running(self, prefix: str, limit: int) -> list[Row]:
         """Return the RUNNING executions whose ids begin with `prefix`, the last started first."""
-        return self._read("list_running", prefix=prefix, max_rows=limit)
+        return self._read("list_running_ids", prefix=prefix, max_rows=limit)
 
     def schedule(self, key: ScopeKey) -> Row | None:
         """Return the state of planning of one scope, or None if the scope does not exist."""
@@ -377,6 +397,10 @@ class Reports:
             if (more := count - mark.skipped.get((job, reason), 0)) > 0:
                 of(job)["skipped"][reason] = more
         return [found[job] for job in sorted(found)]
+
+
+def _without(row: Row, *columns: str) -> Row:
+    return {name: value for name, value in row.items() if name not in columns}
 
 
 def _json(labels: Mapping[str, str] | None) -> str | None:

@@ -7,7 +7,6 @@ and attempt, and trace_id if it is traced. Passwords of connection strings are m
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TextIO
@@ -22,14 +21,11 @@ from structlog.dev import (
 )
 from structlog.typing import EventDict, Processor
 
-from cronledger.settings import MASK
+from cronledger.rules.masks import scrubbed
 
 Format = Literal["auto", "console", "json"]
 
 _FIRST = ("time", "level", "event", "job", "scope", "execution_id", "plan_time", "attempt")
-_USER = re.compile(r"(?<=://)([^\s:@/?#]*):\S*@")
-_ROW = re.compile(r"(Failing row contains \()(.*\)|.*)")  # it may contain a lease_token
-_PASSWORD = re.compile(r"(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)")
 _WORDS = {
     "execution_started": "started",
     "execution_succeeded": "succeeded",
@@ -112,10 +108,8 @@ class _SafeStream:
 def scrub(_: object, __: str, event: EventDict) -> EventDict:
     """Mask passwords of connection strings, and rows that PostgreSQL quotes, in every value."""
     for key, value in event.items():
-        if isinstance(value, str) and ("://" in value or "assword" in value.lower()):
-            event[key] = _PASSWORD.sub(rf"\g<1>{MASK}", _USER.sub(rf"\1:{MASK}@", value))
-        if isinstance(value, str) and "Failing row contains" in value:
-            event[key] = _ROW.sub(rf"\1{MASK})", event[key])
+        if isinstance(value, str):
+            event[key] = scrubbed(value)
     return event
 
 

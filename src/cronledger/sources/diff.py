@@ -29,7 +29,8 @@ class Occurrences:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One job that would change. `fields`: the different fields, as (before, after).
+    """One job that would change. `fields`: the different fields, as (before, after), without
+    secrets.
 
     `channel`: the channel whose job this is; None: the job is not that of a channel.
     `appear`, `disappear`: the plan_times of its first scope that only the new, or only the old,
@@ -107,7 +108,7 @@ def _change(
         return None
     new = dict(job.model_dump(mode="python")) if job is not None else {}
     fields = {
-        name: (row[name] if row["stored"] else None, new[name])
+        name: (row[name] if row["stored"] else None, row.get(f"new_{name}", new[name]))
         for name in row["differs"] if name != "name" and job is not None
     }  # fmt: skip
     # A pause survives both a retirement and an edit.

@@ -79,8 +79,3 @@ def span(value: timedelta | float | None) -> str:
 def number(value: float | None) -> str:
     """Return a number with separators between thousands."""
     return "" if value is None else f"{value:,}"
-
-
-def iso(value: datetime) -> str:
-    """Return an instant in ISO 8601, in UTC and with its microseconds if it has some."""
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")

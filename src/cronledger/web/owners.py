@@ -21,7 +21,7 @@ def chosen(request: Request) -> dict[str, Any]:
 async def sources(request: Request) -> Reading:
     """Return the queues, the sources and the owners of jobs, which filters offer."""
     return await site_of(request).reader.read(
-        "list_sources", fresh=SOURCES_SECONDS, max_rows=MOST_SOURCES
+        "list_filters", fresh=SOURCES_SECONDS, max_rows=MOST_SOURCES
     )
 
 

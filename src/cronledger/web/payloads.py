@@ -18,7 +18,7 @@ from jsonschema.validators import validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from cronledger.web.formats import iso
+from cronledger.rules.instants import iso
 from cronledger.web.redaction import Redaction
 
 MOST_FIELDS = 50

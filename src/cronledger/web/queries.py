@@ -1,16 +1,13 @@
 """What a person asked for in the query of an address: text, instants, choices."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from cronledger.rules import durations
-
-EXAMPLE = "write 2026-11-22T03:00Z, 2026-11-22 for midnight UTC, or 6h for six hours ago"
-ABSOLUTE = "write 2026-11-22T03:00Z, or 2026-11-22 for midnight UTC"
-LATER = "write 2026-11-22T03:00Z, 2026-11-22 for midnight UTC, or 6h for in six hours"
+from cronledger.rules import instants
 
 
 def text(request: Request, name: str) -> str | None:
@@ -41,25 +38,16 @@ def instant(request: Request, name: str, now: datetime) -> datetime | None:
     given = text(request, name)
     if given is None or not given.strip():
         return None
-    try:
-        # Of the minute, so that the requests of one minute are the same panel.
-        return (now - durations.parse(given.strip())).replace(second=0, microsecond=0)
-    except durations.DurationError:
-        return absolute(given, name, EXAMPLE)
-    except OverflowError:
-        raise HTTPException(400, f"{name} is too long ago: {given[:100]!r}.") from None
+    # Of the minute, so that the requests of one minute are the same panel.
+    minute = now.replace(second=0, microsecond=0)
+    with _named(name):
+        return instants.parse_relative(given, minute).astimezone(UTC)
 
 
-def absolute(given: str, name: str, example: str = ABSOLUTE) -> datetime:
+def absolute(given: str, name: str) -> datetime:
     """Return an instant; durations are refused. UTC if it has no offset. Raises HTTPException."""
-    try:
-        found = datetime.fromisoformat(given.strip())
-        found = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        found = None
-    if found is None or not 1000 <= found.year <= 9998:
-        raise HTTPException(400, f"{name} is not an instant: {given[:100]!r}; {example}.")
-    return found
+    with _named(name):
+        return instants.parse(given).astimezone(UTC)
 
 
 def later(given: str, name: str, now: datetime | None) -> datetime | None:
@@ -69,10 +57,16 @@ def later(given: str, name: str, now: datetime | None) -> datetime | None:
     """
     if not given.strip():
         return None
-    try:
-        ahead = durations.parse(given.strip())
-    except durations.DurationError:
-        return absolute(given, name, LATER)
     if now is None:
         raise HTTPException(503, "The database does not respond.")
-    return now + ahead
+    with _named(name):
+        return instants.parse_relative(given, now, ahead=True)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Raise HTTPException, which names the field, for an InstantError."""
+    try:
+        yield
+    except instants.InstantError as error:
+        raise HTTPException(400, f"{name}: {error}.") from None

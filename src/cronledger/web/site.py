@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from cronledger.rules.instants import iso
 from cronledger.web import formats
 from cronledger.web.access.identity import Access, Identity
 from cronledger.web.access.scheme import Scheme
@@ -80,7 +81,7 @@ class Site:
         )
         self._templates.filters |= {
             "instant": formats.instant, "span": formats.span, "number": formats.number,
-            "iso": formats.iso,
+            "iso": iso,
         }  # fmt: skip
         self._templates.globals["version"] = metadata.version("cronledger")
 
@@ -195,7 +196,7 @@ def _unless_known(request: Request, response: HTMLResponse, now: datetime | None
     """
     shown = formats.instant(now).encode()
     tag = f'W/"{sha256(bytes(response.body).replace(shown, b"")).hexdigest()[:32]}"'
-    known = {"ETag": tag} | ({} if now is None else {TIME: formats.iso(now)})
+    known = {"ETag": tag} | ({} if now is None else {TIME: iso(now)})
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=known)
     response.headers.update(known)

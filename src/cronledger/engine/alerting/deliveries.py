@@ -12,7 +12,6 @@ from cronledger.engine.alerting import message
 from cronledger.engine.alerting.senders import DeliveryError, Sender
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.commands.client import Supervisor
-from cronledger.engine.redaction import redacted
 from cronledger.engine.threads import Threads
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import Delivery, DeliveryEnd
@@ -21,6 +20,7 @@ from cronledger.ledger.transactions import step_transaction
 from cronledger.logs.loggers import get_logger
 from cronledger.rules import channels
 from cronledger.rules.error_codes import ErrorCode
+from cronledger.rules.masks import redacted
 from cronledger.rules.outcome import clean_text
 
 log = get_logger(__name__)

@@ -15,9 +15,9 @@ from cronledger.ledger.session_settings import SILENT_CLIENT_SECONDS
 from cronledger.ledger.statements import Connection, Statements, array
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logs.loggers import get_logger
+from cronledger.rules.masks import masked
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import clean_text
-from cronledger.settings import masked
 
 log = get_logger(__name__)
 

@@ -4,6 +4,8 @@ SELECT to_char(c.month, 'YYYY-MM') AS month, c.job_name, c.scope_kind, c.scope_i
 FROM {schema}.compliance c
 WHERE (%(month)s::date IS NULL OR c.month = %(month)s::date)
   AND (%(job)s::text IS NULL OR c.job_name = %(job)s::text)
+  AND (%(scope_id)s::text IS NULL OR (c.scope_kind, c.scope_id) = (%(scope_kind)s::text, %(scope_id)s::text))
   AND (%(owner)s::text IS NULL OR c.owner = %(owner)s::text)
   AND (%(labels)s::jsonb IS NULL OR c.labels @> %(labels)s::jsonb)
 ORDER BY c.month DESC, c.job_name, c.scope_kind, c.scope_id
+LIMIT %(max_rows)s

@@ -10,14 +10,13 @@ from datetime import timedelta
 from hashlib import sha256
 from secrets import token_urlsafe
 from time import monotonic
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 
 from cronledger.ledger import queries
 from cronledger.ledger.access import Access
 from cronledger.ledger.senders import AsyncConnections
-from cronledger.web.reading import PACKAGE
 
 NAME = "cronledger web sessions"
 LIFETIME = timedelta(days=30)
@@ -40,9 +39,8 @@ class Sessions:
         """Return the id of a new session. Raises psycopg.Error."""
         session = token_urlsafe(32)
         await self._call(
-            "call_begin_page_session", session=hashed(session), token=hashed(token),
-            lifetime=LIFETIME,
-        )  # fmt: skip
+            "begin_page_session", session=hashed(session), token=hashed(token), lifetime=LIFETIME
+        )
         return session
 
     async def token_of(self, session: str) -> str | None:
@@ -56,7 +54,7 @@ class Sessions:
         if known is not None and monotonic() - known[1] < FRESH_SECONDS:
             return known[0]
         try:
-            token: str | None = await self._call("call_page_session", session=key)
+            token: str | None = await self._call("page_session", session=key)
         except psycopg.OperationalError:
             if known is None:
                 raise
@@ -72,16 +70,16 @@ class Sessions:
     async def end(self, session: str) -> None:
         """End a session. Raises psycopg.Error, and then the session may continue."""
         key = hashed(session)
-        await self._call("call_end_page_session", session=key)
+        await self._call("end_page_session", session=key)
         self._known.pop(key, None)
 
-    async def _call(self, statement: LiteralString, **params: object) -> Any:
-        text = queries.text(statement, self._schema, PACKAGE)
+    async def _call(self, function: str, **params: object) -> Any:
+        call = queries.function_call(function, tuple(params), self._schema)
         async with (
             self._connections.lend() as connection,
             self._connections.begin(connection, 1),
         ):
-            row = await (await connection.execute(text.encode(), params)).fetchone()
+            row = await (await connection.execute(call, params)).fetchone()
         assert row is not None
         return row[0]
 

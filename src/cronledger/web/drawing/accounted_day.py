@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 
 from cronledger.explain.day.account import AccountedDay, Mark
 from cronledger.explain.day.states import BY_URGENCY, State, equation
+from cronledger.rules.instants import iso
 from cronledger.web.drawing import glyphs
 from cronledger.web.drawing.day_table import HOUR, hourly, table
 from cronledger.web.drawing.day_words import (
@@ -17,7 +18,6 @@ from cronledger.web.drawing.day_words import (
     clock,
     detail,
     edit_text,
-    utc,
 )
 from cronledger.web.drawing.svg import add, element, markup
 
@@ -116,7 +116,7 @@ class _Picture:
                 self._band(root, "fold", (piece.x, piece.x + again / HOUR), text)
         if day.complete_after is not None:
             why = "this scope began" if day.began else "older rows were pruned"
-            text = f"Not accounted for: {why} at {utc(day.complete_after)}"
+            text = f"Not accounted for: {why} at {iso(day.complete_after, 'seconds')}"
             self._band(root, "before", (0, self._place(day.complete_after)), text)
         for missing in day.runner_gaps:
             clocks = f"{self._clock(missing.start)} until {self._clock(missing.end)}"
@@ -178,7 +178,7 @@ class _Picture:
         return add(root, "a", href=address(mark, self._links), tabindex=-1)
 
     def _sentences(self, mark: Mark) -> Iterator[str]:
-        yield f"{self._clock(mark.plan_time)} ({utc(mark.plan_time)}): {mark.state.word}"
+        yield f"{self._clock(mark.plan_time)} ({iso(mark.plan_time, 'seconds')}): {mark.state.word}"
         if text := detail(self._day, mark):
             yield text
 
@@ -244,7 +244,8 @@ class _Picture:
                 root, "a", href=self._links.revision(edit.revision), tabindex=-1, class_="edit"
             )
             add(group, "path", d=f"M{x:.2f} {_AXIS:g}V{self._bottom + 4:g}")
-            add(group, "title", f"{self._clock(edit.at)} ({utc(edit.at)}): {edit_text(edit)}")
+            when = f"{self._clock(edit.at)} ({iso(edit.at, 'seconds')})"
+            add(group, "title", f"{when}: {edit_text(edit)}")
             for label in (f"r{edit.revision} {edit.kind}", f"r{edit.revision}"):
                 width = 5.6 * len(label)
                 place = min(max(x, _LEFT + width / 2), _RIGHT - width / 2)
@@ -273,7 +274,7 @@ def _sum(day: AccountedDay) -> Element:
         local = day.local.local(verified)
         date = "" if local.date() == day.local.day else f"{local:%Y-%m-%d} "
         shown = add(paragraph, "span", f" · verified {date}{local:%H:%M}")
-        shown.set("title", utc(verified))
+        shown.set("title", iso(verified, "seconds"))
     if text := beside_text(day):
         add(paragraph, "span", f"Beside the schedule: {text}", class_="beside")
     return paragraph

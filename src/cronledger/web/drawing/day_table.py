@@ -7,7 +7,8 @@ from xml.etree.ElementTree import Element
 
 from cronledger.explain.day.account import AccountedDay
 from cronledger.explain.day.states import Counts, State, equation
-from cronledger.web.drawing.day_words import Links, beside_text, clock, detail, edit_text, utc
+from cronledger.rules.instants import iso
+from cronledger.web.drawing.day_words import Links, beside_text, clock, detail, edit_text
 from cronledger.web.drawing.day_words import address as address_of
 from cronledger.web.drawing.svg import add, element
 
@@ -70,7 +71,7 @@ def _row(day: AccountedDay, at: datetime, what: str, text: str, address: str | N
     row = element("tr")
     again = ", second time" if day.local.is_second(at) else ""
     add(row, "td", clock(day, at) + again)
-    add(row, "td", utc(at))
+    add(row, "td", iso(at, "seconds"))
     cell = add(row, "td")
     if address is None:
         cell.text = what

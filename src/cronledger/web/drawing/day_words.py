@@ -1,11 +1,12 @@
 """What the picture of an accounted day and its table say about a mark, and what they link to."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from cronledger.explain.day.account import AccountedDay, Edit, Mark, Skip
 from cronledger.explain.day.states import State, summary
 from cronledger.rules import durations
+from cronledger.rules.instants import iso
 
 
 class Links(Protocol):
@@ -34,7 +35,7 @@ def clock(day: AccountedDay, instant: datetime) -> str:
 def edit_text(edit: Edit) -> str:
     """Return what an edit did, who did it and why."""
     by = f" by {edit.requested_by}" if edit.requested_by else ""
-    until = f" until {utc(edit.paused_until)}" if edit.paused_until else ""
+    until = f" until {iso(edit.paused_until, 'seconds')}" if edit.paused_until else ""
     reason = f": {edit.reason}" if edit.reason else ""
     return f"revision {edit.revision}, {edit.kind}{until}{by}{reason}"
 
@@ -124,8 +125,3 @@ def _length(length: timedelta) -> str:
     if length < timedelta(seconds=10):
         return f"{length / timedelta(seconds=1):.3g} s"
     return durations.format(timedelta(seconds=int(length.total_seconds())))
-
-
-def utc(instant: datetime) -> str:
-    """Return the instant in UTC, to the second."""
-    return instant.astimezone(UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from xml.etree.ElementTree import Element
 
+from cronledger.rules.instants import iso
 from cronledger.web.drawing.attempts import Attempt, AttemptState
 from cronledger.web.drawing.axis import Axis
 from cronledger.web.drawing.density import BUCKETS, Counts, DenseLane, lane_name, total
 from cronledger.web.drawing.svg import add, element
-from cronledger.web.formats import iso, span
+from cronledger.web.formats import span
 from cronledger.web.site import Links
 
 PART = 10

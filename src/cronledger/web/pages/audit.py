@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.rules.instants import iso
 from cronledger.web import owners, queries
-from cronledger.web.formats import iso
 from cronledger.web.forms import whole
 from cronledger.web.site import Entry, site_of
 
@@ -31,7 +31,7 @@ async def show(request: Request) -> Response:
     before = _before(request)
     reading, sources = await asyncio.gather(
         site.reader.read(
-            "list_audit", max_rows=MOST + 1, max_read=MOST_READ,
+            "list_audit", max_rows=MOST + 1, max_read=MOST_READ, since=None, labels=None,
             max_executions=MOST_EXECUTIONS + 1, **before, **filters,
         ),
         owners.sources(request),

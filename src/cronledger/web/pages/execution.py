@@ -39,7 +39,7 @@ async def show(request: Request) -> Response:
     """Return the page of one execution."""
     site = site_of(request)
     execution = whole(request.query_params.get("id", ""), "id")
-    found = await site.reader.read("show_execution", id=execution)
+    found = await site.reader.read("show_execution_head", id=execution)
     if not found.known:
         raise HTTPException(
             404 if found.problem is None else 503,
@@ -57,11 +57,11 @@ async def show(request: Request) -> Response:
             runner=row["runner_id"], **scope,
         ),
         site.reader.read(
-            "list_breaches_of_execution", at=row["plan_time"], max_rows=MOST_BREACHES, **scope
+            "list_breaches_of_scope", at=row["plan_time"], max_rows=MOST_BREACHES, **scope
         ),
         site.reader.read(
-            "list_alerts_of_execution", id=execution, job=row["job_name"],
-            since=row["created_at"], max_rows=MOST_ALERTS + 1,
+            "list_alerts", execution_id=execution, job=row["job_name"], since=row["created_at"],
+            owner=None, labels=None, max_rows=MOST_ALERTS + 1,
         ),
     )  # fmt: skip
     return await site.page(
@@ -95,7 +95,7 @@ async def _contents(request: Request, execution: int) -> Mapping[str, str | None
     }  # fmt: skip
     if not identity_of(request).is_operator:
         return found
-    payload = await site.operators.read("show_payload", id=execution)
+    payload = await site.operators.read("show_payload_text", id=execution)
     (private,) = payload.known or [{"payload": None}]
     return found | {
         "payload": site.redaction.text(private["payload"]),

@@ -17,14 +17,14 @@ from cronledger.explain.day.account import AccountedDay
 from cronledger.explain.day.local_day import LocalDay, NoSuchDayError, day_of, neighbour
 from cronledger.explain.day.read import TooManyEditsError, read_day
 from cronledger.explain.firings import firings_in
-from cronledger.ledger.reports import Row
+from cronledger.ledger.reports import NEWEST, Row
 from cronledger.rules.cron import Firing
 from cronledger.rules.cron_fields import CronError
+from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
 from cronledger.web import queries
 from cronledger.web.changes import changes
 from cronledger.web.drawing.accounted_day import draw
-from cronledger.web.formats import iso
 from cronledger.web.forms import whole
 from cronledger.web.reading import Reading
 from cronledger.web.redaction import Redaction
@@ -39,7 +39,6 @@ MOST_MONTHS = 12
 SUMS_DAYS = 7
 SUMS_SECONDS = 10.0
 FIRINGS = 10
-NEWEST = 2**63 - 1
 TODAY_SECONDS, PAST_SECONDS = 2.0, 30.0
 """A day that is over changes by retries and backfills only."""
 
@@ -85,7 +84,7 @@ async def show(request: Request) -> Response:
     scopes, revisions = await asyncio.gather(
         site.reader.read("list_job_scopes", job=row["name"], max_rows=MOST_SCOPES + 1, **after),
         site.reader.read(
-            "list_job_revisions", job=row["name"], max_rows=MOST_REVISIONS + 1, before=before
+            "list_revisions", job=row["name"], max_rows=MOST_REVISIONS + 1, before=before
         ),
     )
     key = scope_of(request, row, scopes)
@@ -114,9 +113,17 @@ async def _of_scope(request: Request, key: ScopeKey) -> dict[str, Any]:
         "scope_id": key.scope_id,
     }
     alerts, breaches, compliance, newest = await asyncio.gather(
-        read("list_alerts_of_scope", max_rows=MOST_ALERTS + 1, **scope),
-        read("list_breaches_of_scope", max_rows=MOST_BREACHES + 1, **scope),
-        read("list_compliance", max_rows=MOST_MONTHS + 1, fresh=SUMS_SECONDS, **scope),
+        read("list_open_alerts", max_rows=MOST_ALERTS + 1, owner=None, label=None, **scope),
+        read("list_breaches_of_scope", max_rows=MOST_BREACHES + 1, at=None, **scope),
+        read(
+            "list_compliance",
+            max_rows=MOST_MONTHS + 1,
+            fresh=SUMS_SECONDS,
+            month=None,
+            owner=None,
+            labels=None,
+            **scope,
+        ),
         read("list_newest", max_rows=MOST_NEWEST, **scope),
     )
     return {

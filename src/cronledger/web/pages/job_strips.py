@@ -51,7 +51,8 @@ async def read_jobs_strips(
 ) -> tuple[Mapping[str, JobStrip], Mapping[str, Streak]]:
     """Return the strips until `now`, and the streaks of failures, of these jobs by their names.
 
-    `rows`: those of `list_jobs`. Jobs without a scope, and what could not be read, are missing.
+    `rows`: those of `list_shown_jobs`. Jobs without a scope, and what could not be read, are
+    missing.
     """
     found = [
         Streak(ScopeKey(row["name"], row["scope_kind"], row["scope_id"]), row["streak"])

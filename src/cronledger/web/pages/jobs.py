@@ -43,7 +43,7 @@ async def show(request: Request) -> Response:
     queries.choices(request, "state", STATES)
     after = queries.text(request, "after")
     reading, sources = await asyncio.gather(
-        site.reader.read("list_jobs", after=after, max_rows=MOST + 1, **filters),
+        site.reader.read("list_shown_jobs", after=after, max_rows=MOST + 1, **filters),
         owners.sources(request),
     )
     (strips, streaks), p95, alerts = await asyncio.gather(

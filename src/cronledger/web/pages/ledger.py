@@ -16,8 +16,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cronledger.ledger.reports import Row
+from cronledger.rules.instants import iso
 from cronledger.web import owners, queries
-from cronledger.web.formats import iso
 from cronledger.web.reading import Reading
 from cronledger.web.site import Entry, Links, site_of
 

@@ -1,6 +1,8 @@
 """Now: what needs a person, what runs, and what comes next."""
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +23,8 @@ MOST_BREACHES = 1_000
 """The newest breaches of all jobs, which are searched for open ones of the last day."""
 MOST_NEXT = 10_000
 """Firings of one queue that are searched for those of an owner or a label."""
+
+EVERY_SCOPE: dict[str, Any] = dict.fromkeys(("job", "scope_kind", "scope_id"))
 
 ENTRY = Entry("Now", "/")
 
@@ -59,18 +63,20 @@ async def show(request: Request) -> Response:
         read("list_violations", fresh=VIOLATIONS_SECONDS, max_rows=MOST + 1, **filters),
         read("show_verification", fresh=CHECK_SECONDS),
         read("list_violating_runs", fresh=CHECK_SECONDS, max_rows=MOST),
-        read("list_live_runners", max_rows=MOST + 1),
+        read("list_runners", with_former=False, max_rows=MOST + 1),
         owners.sources(request),
         read("list_open_breaches", max_rows=MOST + 1, max_read=MOST_BREACHES, **filters),
-        read("list_open_alerts", max_rows=MOST + 1, **filters),
+        read("list_open_alerts", max_rows=MOST + 1, **EVERY_SCOPE, **filters),
     )  # fmt: skip
     trouble = (overdue, failing, violations, violating, breaches, alerts)
     are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= MOST_SCOPES
-    states = {row["state"] for row in runners.known}
+    live = [row for row in runners.known if row["state"] != "stopped"]
+    states = {row["state"] for row in live}
     return await site.page(
         request, "now.html", most=MOST, overdue=overdue, failing=failing, running=running,
         upcoming=upcoming, violations=violations, check=check, violating=violating,
-        runners=runners, are_all_known=are_all_known, most_scopes=MOST_SCOPES, filters=filters,
+        runners=replace(runners, rows=runners.rows and live), are_all_known=are_all_known,
+        most_scopes=MOST_SCOPES, filters=filters,
         breaches=breaches, alerts=alerts, is_filtered=is_filtered, is_empty=sources.rows == [],
         owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT,
         is_calm="alive" in states

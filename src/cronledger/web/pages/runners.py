@@ -23,7 +23,7 @@ async def show(request: Request) -> Response:
     """Return the page."""
     site = site_of(request)
     runners, queues = await asyncio.gather(
-        site.reader.read("list_runners", max_rows=MOST + 1),
+        site.reader.read("list_runners", with_former=False, max_rows=MOST + 1),
         site.reader.read("list_queues", max_rows=MOST + 1),
     )
     return await site.page(request, "runners.html", runners=runners, queues=queues, most=MOST)

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.rules.instants import iso
 from cronledger.web import queries
 from cronledger.web.drawing.attempts import attempts_of
 from cronledger.web.drawing.axis import Axis
@@ -22,7 +23,7 @@ from cronledger.web.drawing.bars import draw_bars, legend, pack
 from cronledger.web.drawing.density import BUCKETS, dense_lanes, dense_legend, draw_density, total
 from cronledger.web.drawing.svg import markup
 from cronledger.web.drawing.timeline_tables import attempts_table, lanes_table, times_table
-from cronledger.web.formats import iso, span
+from cronledger.web.formats import span
 from cronledger.web.reading import Reading
 from cronledger.web.site import Entry, Links, root_of, site_of
 

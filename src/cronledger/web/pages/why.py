@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.explain.moments import Moment, MomentError, read_moment
+from cronledger.explain.moments import Moment, read_moment
 from cronledger.explain.why import Explanation, Why
 from cronledger.explain.why import schedules as schedules_of
 from cronledger.ledger.reports import ReadRows, Reports
 from cronledger.rules import zones
 from cronledger.rules.cron_fields import CronError
+from cronledger.rules.instants import InstantError
 from cronledger.rules.printable import clean
 from cronledger.web import queries
 from cronledger.web.site import Entry, Links, site_of
@@ -56,7 +57,7 @@ async def show(request: Request) -> Response:
                 scope=scope,
                 time=time,
             )
-        except (LookupError, MomentError) as error:
+        except (LookupError, InstantError) as error:
             problem = str(error.args[0])
     if found is not None and found.value is not None:
         texts = [
@@ -70,7 +71,7 @@ async def show(request: Request) -> Response:
 
 
 def explain(read: ReadRows, job: str, scope: str | None, time: str) -> Explained:
-    """Return why a job ran or did not run at a time. Raises LookupError, MomentError."""
+    """Return why a job ran or did not run at a time. Raises LookupError, InstantError."""
     reports = Reports(read)
     history = reports.history(job)
     if not history:

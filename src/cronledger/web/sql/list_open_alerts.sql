@@ -4,7 +4,9 @@ SELECT a.job_name, a.scope_kind, a.scope_id, a.runner_id, a.event, a.since, a.co
        a.channel, a.execution_id, a.plan_time, j.timezone
 FROM {schema}.alert_states a
 LEFT JOIN {schema}.job_details j ON j.name = a.job_name
-WHERE (%(owner)s::text IS NULL OR a.owner = %(owner)s::text)
+WHERE (%(job)s::text IS NULL
+       OR (a.job_name, a.scope_kind, a.scope_id) = (%(job)s::text, %(scope_kind)s::text, %(scope_id)s::text))
+  AND (%(owner)s::text IS NULL OR a.owner = %(owner)s::text)
   AND (%(label)s::text IS NULL OR {schema}_internal.has_label(a.labels, %(label)s::text))
 ORDER BY a.since, a.event, a.job_name, a.scope_kind, a.scope_id, a.runner_id, a.channel
 LIMIT %(max_rows)s

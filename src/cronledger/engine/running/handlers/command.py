@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from cronledger.declaring.app import Context
 from cronledger.engine.commands.client import CommandEnd, Supervisor
 from cronledger.engine.lease import Lease
-from cronledger.engine.redaction import longest_spelling, redacted_tail
 from cronledger.engine.running.attempt_spans import trace_context
 from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.engine.running.handlers.variables import secrets, unset
 from cronledger.rules import outcome
+from cronledger.rules.masks import longest_spelling, redacted_tail
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome
 from cronledger.rules.targets import CommandTarget, FromEnvironment

@@ -18,12 +18,12 @@ from yarl import URL
 
 from cronledger.declaring.app import Context
 from cronledger.engine.addresses import AddressRefusedError, Resolver, check_literal
-from cronledger.engine.redaction import longest_spelling, redacted, redacted_tail
 from cronledger.engine.running.attempt_spans import headers
 from cronledger.engine.running.handlers.guard import Guard
 from cronledger.engine.running.handlers.variables import secrets, unset
 from cronledger.rules import outcome
 from cronledger.rules.error_codes import ErrorCode
+from cronledger.rules.masks import longest_spelling, redacted, redacted_tail
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome, clean_text
 from cronledger.rules.retry_filters import one_cause

@@ -1,12 +1,32 @@
-"""Masks secrets in texts that are stored or logged."""
+"""Masks secrets in texts that are shown, logged or stored."""
 
 import json
 import re
 from html import escape
 from urllib.parse import quote
 
+MASK = "***"
 LONGEST_SPELLING = 12
 """The maximum number of bytes that one character of a secret takes in a response."""
+
+_PASSWORD = re.compile(r"(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s&\\]|\\.)*)")
+_DSN = re.compile(r"(?<=://)([^:@/?#]*):.*@", re.DOTALL)
+_DSN_IN_TEXT = re.compile(r"(?<=://)([^\s:@/?#]*):\S*@")
+_ROW = re.compile(r"(Failing row contains \()(.*\)|.*)")  # it may contain a lease_token
+
+
+def masked(dsn: str) -> str:
+    """Return `dsn` with every password replaced by `***`, and in doubt more than the password."""
+    return _PASSWORD.sub(rf"\g<1>{MASK}", _DSN.sub(rf"\1:{MASK}@", dsn))
+
+
+def scrubbed(text: str) -> str:
+    """Return `text` with the passwords of connection strings, and rows that PostgreSQL quotes,
+    masked.
+    """
+    if "://" in text or "assword" in text.lower():
+        text = _PASSWORD.sub(rf"\g<1>{MASK}", _DSN_IN_TEXT.sub(rf"\1:{MASK}@", text))
+    return _ROW.sub(rf"\1{MASK})", text) if "Failing row contains" in text else text
 
 
 def redacted(text: str, hidden: tuple[str, ...]) -> str:
@@ -14,7 +34,7 @@ def redacted(text: str, hidden: tuple[str, ...]) -> str:
     if not hidden:
         return text
     return re.sub(
-        "|".join(_pattern(x) for secret in hidden for x in _spellings(secret)), "***", text
+        "|".join(_pattern(x) for secret in hidden for x in _spellings(secret)), MASK, text
     )
 
 

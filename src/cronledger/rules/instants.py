@@ -1,0 +1,56 @@
+"""Instants in text: ISO 8601, or a duration before or after now."""
+
+from datetime import UTC, datetime, tzinfo
+
+from cronledger.rules import durations
+from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
+
+
+class InstantError(ValueError):
+    """A text is no instant of the ledger. `str()` has the value, the problem and the remedy."""
+
+
+def iso(instant: datetime, precision: str = "auto") -> str:
+    """Return the instant in UTC: `2026-03-08T07:00:00Z`, with microseconds if it has some.
+
+    `precision`: that of datetime.isoformat, such as `seconds`, which leaves out the rest.
+    """
+    return instant.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def parse(text: str, zone: tzinfo = UTC) -> datetime:
+    """Return the instant of ISO 8601. Without an offset it is a time of `zone`.
+
+    Raises InstantError.
+    """
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InstantError(
+            f"{text[:100]!r} is not a time; write it like 2026-03-08T07:00:00Z"
+        ) from None
+    return _storable(found if found.tzinfo is not None else found.replace(tzinfo=zone))
+
+
+def parse_relative(text: str, now: datetime, *, ahead: bool = False) -> datetime:
+    """Return an instant, given as such or as a duration before `now`, or, if `ahead`, after it.
+
+    Raises InstantError.
+    """
+    try:
+        length = durations.parse(text)
+    except durations.DurationError:
+        if text.strip()[:4].isdigit():
+            return parse(text)
+        raise InstantError(
+            f"{text[:100]!r} is neither a time nor a duration; write 2026-03-08T07:00:00Z or 90m"
+        ) from None
+    if length > LONGEST:
+        raise InstantError(f"{text!r} is longer than 100 years; use a shorter duration")
+    return _storable(now + length if ahead else now - length)
+
+
+def _storable(instant: datetime) -> datetime:
+    if FIRST_INSTANT <= instant < END_OF_TIME:
+        return instant
+    raise InstantError(f"{instant.isoformat()} is outside the years 1000 to 9998; use another time")

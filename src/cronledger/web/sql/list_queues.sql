@@ -1,5 +1,0 @@
--- Lists the queues in use by name. No lock. Zero rows: no job, no runner and no limit names one.
-SELECT q.name, q.max_running, q.paused_at, q.paused_by, q.paused_reason, q.jobs, q.waiting, q.running, q.runners
-FROM {schema}.queue_status q
-ORDER BY q.name COLLATE "C"
-LIMIT %(max_rows)s
