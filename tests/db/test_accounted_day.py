@@ -21,7 +21,6 @@ from cronledger.rules import cron
 from cronledger.rules.model import GLOBAL, ScopeKey
 from cronledger.rules.outcome import failure
 from tests.db.support.engine import Ledger, Runner, runners
-from tests.marks import first_fast
 
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3600, 86_400))
 YEAR = 2026
@@ -80,16 +79,19 @@ GROUP BY 1, 2
 """
 
 
+SOME, MANY = ("10,40 0-4,22,23 * * *", "5 */2 * * *"), ("*/20 * * * *", "7,37 * * * *")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "zone", first_fast(["Europe/Berlin", "America/Santiago", "Australia/Lord_Howe", "UTC"])
-)
-@pytest.mark.parametrize(
-    ("first", "then"),
-    first_fast([("10,40 0-4,22,23 * * *", "5 */2 * * *"), ("*/20 * * * *", "7,37 * * * *")]),
-)
+    ("zone", "schedules"),
+    [("Europe/Berlin", SOME), ("America/Santiago", MANY), ("Australia/Lord_Howe", SOME),
+     ("UTC", MANY)],
+)  # fmt: skip
 def test_every_day_of_a_year_has_the_sums_of_plain_sql(
-    ledger: Ledger, reader: Reader, zone: str, first: str, then: str
+    ledger: Ledger, reader: Reader, zone: str, schedules: tuple[str, str]
 ) -> None:
+    first, then = schedules
     edited = datetime(YEAR, 6, 3, 10, 20, tzinfo=UTC)  # itself a plan_time of the first revision
     ledger.travel(to=datetime(YEAR - 1, 12, 20, tzinfo=UTC))
     ledger.job(schedule=first, timezone=zone)
@@ -196,41 +198,45 @@ def at(day: AccountedDay, instant: datetime) -> Mark:
     return found
 
 
-@pytest.mark.parametrize(
-    ("zone", "day", "start", "width"),
-    [
-        ("Europe/Berlin", date(2027, 3, 28), utc(2027, 3, 27, 23), 24),
-        ("Europe/Berlin", date(2027, 10, 31), utc(2027, 10, 30, 22), 25),
-        ("America/Santiago", date(2027, 9, 5), utc(2027, 9, 5, 4), 24),
-        ("America/Santiago", date(2027, 4, 3), utc(2027, 4, 3, 3), 25),
-    ],
-)
-async def test_a_day_on_which_the_clocks_change(  # noqa: PLR0917
-    ledger: Ledger,
-    reader: Reader,
-    database_url: str,
-    zone: str,
-    day: date,
-    start: datetime,
-    width: int,
+async def test_a_day_on_which_the_clocks_change_has_each_plan_time_once(
+    ledger: Ledger, reader: Reader, database_url: str
 ) -> None:
-    """The product plans it; the picture computes the plan_times by itself."""
-    ledger.travel(to=start - HOUR + 30 * SECOND)
-    ledger.job(schedule="*/30 * * * *", timezone=zone)
-    ledger.job("fixed", schedule="30 0,2 * * *", timezone=zone)
-    hours = 25 if width == 25 else 23
+    """The product plans the day; the picture computes the plan_times by itself."""
     async with runners(database_url, {}) as (runner,):
-        for half in range(2 * hours + 3):
-            await work(ledger, runner, start + (half - 1) * 30 * MINUTE + 30 * SECOND)
-    found = reader(day, zone)
-    assert (found.local.hours, found.local.start) == (width, start)
-    assert equation(found.counts) == f"{2 * hours} planned = {2 * hours} ran · 0 unexplained"
-    fixed = reader(day, zone, ScopeKey("fixed", GLOBAL, GLOBAL))
-    assert fixed.counts == {State.ON_TIME: 2}
-    if zone == "Europe/Berlin" and width == 24:
-        # 02:30 does not occur: it fired at the end of the gap.
-        (gap,) = fixed.local.gaps
-        assert fixed.local.x(at(fixed, utc(2027, 3, 28, 1)).plan_time) == gap.x + gap.width
+        for zone, day, start, hours in (
+            ("Europe/Berlin", date(2027, 3, 28), utc(2027, 3, 27, 23), 23),
+            ("America/Santiago", date(2027, 4, 3), utc(2027, 4, 3, 3), 25),
+            ("America/Santiago", date(2027, 9, 5), utc(2027, 9, 5, 4), 23),
+            ("Europe/Berlin", date(2027, 10, 31), utc(2027, 10, 30, 22), 25),
+        ):
+            ledger.values("SELECT retire(name) FROM jobs")
+            ledger.travel(to=start - HOUR + 30 * SECOND)
+            halves, fixed = (ScopeKey(f"{name} {day}", GLOBAL, GLOBAL) for name in ("half", "once"))
+            every = {
+                "timezone": zone,
+                "catch_up": "all",
+                "overlap": "allow",
+                "grace": "30 h",
+                "catch_up_window": "30 h",
+            }
+            ledger.job(halves.job_name, schedule="*/30 * * * *", **every)
+            ledger.job(fixed.job_name, schedule="30 0,2 * * *", **every)
+            ledger.travel(to=start + hours * HOUR + MINUTE)
+            await runner.live_through()
+            for lease in await runner.settle():
+                runner.put(lease)
+            await runner.finisher.step()
+            found = reader(day, zone, halves)
+            assert (found.local.hours, found.local.start) == (max(hours, 24), start)
+            assert (
+                equation(found.counts) == f"{2 * hours} planned = {2 * hours} ran · 0 unexplained"
+            )
+            once = reader(day, zone, fixed)
+            assert once.counts == {State.ON_TIME: 2}
+            if day == date(2027, 3, 28):
+                # 02:30 does not occur: it fired at the end of the gap.
+                (gap,) = once.local.gaps
+                assert once.local.x(at(once, utc(2027, 3, 28, 1)).plan_time) == gap.x + gap.width
 
 
 @pytest.fixture
@@ -275,6 +281,11 @@ def test_a_day_is_accounted_for_with_its_reasons(
     berlin: date, ledger: Ledger, reader: Reader
 ) -> None:
     day = reader(berlin, "Europe/Berlin")
+    assert reader.statements == [
+        "show_day_extent", "list_day_revisions", "count_day_executions", "list_day_skips",
+        "list_day_runners", "list_day_executions", "list_day_executions",
+        "show_day_verified",
+    ]  # fmt: skip
     start = day.local.start
     assert equation(day.counts) == (
         "24 planned = 12 ran + 1 failed + 5 skipped (2 overlap, 2 missed, 1 paused) + 1 overdue"
@@ -304,6 +315,19 @@ def test_a_day_is_accounted_for_with_its_reasons(
     assert before.complete_after is not None
     assert start - 2 * HOUR - MINUTE < before.complete_after < start - 2 * HOUR
     assert planned(reader(berlin - 2 * DAY, "Europe/Berlin").counts) == 0
+    # The hours in which no runner was alive.
+    ledger.values(
+        "UPDATE runners SET started_at = %s, heartbeat_at = %s, stale_after = %s",
+        utc(2027, 6, 1, 6), utc(2027, 6, 1, 8), utc(2027, 6, 1, 9),
+    )  # fmt: skip
+    day = reader(berlin, "Europe/Berlin")
+    spans = [(gap.start.hour, gap.end.hour) for gap in day.runner_gaps]
+    assert spans == [(22, 6), (8, 16)]
+    missed = at(day, utc(2027, 6, 1, 6)).skip
+    assert missed is not None
+    assert missed.gap is None  # its last plan_time was at 07:00, when a runner was alive
+    ledger.travel(by=2 * DAY)
+    assert list(reader(berlin, "Europe/Berlin").runner_gaps) == []
 
 
 def test_a_hole_made_by_hand_is_unexplained(berlin: date, ledger: Ledger, reader: Reader) -> None:
@@ -322,30 +346,6 @@ def test_a_hole_made_by_hand_is_unexplained(berlin: date, ledger: Ledger, reader
     # An execution that was requested does not account for it either, as in `verify`.
     ledger.values("UPDATE executions SET trigger = 'backfill' WHERE plan_time = %s", start + HOUR)
     assert reader(berlin, "Europe/Berlin").counts[State.UNEXPLAINED] == 4
-
-
-def test_the_picture_reads_by_eight_bounded_statements(berlin: date, reader: Reader) -> None:
-    reader(berlin, "Europe/Berlin")
-    assert reader.statements == [
-        "show_day_extent", "list_day_revisions", "count_day_executions", "list_day_skips",
-        "list_day_runners", "list_day_executions", "list_day_executions",
-        "show_day_verified",
-    ]  # fmt: skip
-
-
-def test_runner_gaps_are_known_for_a_day(berlin: date, ledger: Ledger, reader: Reader) -> None:
-    ledger.values(
-        "UPDATE runners SET started_at = %s, heartbeat_at = %s, stale_after = %s",
-        utc(2027, 6, 1, 6), utc(2027, 6, 1, 8), utc(2027, 6, 1, 9),
-    )  # fmt: skip
-    day = reader(berlin, "Europe/Berlin")
-    spans = [(gap.start.hour, gap.end.hour) for gap in day.runner_gaps]
-    assert spans == [(22, 6), (8, 16)]
-    missed = at(day, utc(2027, 6, 1, 6)).skip
-    assert missed is not None
-    assert missed.gap is None  # its last plan_time was at 07:00, when a runner was alive
-    ledger.travel(by=2 * DAY)
-    assert list(reader(berlin, "Europe/Berlin").runner_gaps) == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Applying a source: what it says is what there is, and older deploys change nothing."""
+"""Applying a source: its jobs become those of the ledger, and older deploys change nothing."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -21,7 +21,9 @@ def job(name: str, schedule: str = "* * * * *", **more: Any) -> Job:
     return Job.model_validate({"name": name, "schedule": schedule, **columns})
 
 
-async def test_a_source_is_what_it_says(ledger: Ledger, database_url: str) -> None:
+async def test_an_apply_adds_changes_and_retires_the_jobs_of_its_source(
+    ledger: Ledger, database_url: str
+) -> None:
     first = apply(database_url, [job("a"), job("b"), job("c")], source="file", by="me")
     assert first.added == ("a", "b", "c")
     ledger.travel(by=MINUTE)
@@ -40,7 +42,7 @@ async def test_a_source_is_what_it_says(ledger: Ledger, database_url: str) -> No
     assert ledger.one("SELECT requested_by FROM job_revisions WHERE job_name='a'") == "me"
 
 
-def test_what_is_applied_is_what_is_stored(ledger: Ledger, database_url: str) -> None:
+def test_each_policy_is_stored_as_declared(ledger: Ledger, database_url: str) -> None:
     more: dict[str, Any] = {
         "timezone": "Europe/Berlin", "grace": "1h30m", "jitter": "1500ms",
         "owner": "Équipe data", "labels": {"team": "data", "a.b/c": "ü = 1"},

@@ -38,13 +38,17 @@ async def heartbeat(runner: Runner, start: Lease) -> bool:
         return len(await answer.fetchall()) == 1
 
 
-async def test_heartbeats_pass(ledger: Ledger, fence: psycopg.Connection) -> None:
+async def test_heartbeats_and_the_finish_of_the_holder_pass(
+    ledger: Ledger, fence: psycopg.Connection
+) -> None:
     async with runners(ledger.url, {}) as (holder,):
         start = await claim(ledger, holder, reentrant=False)
         assert_lease(fence, start)
         before = ledger.one("SELECT heartbeat_at FROM executions")
         assert await heartbeat(holder, start)
         assert ledger.one("SELECT heartbeat_at FROM executions") > before
+        await holder.finish(start)
+        assert ledger.statuses() == ["SUCCESS"]
 
 
 async def test_thieves_step_over_until_the_transaction_ends(
@@ -91,11 +95,3 @@ async def test_cancel_ends_nothing_under_a_fence(ledger: Ledger, fence: psycopg.
         fence.commit()
         await other.sweep()
         assert ledger.statuses() == ["CANCELLED"]
-
-
-async def test_the_holders_own_finish_passes(ledger: Ledger, fence: psycopg.Connection) -> None:
-    async with runners(ledger.url, {}) as (holder,):
-        start = await claim(ledger, holder, reentrant=False)
-        assert_lease(fence, start)
-        await holder.finish(start)
-        assert ledger.statuses() == ["SUCCESS"]

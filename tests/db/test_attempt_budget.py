@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from tests.db.support.engine import Ledger
 from tests.db.support.pushes import answer, claimed, enqueue, fail, finish
 
@@ -11,29 +9,37 @@ EXTERNAL: dict[str, Any] = {"schedule": None, "handler": "external", "target": {
 PUSHES: list[dict[str, Any]] = [{"watermark": 2}, {"key": "k"}, {"key": "k", "payload": {"n": 2}}]
 
 
-@pytest.mark.parametrize("push", PUSHES)
-def test_exhausted_input_is_worked_at_again(ledger: Ledger, push: Any) -> None:
-    ledger.job(**EXTERNAL, max_attempts=1)
-    first = enqueue(ledger, **{**push, **({"watermark": 1} if "watermark" in push else {})})
-    fail(ledger, claimed(ledger))
-    assert answer(ledger) == "retry_exhausted"
-    second = enqueue(ledger, **push)
-    assert second != first
-    assert claimed(ledger).id == second
+def earlier(push: dict[str, Any]) -> dict[str, Any]:
+    """Return the same push with the watermark before, if it has one."""
+    return push | ({"watermark": 1} if "watermark" in push else {})
 
 
-@pytest.mark.parametrize("push", PUSHES)
-def test_input_during_a_backoff_has_all_attempts_at_once(ledger: Ledger, push: Any) -> None:
-    ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
-    first = enqueue(ledger, **{**push, **({"watermark": 1} if "watermark" in push else {})})
-    fail(ledger, claimed(ledger))
-    second = enqueue(ledger, **push)
-    rows = "SELECT id, status, attempt, max_attempts, next_attempt_at <= db_now() FROM executions"
-    assert ledger.values(f"{rows} ORDER BY id") == [
-        (first, "FAILED", 1, 2, None), (second, "PENDING", 0, 2, True),
-    ]  # fmt: skip
-    finish(ledger, claimed(ledger))
-    assert ledger.one("SELECT pending_id FROM input_status") is None
+def test_input_after_exhausted_retries_makes_a_new_execution(ledger: Ledger) -> None:
+    for number, push in enumerate(PUSHES):
+        job = f"job{number}"
+        ledger.job(job, **EXTERNAL, max_attempts=1)
+        first = enqueue(ledger, job, **earlier(push))
+        fail(ledger, claimed(ledger, job))
+        assert answer(ledger, job) == "retry_exhausted"
+        second = enqueue(ledger, job, **push)
+        assert second != first
+        assert claimed(ledger, job).id == second
+
+
+def test_input_during_a_backoff_has_all_attempts_at_once(ledger: Ledger) -> None:
+    for number, push in enumerate(PUSHES):
+        job = f"job{number}"
+        ledger.job(job, **EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
+        first = enqueue(ledger, job, **earlier(push))
+        fail(ledger, claimed(ledger, job))
+        second = enqueue(ledger, job, **push)
+        assert ledger.values(
+            "SELECT id, status, attempt, max_attempts, next_attempt_at <= db_now()"
+            " FROM executions WHERE job_name = %s ORDER BY id", job,
+        ) == [(first, "FAILED", 1, 2, None), (second, "PENDING", 0, 2, True)]  # fmt: skip
+        finish(ledger, claimed(ledger, job))
+        pending = "SELECT pending_id FROM input_status WHERE job_name = %s"
+        assert ledger.one(pending, job) is None
 
 
 def test_input_that_is_not_new_keeps_the_budget(ledger: Ledger) -> None:

@@ -123,21 +123,17 @@ def test_a_stale_lease_that_is_not_reentrant_is_left_alone(ledger: Ledger) -> No
     assert answer(ledger) == "already_running"
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "names"),
-    [
+def test_bad_input_is_refused(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL)
+    refused: list[tuple[str, type[psycopg.Error], str]] = [
         ("claim('nobody', 'w')", errors.NoDataFound, "nobody"),
         ("claim('job', 'w', 'acme')", errors.NoDataFound, "acme"),
         ("claim('job', '')", errors.InvalidParameterValue, "runner"),
-    ],
-)
-def test_bad_input_is_refused(
-    ledger: Ledger, call: str, error: type[psycopg.Error], names: str
-) -> None:
-    ledger.job(**EXTERNAL)
-    with pytest.raises(error, match=names) as raised:
-        ledger.values(f"SELECT * FROM {call}")
-    assert raised.value.diag.message_hint
+    ]
+    for call, error, names in refused:
+        with pytest.raises(error, match=names) as raised:
+            ledger.values(f"SELECT * FROM {call}")
+        assert raised.value.diag.message_hint
 
 
 async def test_of_two_at_once_one_wins(ledger: Ledger, database_url: str) -> None:

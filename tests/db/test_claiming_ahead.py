@@ -82,17 +82,6 @@ async def test_i8_everything_but_the_writes_precedes_the_instant(
     assert ledger.statuses("noon") == ["RUNNING"]
 
 
-async def test_i8_the_database_waits_for_the_instant(ledger: Ledger, one: Runner) -> None:
-    ledger.travel(to=DUE - timedelta(seconds=1))
-    await one.live_through()
-    names = _sent(one)
-
-    (lease,) = await one.step()
-
-    assert "sleep_until" in names
-    assert lease.claimed.started_at >= DUE
-
-
 async def test_i8_a_clock_that_leaps_back_while_it_waits_starts_nothing(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
@@ -269,34 +258,6 @@ async def test_what_may_change_until_then_is_left_to_the_claim_at_that_instant(
     assert ledger.one(
         "SELECT count(*) FROM executions WHERE job_name = 'noon' AND plan_time = %s", DUE
     ) == 0  # fmt: skip
-
-
-async def test_one_of_two_runners_starts_it(ledger: Ledger, one: Runner, database_url: str) -> None:
-    async with runners(database_url, {"name": "other"}) as (other,):
-        await other.live_through()
-        found: list[Any] = []
-        second = asyncio.Event()
-
-        names = _sent(one)
-        real = one.statements._send
-
-        async def send(c: Any, name: str, *rest: Any) -> Any:
-            if name == "sleep_until" and not second.is_set():
-                second.set()
-                found.extend(await other.step())
-                ledger.travel(to=DUE)
-            return await real(c, name, *rest)
-
-        one.statements._send = send  # type: ignore[method-assign,assignment]
-        (lease,) = await one.step()
-
-        assert second.is_set()
-        assert found == []
-        assert other.delay > 0
-        assert await other.settle() == []
-        assert lease.claimed.started_at >= DUE
-        assert "sleep_until" in names
-    assert ledger.accounted("noon") == 1
 
 
 def _schedule(ledger: Ledger) -> list[Any]:

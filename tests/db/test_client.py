@@ -38,14 +38,21 @@ from cronledger.settings import Settings
 from tests.db.support import rows
 from tests.db.support.clients import KINDS, Ask, asked
 from tests.db.support.rows import Db, value
-from tests.marks import first_fast
 
 GROUP = UUID(int=7)
 MONDAY = datetime(2030, 1, 7, 9, tzinfo=UTC)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["client", "async connection"])
 async def ask(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Ask]:
+    """A blocking client with connections of its own, and an async one on that of its caller."""
+    async with asked(request.param, database_url) as found:
+        yield found
+
+
+@pytest.fixture(params=KINDS)
+async def ask_any(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Ask]:
+    """Each kind of client, for what depends on its transactions."""
     async with asked(request.param, database_url) as found:
         yield found
 
@@ -119,39 +126,36 @@ async def test_enqueue_many_returns_the_ids_in_order(
 
 
 async def test_of_many_items_all_are_enqueued_or_none(
-    ask: Ask, work: Db, monkeypatch: pytest.MonkeyPatch
+    ask_any: Ask, work: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "MOST_ITEMS", 2)
     with pytest.raises(LedgerError, match="unsupported Unicode escape sequence"):
-        await ask("enqueue_many", "work", ["a", "b", "a NUL: \0"])
+        await ask_any("enqueue_many", "work", ["a", "b", "a NUL: \0"])
     with pytest.raises(PayloadInvalidError, match=r"payloads\[2\] is not JSON: .*; use strings"):
-        await ask("enqueue_many", "work", ["a", "b", object()])
+        await ask_any("enqueue_many", "work", ["a", "b", object()])
     with pytest.raises(NotFoundError, match="job 'wrok' does not exist"):
-        await ask("enqueue_many", "wrok", [])
+        await ask_any("enqueue_many", "wrok", [])
     assert count(work) == 0
+    assert len(await ask_any("enqueue_many", "work", ["a", "b", "c"])) == 3
+    assert [x.status for x in await ask_any("executions")] == ["PENDING"] * 3
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (object(), "the payload is not JSON: .*; use strings, numbers, booleans, lists"),
-        (float("nan"), "the payload is not JSON: .*; use strings"),
-        ("x" * 70_000, "the payload has 70002 bytes of JSON; the limit is 65536; store the data"),
-        (10**400, "contains a number of 1.8e308 or more"),
-    ],
-    ids=["object", "nan", "long", "great"],
-)
 def test_a_payload_that_cannot_be_stored_is_refused_before_it_is_sent(
-    work: Db, database_url: str, wrong: object, said: str
+    work: Db, database_url: str
 ) -> None:
-    with Client(database_url) as client:
-        for method in (client.enqueue, client.trigger):
-            with pytest.raises(PayloadInvalidError, match=said):
-                method("work", wrong)
     cycle: list[object] = []
     cycle.append(cycle)
-    with pytest.raises(PayloadInvalidError, match="is not JSON"):
-        calls.json_text(cycle)
+    with Client(database_url) as client:
+        for wrong, said in (
+            (object(), "the payload is not JSON: .*; use strings, numbers, booleans, lists"),
+            (float("nan"), "the payload is not JSON: .*; use strings"),
+            ("x" * 70_000, "has 70002 bytes of JSON; the limit is 65536; store the data"),
+            (10**400, "contains a number of 1.8e308 or more"),
+            (cycle, "is not JSON"),
+        ):
+            for method in (client.enqueue, client.trigger):
+                with pytest.raises(PayloadInvalidError, match=said):
+                    method("work", wrong)
     assert count(work) == 0
 
 
@@ -177,18 +181,15 @@ async def test_operator_functions_return_what_they_did(ask: Ask, work: Db) -> No
     assert (scoped.scope_kind, scoped.trigger) == ("tenant", Trigger.MANUAL)
 
 
-@pytest.mark.parametrize(
-    ("until", "length"),
-    [("2h", timedelta(hours=2)), (timedelta(days=1), timedelta(days=1))],
-)
-async def test_a_pause_ends_after_a_length_of_the_ledgers_time(
-    ask: Ask, work: Db, until: str | timedelta, length: timedelta
-) -> None:
+async def test_a_pause_ends_after_a_length_of_the_ledgers_time(ask: Ask, work: Db) -> None:
     rows.travel(work, timedelta(days=400))
-    before = rows.now(work)
-    assert await ask("pause", "work", until=until)
-    ends = value(work, "SELECT paused_until FROM cronledger.jobs WHERE name = 'work'")
-    assert before + length <= ends <= rows.now(work) + length
+    lengths = {"2h": timedelta(hours=2), timedelta(days=1): timedelta(days=1)}
+    for until, length in lengths.items():
+        before = rows.now(work)
+        assert await ask("pause", "work", until=until)
+        ends = value(work, "SELECT paused_until FROM cronledger.jobs WHERE name = 'work'")
+        assert before + length <= ends <= rows.now(work) + length
+        await ask("resume", "work")
     with pytest.raises(ValueError, match="soon"):
         await ask("pause", "work", until="soon")
 
@@ -225,9 +226,9 @@ def test_a_refusal_shows_no_internal_function(work: Db, database_url: str) -> No
     assert "job 'wrok' does not exist" in shown
 
 
-@pytest.mark.parametrize(
-    ("method", "arguments", "options", "said"),
-    [
+@pytest.mark.usefixtures("work")
+async def test_a_name_that_does_not_exist_is_refused_with_a_remedy(ask: Ask) -> None:
+    refused: list[tuple[str, tuple[Any, ...], dict[str, str], str]] = [
         ("trigger", ("wrok",), {}, "job 'wrok' does not exist"),
         ("enqueue", ("wrok",), {}, "job 'wrok' does not exist"),
         ("enqueue", ("work",), {"scope": "x"}, "job 'work' has no scope global/x"),
@@ -238,18 +239,12 @@ def test_a_refusal_shows_no_internal_function(work: Db, database_url: str) -> No
         ("why", ("wrok", MONDAY), {}, "job 'wrok' does not exist\nHint: did you mean 'work'"),
         ("why", ("work", MONDAY), {"scope": "x"}, "job 'work' has no scope 'x'"),
         ("next", ("wrok",), {}, "job 'wrok' does not exist"),
-    ],
-)
-@pytest.mark.usefixtures("work")
-async def test_a_name_that_does_not_exist_is_refused_with_a_remedy(
-    database_url: str, method: str, arguments: tuple[Any, ...], options: dict[str, str], said: str
-) -> None:
-    for kind in ("client", "async client"):
-        async with asked(kind, database_url) as ask:
-            with pytest.raises(NotFoundError, match=said) as refused:
-                await ask(method, *arguments, **options)
-        assert refused.value.remedy
-        assert isinstance(refused.value, LookupError)
+    ]
+    for method, arguments, options, said in refused:
+        with pytest.raises(NotFoundError, match=said) as caught:
+            await ask(method, *arguments, **options)
+        assert caught.value.remedy
+        assert isinstance(caught.value, LookupError)
 
 
 async def test_executions_are_typed_values_without_secrets(ask: Ask, work: Db) -> None:
@@ -361,22 +356,20 @@ async def test_a_cancelled_why_reads_nothing_more(
         assert connection.info.transaction_status is TransactionStatus.IDLE
 
 
-@pytest.mark.parametrize(
-    ("method", "arguments", "options"),
-    [
-        ("pause", ("work",), {"until": datetime(2030, 1, 1)}),  # noqa: DTZ001
-        ("executions", (), {"since": datetime(2030, 1, 1)}),  # noqa: DTZ001
-        ("skips", (), {"until": datetime(2030, 1, 1)}),  # noqa: DTZ001
-        ("why", ("work", datetime(2030, 1, 1)), {}),  # noqa: DTZ001
-        ("next", ("daily",), {"after": datetime(2030, 1, 1)}),  # noqa: DTZ001
-        ("enqueue", ("work",), {"due_at": datetime(2030, 1, 1)}),  # noqa: DTZ001
-    ],
-)
-def test_an_instant_without_a_zone_is_refused(
-    work: Db, database_url: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any]
-) -> None:
-    with Client(database_url) as client, pytest.raises(ValueError, match="add tzinfo=UTC"):
-        getattr(client, method)(*arguments, **options)
+def test_an_instant_without_a_zone_is_refused(work: Db, database_url: str) -> None:
+    naive = datetime(2030, 1, 1)  # noqa: DTZ001
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+        ("pause", ("work",), {"until": naive}),
+        ("executions", (), {"since": naive}),
+        ("skips", (), {"until": naive}),
+        ("why", ("work", naive), {}),
+        ("next", ("daily",), {"after": naive}),
+        ("enqueue", ("work",), {"due_at": naive}),
+    ]
+    with Client(database_url) as client:
+        for method, arguments, options in calls:
+            with pytest.raises(ValueError, match="add tzinfo=UTC"):
+                getattr(client, method)(*arguments, **options)
 
 
 def test_the_operator_role_is_enough(work: Db, database_url: str) -> None:
@@ -486,7 +479,9 @@ def test_event_loops_may_use_a_client_one_after_the_other(work: Db, database_url
 
 
 @pytest.mark.parametrize("kind", ["client", "async client"])
-async def test_a_connection_that_ended_is_replaced(work: Db, database_url: str, kind: str) -> None:
+async def test_a_connection_that_ended_is_replaced_until_the_client_is_closed(
+    work: Db, database_url: str, kind: str
+) -> None:
     end = (
         "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
         " WHERE application_name = %s AND datname = current_database()"
@@ -495,16 +490,10 @@ async def test_a_connection_that_ended_is_replaced(work: Db, database_url: str, 
         await ask("enqueue", "work", 1)
         assert value(work, end, senders.APPLICATION_NAME)
         await ask("enqueue", "work", 2)
-    assert count(work) == 2
-
-
-@pytest.mark.parametrize("kind", ["client", "async client"])
-async def test_a_closed_client_is_not_used(database_url: str, kind: str) -> None:
-    async with asked(kind, database_url) as ask:
-        await ask("executions")
         await ask("close")
         with pytest.raises(RuntimeError, match="the client is closed; make another one"):
             await ask("executions")
+    assert count(work) == 2
 
 
 @pytest.mark.parametrize("kind", ["client", "async client"])
@@ -536,24 +525,17 @@ def test_the_url_is_given_or_that_of_the_settings(
             kind(database_url, connection=work)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", first_fast(["client", "async client"]))
-async def test_settings_of_the_role_do_not_change_what_is_read(
-    work: Db, database_url: str, kind: str
+async def test_settings_of_the_session_do_not_change_what_is_read(
+    work: Db, database_url: str
 ) -> None:
     options = "-c datestyle=German -c timezone=Asia/Tokyo -c intervalstyle=iso_8601"
     at = rows.now(work)
     rows.execution(work, "SUCCESS", "work", plan_time=at, result="[1]")
-    async with asked(kind, make_conninfo(database_url, options=options)) as ask:
-        (found,) = await ask("executions")
-        assert (found.plan_time, found.result) == (at, [1])
-        assert (await ask("why", "daily", MONDAY))[0].verdict
-
-
-@pytest.mark.parametrize("kind", first_fast(["connection", "async connection"]))
-async def test_settings_of_the_caller_do_not_change_what_is_read(
-    work: Db, database_url: str, kind: str
-) -> None:
-    await test_settings_of_the_role_do_not_change_what_is_read(work, database_url, kind)
+    for kind in KINDS:
+        async with asked(kind, make_conninfo(database_url, options=options)) as ask:
+            (found,) = await ask("executions")
+            assert (found.plan_time, found.result) == (at, [1])
+            assert (await ask("why", "daily", MONDAY))[0].verdict
 
 
 def test_the_settings_of_the_caller_stay_as_they_are(work: Db, database_url: str) -> None:

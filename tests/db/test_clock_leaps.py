@@ -12,36 +12,28 @@ from tests.db.support.whole_replica import Whole
 HOUR = timedelta(hours=1)
 
 
-async def test_i7_a_leap_that_nobody_has_noticed_steals_nothing(
+async def test_i6_i7_a_leap_that_nobody_has_noticed_steals_and_sweeps_nothing(
     ledger: Ledger, database_url: str
 ) -> None:
-    ledger.job(schedule=None, allow_stale_reentry=True, overlap="wait")
-    ledger.trigger()
+    ledger.job("again", schedule=None, allow_stale_reentry=True)
+    ledger.job("once", schedule=None)
+    for name in ("again", "once"):
+        ledger.trigger(name)
     async with runners(database_url, {}, {}) as (one, two):
         await one.settle()
         two.trust()
         two.dispatcher.steal_at = LONG_AGO
         ledger.travel(by=HOUR)
         assert await two.step() == []
-        assert ledger.values("SELECT runner_id, attempt FROM executions") == [("r1", 1)]
+        assert ledger.values("SELECT runner_id, attempt FROM executions") == [("r1", 1)] * 2
         assert two.clock.trusted_since is not None
         assert two.clock.trusted_since > ledger.now() - timedelta(minutes=1)
-
-
-async def test_i6_a_leap_that_nobody_has_noticed_sweeps_nothing(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule=None)
-    ledger.trigger()
-    async with runners(database_url, {}, {}) as (one, two):
-        await one.settle()
         two.trust()
         ledger.travel(by=HOUR)
-        await two.sweeper.sweep()
-        assert ledger.statuses() == ["RUNNING"]
-        two.trust()
-        await two.sweeper.sweep()
-        assert ledger.statuses() == ["RUNNING"], "it still does not know what time it is"
+        for _ in range(2):
+            await two.sweeper.sweep()
+            assert ledger.statuses("once") == ["RUNNING"]
+            two.trust()
 
 
 async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(database_url: str) -> None:

@@ -12,7 +12,6 @@ from tests.db.support.rolled_hours import round_of
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 TICK = timedelta(microseconds=1)
-NOTHING = timedelta(0)
 
 
 @pytest.fixture
@@ -21,9 +20,9 @@ async def one(ledger: Ledger, database_url: str) -> AsyncIterator[Runner]:
         yield made
 
 
-def missed(ledger: Ledger) -> list[str]:
+def missed(ledger: Ledger) -> list[tuple[str, str]]:
     """Return the recorded breaches, and not only those that the view `breaches` still shows."""
-    return ledger.values("SELECT kind FROM verify_breaches ORDER BY kind")
+    return ledger.values("SELECT job_name, kind FROM verify_breaches ORDER BY job_name, kind")
 
 
 def next_minute(ledger: Ledger) -> datetime:
@@ -37,15 +36,23 @@ async def judge(ledger: Ledger, runner: Runner, at: datetime) -> None:
 
 
 async def started(ledger: Ledger, runner: Runner) -> datetime:
-    """Start the next firing, and return its plan_time. The job has no later ones."""
+    """Start the next firing of each job, and return its plan_time. The jobs have no later ones."""
     at = next_minute(ledger)
     ledger.travel(to=at + SECOND)
     await runner.settle()
-    ledger.edit(schedule="0 0 1 1 *")
+    ledger.values("UPDATE jobs SET schedule = '0 0 1 1 *'")
     return at
 
 
-def ended(ledger: Ledger, begin: datetime, status: str, milliseconds: int, count: int) -> None:
+def put(ledger: Ledger, column: str, **values: object) -> None:
+    """Set a column of the execution of each job."""
+    for job, value in values.items():
+        ledger.values(f"UPDATE executions SET {column} = %s WHERE job_name = %s", value, job)
+
+
+def ended(
+    ledger: Ledger, begin: datetime, status: str, milliseconds: int, count: int, *, job: str = "job"
+) -> None:
     """Insert ended executions, one for each minute from `begin` on."""
     plan_times = [begin + number * MINUTE for number in range(count)]
     ledger.values(
@@ -55,50 +62,48 @@ def ended(ledger: Ledger, begin: datetime, status: str, milliseconds: int, count
         "INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger,"
         " revision, queue, due_at, attempt, max_attempts, lease_token, started_at, finished_at,"
         " duration_ms, error_code, changed_xact)"
-        " SELECT 'job', 'global', 'global', at, %s, 'manual', 1, 'default', at, 1, 1,"
+        " SELECT %s, 'global', 'global', at, %s, 'manual', 1, 'default', at, 1, 1,"
         " gen_random_uuid(), at, at, %s, CASE %s WHEN 'FAILED' THEN 'boom' END,"
         " pg_current_xact_id() FROM unnest(%s::timestamptz[]) at",
-        status, milliseconds, status, plan_times,
+        job, status, milliseconds, status, plan_times,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("late", "kinds"), [(NOTHING, []), (TICK, ["start_by"])])
 async def test_a_start_exactly_at_start_by_is_in_time(
-    ledger: Ledger, one: Runner, database_url: str, late: timedelta, kinds: list[str]
+    ledger: Ledger, one: Runner, database_url: str
 ) -> None:
-    ledger.job(schedule="* * * * *", start_by="10s", stale_timeout="1 h")
+    for job in ("exact", "late"):
+        ledger.job(job, schedule="* * * * *", start_by="10s", stale_timeout="1 h")
     at = await started(ledger, one)
-    ledger.values("UPDATE executions SET started_at = %s", at + 10 * SECOND + late)
+    put(ledger, "started_at", exact=at + 10 * SECOND, late=at + 10 * SECOND + TICK)
     await judge(ledger, one, at + 12 * SECOND)
-    assert missed(ledger) == kinds
+    assert missed(ledger) == [("late", "start_by")]
     assert [found for found in verify(database_url) if found.kind == "wrong_breach"] == []
 
 
-@pytest.mark.parametrize(("late", "kinds"), [(NOTHING, []), (TICK, ["finish_by"])])
 async def test_an_end_exactly_at_finish_by_is_in_time(
-    ledger: Ledger, one: Runner, database_url: str, late: timedelta, kinds: list[str]
+    ledger: Ledger, one: Runner, database_url: str
 ) -> None:
-    ledger.job(schedule="* * * * *", finish_by="10s", stale_timeout="1 h")
+    for job in ("exact", "late"):
+        ledger.job(job, schedule="* * * * *", finish_by="10s", stale_timeout="1 h")
     at = await started(ledger, one)
-    (start,) = one.held
-    await one.finish(start)
-    ledger.values("UPDATE executions SET finished_at = %s", at + 10 * SECOND + late)
+    for start in tuple(one.held):
+        await one.finish(start)
+    put(ledger, "finished_at", exact=at + 10 * SECOND, late=at + 10 * SECOND + TICK)
     await judge(ledger, one, at + 12 * SECOND)
-    assert missed(ledger) == kinds
+    assert missed(ledger) == [("late", "finish_by")]
     assert [found for found in verify(database_url) if found.kind == "wrong_breach"] == []
 
 
-@pytest.mark.parametrize(("milliseconds", "kinds"), [(10_000, []), (10_001, ["expect_duration"])])
-async def test_a_duration_equal_to_the_expected_one_is_in_time(
-    ledger: Ledger, one: Runner, milliseconds: int, kinds: list[str]
-) -> None:
-    ledger.job(schedule="* * * * *", expect_duration="10s", stale_timeout="1 h")
+async def test_a_duration_equal_to_the_expected_one_is_in_time(ledger: Ledger, one: Runner) -> None:
+    for job in ("exact", "long"):
+        ledger.job(job, schedule="* * * * *", expect_duration="10s", stale_timeout="1 h")
     at = await started(ledger, one)
-    (start,) = one.held
-    await one.finish(start)
-    ledger.values("UPDATE executions SET duration_ms = %s", milliseconds)
+    for start in tuple(one.held):
+        await one.finish(start)
+    put(ledger, "duration_ms", exact=10_000, long=10_001)
     await judge(ledger, one, at + MINUTE)
-    assert missed(ledger) == kinds
+    assert missed(ledger) == [("long", "expect_duration")]
 
 
 async def test_a_retry_does_not_change_when_an_execution_started(
@@ -123,23 +128,23 @@ async def test_a_cancel_after_finish_by_does_not_excuse_the_deadline(
     ledger.travel(to=at + 20 * SECOND)
     ledger.values("SELECT cancel(id) FROM executions")
     await judge(ledger, one, at + 30 * SECOND)
-    assert missed(ledger) == ["finish_by"]
+    assert missed(ledger) == [("job", "finish_by")]
 
 
-@pytest.mark.parametrize("reason", ["retired", "paused"])
 async def test_a_plan_time_that_was_skipped_on_purpose_has_missed_no_deadline(
-    ledger: Ledger, one: Runner, reason: str
+    ledger: Ledger, one: Runner
 ) -> None:
-    ledger.job(schedule="* * * * *", start_by="30s", finish_by="30s")
+    for reason in ("retired", "paused"):
+        ledger.job(reason, schedule="* * * * *", start_by="30s", finish_by="30s")
     at = next_minute(ledger)
     await judge(ledger, one, at + SECOND)
-    assert ledger.one("SELECT count(*) FROM unjudged_deadlines") == 2
+    assert ledger.one("SELECT count(*) FROM unjudged_deadlines") == 4
     ledger.values(
         "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
-        " count, reason, revision) VALUES ('job', 'global', 'global', %s, %s, 1, %s, 1)",
-        at, at, reason,
+        " count, reason, revision) SELECT name, 'global', 'global', %s, %s, 1, name, 1 FROM jobs",
+        at, at,
     )  # fmt: skip
-    ledger.edit(schedule="0 0 1 1 *")
+    ledger.values("UPDATE jobs SET schedule = '0 0 1 1 *'")
     await judge(ledger, one, at + MINUTE)
     assert missed(ledger) == []
     assert ledger.values("SELECT * FROM compliance") == []
@@ -166,28 +171,27 @@ async def test_the_usual_duration_is_that_of_successes_before_the_plan_time(
     assert ledger.values("SELECT expected FROM unjudged_deadlines") == [8 * SECOND]
 
 
-@pytest.mark.parametrize(("successes", "expected"), [(19, []), (20, [SECOND])])
 async def test_the_usual_duration_needs_20_successes_and_is_at_least_a_second(
-    ledger: Ledger, one: Runner, successes: int, expected: list[timedelta]
+    ledger: Ledger, one: Runner
 ) -> None:
-    ledger.job(schedule="* * * * *", expect_duration="2*p50")
     at = next_minute(ledger)
-    ended(ledger, at - 30 * MINUTE, "SUCCESS", 1, successes)
-    ended(ledger, at - 5 * MINUTE, "FAILED", 1, 4)
+    for job, successes in (("few", 19), ("enough", 20)):
+        ledger.job(job, schedule="* * * * *", expect_duration="2*p50")
+        ended(ledger, at - 30 * MINUTE, "SUCCESS", 1, successes, job=job)
+        ended(ledger, at - 5 * MINUTE, "FAILED", 1, 4, job=job)
     await judge(ledger, one, at + SECOND)
-    assert ledger.values("SELECT expected FROM unjudged_deadlines") == expected
+    found = ledger.values("SELECT job_name, expected FROM unjudged_deadlines")
+    assert found == [("enough", SECOND)]
 
 
-@pytest.mark.parametrize(("after", "counted"), [(5 * MINUTE - SECOND, 0), (5 * MINUTE, 1)])
-def test_an_hour_is_counted_five_minutes_after_its_end(
-    ledger: Ledger, after: timedelta, counted: int
-) -> None:
+def test_an_hour_is_counted_five_minutes_after_its_end(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     hour = ledger.now().replace(minute=0, second=0, microsecond=0)
     ended(ledger, hour, "SUCCESS", 10, 1)
-    ledger.travel(to=hour + HOUR + after)
-    round_of(ledger)
-    assert ledger.one("SELECT count(*) FROM execution_hours") == counted
+    for after, counted in ((5 * MINUTE - SECOND, 0), (5 * MINUTE, 1)):
+        ledger.travel(to=hour + HOUR + after)
+        round_of(ledger)
+        assert ledger.one("SELECT count(*) FROM execution_hours") == counted
 
 
 def test_an_hour_does_not_contain_the_beginning_of_the_next_one(ledger: Ledger) -> None:
@@ -213,5 +217,5 @@ async def test_no_deadline_is_judged_again_after_the_clock_went_back(
     for instant in (at + 12 * SECOND, at - HOUR, at + 12 * SECOND):
         ledger.values("UPDATE deadline_cursors SET next_at = %s", instant)
         await judge(ledger, one, instant)
-    assert missed(ledger) == ["start_by"]
+    assert missed(ledger) == [("job", "start_by")]
     assert ledger.values("SELECT met, missed FROM compliance") == [(0, 1)]

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,9 +18,7 @@ from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import Applied, _Applying, apply, retire
 from cronledger.sources.diff import diff
-from cronledger.sources.toml import load
 from tests.db.support.engine import Ledger, waiting
-from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
 
 SLACK = Slack(url="https://hooks.example.org/services/hunter2")
@@ -45,6 +42,10 @@ def row(ledger: Ledger, name: str = "alerts.ops", **columns: Any) -> None:
     ledger.job(name, **values)
 
 
+CALLS: tuple[Any, ...] = (apply, lambda *a, **k: diff(*a, **k, days=1))
+"""A refusal of `apply` is one of `diff` too."""
+
+
 def test_a_channel_and_its_jobs_are_applied_together(ledger: Ledger, database_url: str) -> None:
     found = applied(database_url, jobs("a", channels={"ops": SLACK}))
     assert (found.added, found.channels) == (("a", "alerts.ops"), ("alerts.ops",))
@@ -53,21 +54,14 @@ def test_a_channel_and_its_jobs_are_applied_together(ledger: Ledger, database_ur
     assert ledger.values("SELECT name, kind, source FROM channels") == [("ops", "slack", "app")]
 
 
-def test_a_channel_of_another_source_can_be_named(ledger: Ledger, database_url: str) -> None:
-    applied(database_url, jobs(channels={"ops": SLACK}), "channels")
-    assert applied(database_url, jobs("a")).added == ("a",)
-
-
-@pytest.mark.parametrize("call", [apply, lambda *a, **k: diff(*a, **k, days=1)])
-def test_a_channel_that_no_source_declares_is_refused(
-    ledger: Ledger, database_url: str, call: Any
-) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        call(database_url, jobs("a"), source="app")
-    assert str(caught.value) == (
-        "app: jobs.a.notify = ops: names a channel that does not exist; declare the channel, or "
-        "correct the name"
-    )
+def test_a_channel_that_no_source_declares_is_refused(ledger: Ledger, database_url: str) -> None:
+    for call in CALLS:
+        with pytest.raises(ConfigurationError) as caught:
+            call(database_url, jobs("a"), source="app")
+        assert str(caught.value) == (
+            "app: jobs.a.notify = ops: names a channel that does not exist; declare the channel, "
+            "or correct the name"
+        )
     assert ledger.values("SELECT name FROM jobs") == []
 
 
@@ -90,30 +84,26 @@ async def test_of_two_sources_that_drop_and_name_a_channel_at_once_one_is_refuse
     assert ledger.values("SELECT FROM missing_channels") == []
 
 
-@pytest.mark.parametrize("call", [apply, lambda *a, **k: diff(*a, **k, days=1)])
-def test_a_source_keeps_a_channel_that_its_own_job_names(
-    ledger: Ledger, database_url: str, call: Any
-) -> None:
+def test_a_source_keeps_a_channel_that_its_own_job_names(ledger: Ledger, database_url: str) -> None:
     applied(database_url, jobs("a", channels={"ops": SLACK}))
-    with pytest.raises(ConfigurationError, match=r"jobs\.a\.notify = ops: names a channel that"):
-        call(database_url, jobs("a"), source="app")
+    for call in CALLS:
+        with pytest.raises(ConfigurationError, match=r"jobs\.a\.notify = ops: names a channel"):
+            call(database_url, jobs("a"), source="app")
     assert ledger.values("SELECT name FROM channels") == ["ops"]
 
 
-@pytest.mark.parametrize("call", [apply, lambda *a, **k: diff(*a, **k, days=1)])
-def test_a_source_keeps_a_channel_that_another_names(
-    ledger: Ledger, database_url: str, call: Any
-) -> None:
+def test_a_source_keeps_a_channel_that_another_names(ledger: Ledger, database_url: str) -> None:
     applied(database_url, jobs(channels={"ops": SLACK}), "channels")
     applied(database_url, jobs("a"))
     ledger.job("b", handler="external", notify=Jsonb([{"channel": "ops"}]))
-    with pytest.raises(ConfigurationError) as caught:
-        call(database_url, [], source="channels")
-    assert str(caught.value).splitlines() == [
-        f"channels: channels.ops: is not declared any more, but the job '{job}' of {owner} names "
-        "it in notify; declare it again, or remove it from notify of that job first"
-        for job, owner in (("a", "the source 'app'"), ("b", "SQL"))
-    ]
+    for call in CALLS:
+        with pytest.raises(ConfigurationError) as caught:
+            call(database_url, [], source="channels")
+        assert str(caught.value).splitlines() == [
+            f"channels: channels.ops: is not declared any more, but the job '{job}' of {owner} "
+            "names it in notify; declare it again, or remove it from notify of that job first"
+            for job, owner in (("a", "the source 'app'"), ("b", "SQL"))
+        ]
     assert ledger.values("SELECT name FROM channels") == ["ops"]
 
 
@@ -134,11 +124,7 @@ def test_a_channel_stays_while_another_runner_has_its_app(
     declared = jobs("a", channels={"ops": SLACK})
     applied(database_url, declared)
     function = next(job.target["python"] for job in declared if job.name == "a")
-    ledger.values(
-        "INSERT INTO runners (id, host, pid, version, state, queues, slots, handlers, heartbeat_at,"
-        " stale_after) VALUES ('other', 'h', 1, '1', 'running', '{default}', 1, %s, db_now(),"
-        " db_now() + interval '1 minute')", [function],
-    )  # fmt: skip
+    ledger.runner("other", handlers=[function])
     names = ["a", "alerts.ops"]
     kept = retire(database_url, names, source="app", runner="this")
     assert (kept.retired, kept.kept) == ((), ("a", "alerts.ops"))
@@ -146,44 +132,42 @@ def test_a_channel_stays_while_another_runner_has_its_app(
     assert retire(database_url, names, source="app", runner="this").retired == tuple(names)
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"name": "mine", "target": {}}, "job mine: queue = alerts, which is reserved"),
-        ({"target": {}}, "job alerts.ops: queue = alerts, which is reserved for channels"),
-        ({"name": "ops"}, "job ops: queue = alerts, which is reserved for channels"),
-        (
-            {"handler": "command", "target": {"command": ["true"]}},
-            "job alerts.ops: queue = alerts, which is reserved for channels",
-        ),
-        ({"target": {"channel": {}}}, 'the channel in its target has no "kind"'),
-        (
-            {"target": {"channel": {"kind": "sms"}}},
-            'the channel in its target has "kind" = "sms", which is not a kind of channel',
-        ),
-        ({"target": {"channel": {"kind": "slack"}}}, 'the channel in its target has no "url"'),
-        (
-            {"target": {"channel": {**WORKS, "url": "hunter2"}}},
-            'the channel in its target has "url", which kind = command does not use',
-        ),
-        (
-            {"target": {"channel": {"kind": "email", "to": "a@b", "sender": "a@b", "port": "25"}}},
-            'the channel in its target has "port" of the JSON type string instead of number',
-        ),
-        (
-            {"target": {"channel": {**WORKS, "on_ledger": ["failed"]}}},
-            'the channel in its target has "on_ledger" = ["failed"]',
-        ),
-    ],
-)  # fmt: skip
-def test_sql_refuses_a_row_that_is_no_channel(
-    ledger: Ledger, columns: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue) as caught:
-        row(ledger, **{"name": "alerts.ops", **columns})
-    assert message in str(caught.value)
-    assert caught.value.diag.message_hint
-    assert "hunter2" not in str(caught.value)
+NO_CHANNELS: list[tuple[dict[str, Any], str]] = [
+    ({"name": "mine", "target": {}}, "job mine: queue = alerts, which is reserved"),
+    ({"target": {}}, "job alerts.ops: queue = alerts, which is reserved for channels"),
+    ({"name": "ops"}, "job ops: queue = alerts, which is reserved for channels"),
+    (
+        {"handler": "command", "target": {"command": ["true"]}},
+        "job alerts.ops: queue = alerts, which is reserved for channels",
+    ),
+    ({"target": {"channel": {}}}, 'the channel in its target has no "kind"'),
+    (
+        {"target": {"channel": {"kind": "sms"}}},
+        'the channel in its target has "kind" = "sms", which is not a kind of channel',
+    ),
+    ({"target": {"channel": {"kind": "slack"}}}, 'the channel in its target has no "url"'),
+    (
+        {"target": {"channel": {**WORKS, "url": "hunter2"}}},
+        'the channel in its target has "url", which kind = command does not use',
+    ),
+    (
+        {"target": {"channel": {"kind": "email", "to": "a@b", "sender": "a@b", "port": "25"}}},
+        'the channel in its target has "port" of the JSON type string instead of number',
+    ),
+    (
+        {"target": {"channel": {**WORKS, "on_ledger": ["failed"]}}},
+        'the channel in its target has "on_ledger" = ["failed"]',
+    ),
+]
+
+
+def test_sql_refuses_a_row_that_is_no_channel(ledger: Ledger) -> None:
+    for columns, message in NO_CHANNELS:
+        with pytest.raises(psycopg.errors.InvalidParameterValue) as caught:
+            row(ledger, **{"name": "alerts.ops", **columns})
+        assert message in str(caught.value)
+        assert caught.value.diag.message_hint
+        assert "hunter2" not in str(caught.value)
 
 
 def test_sql_refuses_an_edit_to_what_is_no_channel(ledger: Ledger) -> None:
@@ -207,36 +191,32 @@ def test_sql_accepts_every_kind_that_a_source_declares(ledger: Ledger) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("channel", "shown"),
-    [
-        (
-            {"kind": "webhook", "url": "https://u:hunter2@example.org:8080/hunter2?t=hunter2",
-             "headers": {"A": "hunter2"}, "secret": {"env": "KEY"}},
-            {"kind": "webhook", "url": "https://example.org:8080/***", "headers": {"A": "***"},
-             "secret": {"env": "KEY"}},
-        ),
-        (
-            {"kind": "apprise", "urls": ["pover://hunter2"]},
-            {"kind": "apprise", "urls": "***"},
-        ),
-        (
-            {"kind": "command", "command": ["page", "--password=hunter2"], "env": {"A": "hunter2"}},
-            {"kind": "command", "command": ["page", "--password=***"], "env": {"A": "***"}},
-        ),
-        ({"kind": "slack", "url": {"env": "URL"}}, {"kind": "slack", "url": {"env": "URL"}}),
-        (
-            {"kind": "slack", "url": "HTTPS://u:hunter2@Example.org/hunter2"},
-            {"kind": "slack", "url": "HTTPS://Example.org/***"},
-        ),
-        ({"kind": "slack", "url": "hooks/hunter2"}, {"kind": "slack", "url": "***"}),
-    ],
-)  # fmt: skip
-def test_what_may_be_secret_is_masked(
-    ledger: Ledger, channel: dict[str, Any], shown: dict[str, Any]
-) -> None:
-    row(ledger, target={"channel": channel})
-    assert ledger.one("SELECT target FROM job_targets") == {"channel": shown}
+MASKED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"kind": "webhook", "url": "https://u:hunter2@example.org:8080/hunter2?t=hunter2",
+         "headers": {"A": "hunter2"}, "secret": {"env": "KEY"}},
+        {"kind": "webhook", "url": "https://example.org:8080/***", "headers": {"A": "***"},
+         "secret": {"env": "KEY"}},
+    ),
+    ({"kind": "apprise", "urls": ["pover://hunter2"]}, {"kind": "apprise", "urls": "***"}),
+    (
+        {"kind": "command", "command": ["page", "--password=hunter2"], "env": {"A": "hunter2"}},
+        {"kind": "command", "command": ["page", "--password=***"], "env": {"A": "***"}},
+    ),
+    ({"kind": "slack", "url": {"env": "URL"}}, {"kind": "slack", "url": {"env": "URL"}}),
+    (
+        {"kind": "slack", "url": "HTTPS://u:hunter2@Example.org/hunter2"},
+        {"kind": "slack", "url": "HTTPS://Example.org/***"},
+    ),
+    ({"kind": "slack", "url": "hooks/hunter2"}, {"kind": "slack", "url": "***"}),
+]  # fmt: skip
+
+
+def test_what_may_be_secret_is_masked(ledger: Ledger) -> None:
+    for number, (channel, _) in enumerate(MASKED):
+        row(ledger, f"alerts.c{number}", target={"channel": channel})
+    targets = ledger.values("SELECT target FROM job_targets ORDER BY name")
+    assert targets == [{"channel": shown} for _, shown in MASKED]
     assert "hunter2" not in json.dumps(ledger.values("SELECT to_jsonb(c) FROM channels c"))
 
 
@@ -257,46 +237,15 @@ def test_the_view_has_the_last_delivery(ledger: Ledger) -> None:
     assert first < second
 
 
-def test_a_file_with_a_channel_is_applied(
-    ledger: Ledger, database_url: str, tmp_path: Path
-) -> None:
-    (tmp_path / "jobs.toml").write_text(
-        '[channels.ops]\nkind = "email"\nto = "ops@example.org"\nsender = "cron@example.org"\n'
-        'on_ledger = ["violation"]\n[defaults]\nnotify = "ops"\n[jobs.a]\ncommand = ["true"]\n'
-    )
-    assert applied(database_url, load(tmp_path / "jobs.toml").jobs).added == ("a", "alerts.ops")
-    assert ledger.values("SELECT name, notify IS NULL FROM jobs ORDER BY name") == [
-        ("a", False), ("alerts.ops", True)
-    ]  # fmt: skip
-    assert ledger.one("SELECT cronledger_internal.ledger_channels('violation')") == ["ops"]
-
-
 def test_any_replica_delivers_to_a_channel(ledger: Ledger, database_url: str) -> None:
     row(ledger)
-    insert = (
-        "INSERT INTO runners (id, host, pid, version, state, queues, slots, heartbeat_at,"
-        " stale_after) VALUES (%s, 'h', 1, %s, 'running', %s, 1, db_now(),"
-        " db_now() + interval '1 minute')"
-    )
 
     def found() -> list[str]:
         with psycopg.connect(database_url, autocommit=True) as c:
             context = DoctorContext(c, Settings(), database_url)
             return [one.found for one in check_jobs(context) if one.severity != "ok"]
 
-    ledger.values(insert, "worker", "external", [])
+    ledger.runner("worker", version="external", queues=[])
     assert found() == ["no live runner can run alerts.ops (queue alerts, external)"]
-    ledger.values(insert, "replica", "1", ["default"])
+    ledger.runner("replica")
     assert found() == []
-
-
-received: list[dict[str, Any]] = []
-
-
-async def test_a_replica_of_an_app_delivers_to_its_channels(whole: Whole) -> None:
-    received.clear()
-    module = __name__
-    whole.app = App(channels={"ops": Function(python=f"{module}:received.append")})
-    async with whole.replica():
-        row = await whole.run("alerts.ops", {"alerts": [{"id": 1, "event": "test"}]})
-    assert (row["status"], received) == ("SUCCESS", [{"alerts": [{"id": 1, "event": "test"}]}])

@@ -14,27 +14,18 @@ from cronledger.rules.remedies import PROGRAM
 from tests.db.support.django_process import on_database
 
 
-def test_a_command_that_succeeds_returns_and_writes_to_its_stdout(
+def test_a_command_writes_to_its_stdout_or_raises_its_error_and_exit_status(
     empty_database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listed, missing, err = StringIO(), StringIO(), StringIO()
     with on_database(empty_database_url):
-        call_command("cronledger", "migrate", "--json", stdout=listed, stderr=err)
-        call_command("cronledger", "jobs", "list", stdout=missing, stderr=err)
-    assert '"applied"' in listed.getvalue()
-    assert "`manage.py cronledger jobs apply FILE` adds jobs" in err.getvalue()
-    assert capsys.readouterr() == ("", "")
-    assert "CRONLEDGER_DATABASE_URL" not in os.environ
-
-
-def test_a_command_that_fails_raises_its_error_and_exit_status(empty_database_url: str) -> None:
-    with on_database(empty_database_url):
         with pytest.raises(CommandError, match=r"run `manage.py cronledger migrate`") as pending:
-            call_command("cronledger", "migrate", "--check", stderr=StringIO())
+            call_command("cronledger", "migrate", "--check", stdout=StringIO(), stderr=err)
         assert pending.value.returncode == 4
         with pytest.raises(CommandError, match=r"run `manage.py cronledger migrate`"):
-            call_command("cronledger", "jobs", "list", stderr=StringIO())
-        call_command("cronledger", "migrate", stdout=StringIO(), stderr=StringIO())
+            call_command("cronledger", "jobs", "list", stdout=missing, stderr=err)
+        call_command("cronledger", "migrate", "--json", stdout=listed, stderr=err)
+        call_command("cronledger", "jobs", "list", stdout=missing, stderr=err)
         with pytest.raises(
             CommandError, match=r"`manage.py cronledger jobs list` lists"
         ) as unknown:
@@ -44,6 +35,10 @@ def test_a_command_that_fails_raises_its_error_and_exit_status(empty_database_ur
             call_command("cronledger", "doctor", stdout=(found := StringIO()), stderr=StringIO())
         assert doubtful.value.returncode == 1
         assert "`manage.py cronledger run`" in found.getvalue()
+    assert '"applied"' in listed.getvalue()
+    assert "`manage.py cronledger jobs apply FILE` adds jobs" in err.getvalue()
+    assert capsys.readouterr() == ("", "")
+    assert "CRONLEDGER_DATABASE_URL" not in os.environ
 
 
 def test_a_client_in_a_project_names_the_command_of_the_project(

@@ -90,6 +90,7 @@ async def test_the_project_of_the_documentation_runs(project: Project, whole: Wh
     assert project.manage("cronledger", "jobs", "apply") == "unchanged: 4\n"
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_documentation_run_with_the_runner_of_django(
     project: Project,
 ) -> None:

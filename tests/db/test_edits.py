@@ -2,25 +2,11 @@
 
 from datetime import timedelta
 
-from cronledger.audit.verify import verify
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, runners
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))
-
-
-async def test_i10_an_edit_fires_nothing_of_the_past(ledger: Ledger, database_url: str) -> None:
-    """A schedule that would have fired a hundred times already fires from the edit on."""
-    ledger.job(schedule="0 0 1 1 *", catch_up="all", overlap="allow")
-    ledger.travel(by=100 * MINUTE)
-    ledger.edit(schedule="* * * * *")
-    async with runners(database_url, {}) as (one,):
-        assert await one.settle() == []
-        ledger.travel(by=2 * MINUTE)
-        started = await one.settle()
-    assert [s.claimed.revision for s in started] == [2, 2]
-    assert ledger.skipped() == []
 
 
 async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_to(
@@ -39,39 +25,6 @@ async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_t
          s.claimed.max_attempts) for s in started
     ]  # fmt: skip
     assert ran == [(10, 1, 1, 2), (20, 1, 1, 2), (28, 2, 2, 3), (35, 2, 2, 3)]
-
-
-async def test_i10_a_resume_fires_nothing_of_the_pause(ledger: Ledger, database_url: str) -> None:
-    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    ledger.values("SELECT pause('job')")
-    ledger.travel(by=30 * MINUTE)
-    ledger.values("SELECT resume('job')")
-    async with runners(database_url, {}) as (one,):
-        assert await one.settle() == []
-        assert ledger.skipped() == [("paused", 30)]
-
-
-async def test_i10_an_edit_between_the_end_of_a_pause_and_its_notice(
-    ledger: Ledger, database_url: str
-) -> None:
-    """What was planned under the edit stays its own when the sweeper writes the resume."""
-    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    ledger.values("SELECT pause('job', until => %s)", ledger.now() + 5 * MINUTE)
-    ledger.travel(by=7 * MINUTE)
-    ledger.edit(schedule="*/2 * * * *")
-    ledger.travel(by=4 * MINUTE)
-    async with runners(database_url, {}) as (one,):
-        started = await one.settle()
-        assert {s.claimed.revision for s in started} == {2, 3}
-        for start in started:
-            await one.finish(start)
-        await one.sweep()
-        assert ledger.one("SELECT max(revision) FROM job_revisions") == 4
-        ledger.travel(by=2 * MINUTE)
-        (late,) = await one.settle()
-        assert late.claimed.revision == 4
-        await one.finish(late)
-    assert [str(violation) for violation in verify(database_url)] == []
 
 
 async def test_i10_paused_until_ends_by_itself_at_its_instant(
@@ -146,19 +99,6 @@ async def test_i10_retirement_cancels_what_waits_and_what_fails_later(
         ledger.edit(retired_at=None)
         ledger.travel(by=5 * MINUTE)
         assert await one.settle() == []
-
-
-async def test_i10_what_was_due_in_a_retirement_never_runs(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    ledger.values("SELECT retire('job')")
-    ledger.travel(by=10 * MINUTE)
-    ledger.edit(retired_at=None)
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        assert len(await one.settle()) == 1
-    assert ledger.skipped() == [("retired", 10)]
 
 
 async def test_i10_a_deleted_job_ends_and_its_name_may_come_back(

@@ -12,12 +12,25 @@ from psycopg import errors
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, runners, waiting
 from tests.db.support.pushes import enqueue
-from tests.marks import first_fast
 from tests.waiting import eventually
 
 ROW = (
     "SELECT status, trigger, attempt, payload, watermark, enqueue_key FROM executions WHERE id = %s"
 )
+
+
+BAD: list[tuple[str, dict[str, Any], type[psycopg.Error], str]] = [
+    ("plain", {"scope_id": "acme"}, errors.NoDataFound, "acme"),
+    ("fixed", {"scope_id": "b"}, errors.NoDataFound, "b"),
+    ("tenants", {}, errors.NoDataFound, "tenant/global"),
+    ("tenants", {"scope_id": ""}, errors.InvalidParameterValue, "scope_id"),
+    ("plain", {"key": ""}, errors.InvalidParameterValue, "key"),
+    ("plain", {"key": "k" * 201}, errors.InvalidParameterValue, "key"),
+    ("nobody", {}, errors.NoDataFound, "nobody"),
+    ("plain", {"key": "k", "due_at": "now"}, errors.InvalidParameterValue, "due_at .* a key"),
+    ("plain", {"watermark": 1, "due_at": "now"}, errors.InvalidParameterValue, "a watermark"),
+    ("plain", {"due_at": "infinity"}, errors.InvalidParameterValue, "due_at infinity"),
+]
 
 
 def test_a_push_makes_a_pending_execution(ledger: Ledger) -> None:
@@ -96,14 +109,6 @@ async def test_a_crash_before_that_is_repaired(ledger: Ledger, database_url: str
         assert not ledger.one(after, old)
 
 
-def test_input_watermark_only_grows(ledger: Ledger) -> None:
-    ledger.job(schedule=None)
-    for pushed, known in ((5, 5), (3, 5), (9, 9)):
-        enqueue(ledger, watermark=pushed)
-        assert ledger.one("SELECT input_watermark FROM schedules") == known
-    assert ledger.statuses() == ["PENDING"]  # a watermark alone is merged
-
-
 def test_a_scope_appears_by_a_push(ledger: Ledger) -> None:
     ledger.job(schedule=None, scope_kind="tenant")
     enqueue(ledger, scope_id="acme")
@@ -112,31 +117,15 @@ def test_a_scope_appears_by_a_push(ledger: Ledger) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("columns", "push", "error", "names"),
-    first_fast(
-        [
-            ({}, {"scope_id": "acme"}, errors.NoDataFound, "acme"),
-            ({"scope_kind": "tenant", "scopes": ["a"]}, {"scope_id": "b"}, errors.NoDataFound, "b"),
-            ({"scope_kind": "tenant"}, {}, errors.NoDataFound, "tenant/global"),
-            ({"scope_kind": "tenant"}, {"scope_id": ""}, errors.InvalidParameterValue, "scope_id"),
-            ({}, {"key": ""}, errors.InvalidParameterValue, "key"),
-            ({}, {"key": "k" * 201}, errors.InvalidParameterValue, "key"),
-            ({}, {"job": "nobody"}, errors.NoDataFound, "nobody"),
-            ({}, {"key": "k", "due_at": "now"}, errors.InvalidParameterValue, "due_at .* a key"),
-            ({}, {"watermark": 1, "due_at": "now"}, errors.InvalidParameterValue, "a watermark"),
-            ({}, {"due_at": "infinity"}, errors.InvalidParameterValue, "due_at infinity"),
-        ]
-    ),
-)
-def test_bad_input_is_refused_and_names_the_remedy(
-    ledger: Ledger, columns: Any, push: Any, error: type[psycopg.Error], names: str
-) -> None:
-    ledger.job(schedule=None, **columns)
-    with pytest.raises(error, match=names) as raised:
-        enqueue(ledger, **push)
-    assert raised.value.diag.message_hint
-    assert ledger.statuses() == []
+def test_bad_input_is_refused_and_names_the_remedy(ledger: Ledger) -> None:
+    ledger.job("plain", schedule=None)
+    ledger.job("tenants", schedule=None, scope_kind="tenant")
+    ledger.job("fixed", schedule=None, scope_kind="tenant", scopes=["a"])
+    for job, push, error, names in BAD:
+        with pytest.raises(error, match=names) as raised:
+            enqueue(ledger, job, **push)
+        assert raised.value.diag.message_hint
+    assert ledger.values("SELECT FROM executions") == []
 
 
 def test_a_retired_job_refuses_and_a_paused_one_keeps_it(ledger: Ledger) -> None:
@@ -161,16 +150,6 @@ async def test_a_message_that_is_committed_after_the_retirement_is_cancelled(
         assert await one.settle() == []
         await one.repair()
     assert ledger.statuses() == ["CANCELLED"]
-
-
-async def test_a_paused_job_starts_it_once_resumed(ledger: Ledger, database_url: str) -> None:
-    ledger.job(schedule=None)
-    ledger.values("SELECT pause('job')")
-    enqueue(ledger)
-    async with runners(database_url, {}) as (one,):
-        assert await one.settle() == []
-        ledger.values("SELECT resume('job')")
-        assert len(await one.settle()) == 1
 
 
 async def test_a_message_waits_until_it_is_due(ledger: Ledger, database_url: str) -> None:

@@ -231,7 +231,7 @@ def bounds() -> list[int]:
     return sorted({math.isqrt(2**n - 1) + 1 for n in range(55)})
 
 
-@pytest.mark.parametrize("spread", [1.0, 100.0, 1e7])
+@pytest.mark.parametrize("spread", [1.0, 1e7])
 def test_quantiles_are_estimated_within_19_percent(ledger: Ledger, spread: float) -> None:
     dice = random.Random(spread)
     durations = [
@@ -275,22 +275,19 @@ def test_hours_are_pruned_with_their_executions(ledger: Ledger, database_url: st
     assert wrong(database_url) == []
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "UPDATE rolled_up_hours SET success = success + 1",
-        "UPDATE rolled_up_hours SET duration_ms_sum = 0",
-        "UPDATE rolled_up_hours SET duration_ms_max = 17",
-        "UPDATE rolled_up_hours SET duration_counts = '{3}'",
-        "UPDATE rolled_up_hours SET hour = hour - interval '1 h'",
-        "DELETE FROM rolled_up_hours",
-        "UPDATE executions SET status = 'CANCELLED'",
-        "DELETE FROM executions",
-    ],
-)
-def test_verify_finds_an_hour_with_wrong_sums(
-    ledger: Ledger, database_url: str, damage: str
-) -> None:
+DAMAGES = [
+    "UPDATE rolled_up_hours SET success = success + 1",
+    "UPDATE rolled_up_hours SET duration_ms_sum = 0",
+    "UPDATE rolled_up_hours SET duration_ms_max = 17",
+    "UPDATE rolled_up_hours SET duration_counts = '{3}'",
+    "UPDATE rolled_up_hours SET hour = hour - interval '1 h'",
+    "DELETE FROM rolled_up_hours",
+    "UPDATE executions SET status = 'CANCELLED'",
+    "DELETE FROM executions",
+]
+
+
+def test_verify_finds_an_hour_with_wrong_sums(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ended(ledger, [10, 20, 3000])
     ledger.travel(by=2 * HOUR)
@@ -298,9 +295,18 @@ def test_verify_finds_an_hour_with_wrong_sums(
     # As if no transaction of another test on this server were open.
     ledger.values("UPDATE roll_up_state SET marked_before = pg_current_xact_id()")
     assert wrong(database_url) == []
-    ledger.values(damage)
-    found = [one for one in verify(database_url) if one.kind == "wrong_hour"]
-    assert {(one.kind, one.job_name) for one in found} == {("wrong_hour", "job")}
+    tables = ("rolled_up_hours", "executions")
+    for table in tables:
+        ledger.values(f"CREATE TABLE public.saved_{table} AS TABLE {table}")
+    for damage in DAMAGES:
+        ledger.values(damage)
+        found = [one for one in verify(database_url) if one.kind == "wrong_hour"]
+        assert {one.job_name for one in found} == {"job"}, damage
+        for table in tables:
+            ledger.values(f"DELETE FROM {table}")
+            ledger.values(f"INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE public.saved_{table}")
+    assert wrong(database_url) == []
+    ledger.values(DAMAGES[0])
     later = datetime.now(UTC) + timedelta(days=30)  # noqa: TID251 - outside of every range
     assert [one for one in verify(database_url, from_=later) if one.kind == "wrong_hour"] == []
 

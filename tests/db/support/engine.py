@@ -61,6 +61,16 @@ class Ledger(testing.Ledger):
         names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
         self.values(f"INSERT INTO jobs ({names}) VALUES ({marks})", *adapted)
 
+    def runner(self, name: str = "r1", **columns: Any) -> None:
+        """INSERT a runner that lives for a day; a dict as JSON."""
+        values = {
+            "id": name, "host": "h", "pid": 1, "version": "1", "state": "running",
+            "queues": ["default"], "slots": 10, "stale_after": self.now() + timedelta(days=1),
+        } | columns  # fmt: skip
+        adapted = [Jsonb(v) if isinstance(v, dict) else v for v in values.values()]
+        names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+        self.values(f"INSERT INTO runners ({names}) VALUES ({marks})", *adapted)
+
     def edit(self, name: str = "job", **columns: Any) -> None:
         adapted = [Jsonb(v) if k in ("target", "payload") else v for k, v in columns.items()]
         sets = ", ".join(f"{column} = %s" for column in columns)
