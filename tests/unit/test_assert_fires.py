@@ -134,18 +134,13 @@ def test_other_failures() -> None:
         (["@daily"], {"year": 2027, "at": ["00:00"]}, "has no date"),
         (["61 * * * *", "2027-01-01"], {}, "minute"),
         (["@daily", "2027-01-01"], {"zone": "Mars/Olympus"}, "unknown time zone"),
-        (["@daily", "2027-01-01"], {"at": ["25:00"]}, "write it like 02:30"),
         (["@daily"], {"year": 0}, "year=0 is out of range"),
-        (["@daily"], {"year": 9999}, "year=9999 is out of range"),
         (["@daily", "9999-12-31"], {}, "on=9999-12-31 is out of range"),
         (["@daily", "0001-01-01"], {"zone": "Asia/Tokyo"}, "on=0001-01-01 is out of range"),
-        (
-            [app.jobs["spread"], "2027-01-01"],
-            {"scope": "acne"},
-            "scope='acne' is not a scope of job 'spread'; did you mean `acme`?",
-        ),
+        ([app.jobs["spread"], "2027-01-01"], {"scope": "acne"},
+         "scope='acne' is not a scope of job 'spread'; did you mean `acme`?"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_argument_is_named(
     arguments: list[Any], named: dict[str, Any], message: str
 ) -> None:
@@ -167,7 +162,7 @@ def test_a_wrong_type_names_the_right_one() -> None:
     assert issubclass(CronError, ValueError)
 
 
-def test_the_guide_shows_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_and_output_of_the_guide_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     found = blocks(ROOT / "docs" / "howto" / "testing.md")
     (snippet,) = (x.text for x in found if x.language == "python" and "assert_fires" in x.text)
     monkeypatch.setitem(sys.modules, "myproject", ModuleType("myproject"))

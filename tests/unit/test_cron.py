@@ -190,7 +190,7 @@ WORDS = (
 words = st.sampled_from(WORDS.split())
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(text=st.lists(words, min_size=5, max_size=6).map(" ".join) | st.text(max_size=20))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
@@ -234,21 +234,12 @@ def test_warnings(text: str, options: Any, warnings: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "elapsed"),
     [
-        ("* 2 * * *", True),
-        ("*/5 2 * * *", True),
-        ("0 * * * *", True),
-        ("0 */2 * * *", True),
-        ("0 0-23 * * *", False),
-        ("5,*/20 2 * * *", False),
-        ("* 30 2 * * *", False),
-        ("H 2 * * *", False),
-        ("H H * * *", False),
-        ("30 2 * * *", False),
-        ("@hourly", True),
-        ("@daily", False),
-        ("@every 1h", True),
+        ("* 2 * * *", True), ("*/5 2 * * *", True), ("0 * * * *", True), ("0 */2 * * *", True),
+        ("0 0-23 * * *", False), ("5,*/20 2 * * *", False), ("* 30 2 * * *", False),
+        ("H 2 * * *", False), ("H H * * *", False), ("30 2 * * *", False), ("@hourly", True),
+        ("@daily", False), ("@every 1h", True),
     ],
-)
+)  # fmt: skip
 def test_elapsed_is_about_the_text_of_minute_and_hour(text: str, elapsed: bool) -> None:
     spec = cron.parse(text)
     assert spec.elapsed is elapsed
@@ -258,30 +249,20 @@ def test_elapsed_is_about_the_text_of_minute_and_hour(text: str, elapsed: bool) 
 @pytest.mark.parametrize(
     ("text", "period"),
     [
-        ("* * * * * *", SECOND),
-        ("0,55 * * * * *", 5 * SECOND),
-        ("30 0,1 9 * * *", timedelta(minutes=1)),
-        ("50,10 * * * *", timedelta(minutes=20)),
-        ("59 0 * * *", DAY),
-        ("0 0,23 * * *", timedelta(hours=1)),
-        ("0 9 * * 1-5", DAY),
-        ("0 9 * * 1", 7 * DAY),
-        ("0 9,10 * * 1", timedelta(hours=1)),
-        ("0 9 * * 1,4", 3 * DAY),
-        ("0 0 1 * *", 28 * DAY),
-        ("0 0 31 * *", 31 * DAY),
-        ("0 0 31 12 *", 365 * DAY),
-        ("0 0 1 * 5#2", 7 * DAY),
-        ("0 0 29 2 *", 1461 * DAY),
-        ("0 0 29 2 */7", 28 * 365 * DAY),
+        ("* * * * * *", SECOND), ("0,55 * * * * *", 5 * SECOND),
+        ("30 0,1 9 * * *", timedelta(minutes=1)), ("50,10 * * * *", timedelta(minutes=20)),
+        ("59 0 * * *", DAY), ("0 0,23 * * *", timedelta(hours=1)), ("0 9 * * 1-5", DAY),
+        ("0 9 * * 1", 7 * DAY), ("0 9,10 * * 1", timedelta(hours=1)), ("0 9 * * 1,4", 3 * DAY),
+        ("0 0 1 * *", 28 * DAY), ("0 0 31 * *", 31 * DAY), ("0 0 31 12 *", 365 * DAY),
+        ("0 0 1 * 5#2", 7 * DAY), ("0 0 29 2 *", 1461 * DAY), ("0 0 29 2 */7", 28 * 365 * DAY),
         ("@every 90s", 90 * SECOND),
     ],
-)
+)  # fmt: skip
 def test_shortest_period(text: str, period: timedelta) -> None:
     assert cron.parse(text).shortest_period == period
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     text=st.tuples(
         st.sampled_from(["0", "0,50", "*/13", "59"]),
@@ -294,7 +275,7 @@ def test_shortest_period(text: str, period: timedelta) -> None:
 )
 def test_no_neighbours_are_closer_than_the_shortest_period(text: str) -> None:
     spec = cron.parse(text)
-    plan_times = list(islice(spec.plan_times(START, FAR), 400))
+    plan_times = list(islice(spec.plan_times(START, FAR), 150))
     assert min(b - a for a, b in pairwise(plan_times)) >= spec.shortest_period
 
 
