@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from cronledger.engine.addresses import AddressRefusedError, Resolver, is_public
-from cronledger.engine.running.handlers.http import (
-    retry_after,
-)
+from cronledger.engine.running.handlers.http import retry_after
 
 
 @pytest.mark.parametrize(

@@ -210,23 +210,6 @@ def test_a_retired_scope_and_its_return() -> None:
     assert back.next_due_at == at("11:00")
 
 
-def test_a_scope_that_was_retired_twice_runs_what_was_due_between_and_before() -> None:
-    gone = [Retirement(at("10:15"), at("10:25")), Retirement(at("10:45"), at("10:55"))]
-    answer = planned("10:00", "11:05", job(**EACH), retirements=gone)
-    assert skips(answer) == ["retired 10:20", "retired 10:50"]
-    assert runs(answer) == ["10:10", "10:30", "10:40", "11:00"]
-    answer = planned(
-        "10:00", "10:52", job(**EACH), retirements=[gone[0], Retirement(gone[1][0], None)]
-    )
-    assert skips(answer) == [
-        "missed 10:10",
-        "retired 10:20",
-        "missed 10:30-10:40 x2",
-        "retired 10:50",
-    ]
-    assert (runs(answer), answer.parked) == ([], Parked.RETIRED)
-
-
 def test_retirements_that_overlap_because_the_clock_went_back_count_as_one() -> None:
     gone = [Retirement(at("10:15"), at("10:45")), Retirement(at("10:25"), at("10:35"))]
     answer = planned("10:00", "10:55", job(**EACH), retirements=gone)
