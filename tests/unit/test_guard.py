@@ -315,28 +315,7 @@ async def cancels_itself() -> str:
     return "not cancelled"
 
 
-async def groups_its_errors() -> list[str]:
-    async def fails(text: str) -> None:
-        await asyncio.sleep(0)
-        raise ValueError(text)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(fails("a"))
-            group.create_task(asyncio.sleep(60))
-    except ExceptionGroup as errors:
-        return [str(error) for error in errors.exceptions]
-    return []
-
-
-async def raises() -> None:
-    await asyncio.sleep(0)
-    raise KeyError("gone")
-
-
-PROGRAMS = [
-    names_itself, keeps_variables, times_out, cancels_itself, groups_its_errors, raises, Custom,
-]  # fmt: skip
+PROGRAMS = [names_itself, keeps_variables, times_out, cancels_itself, Custom]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda x: x.__name__)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cronledger.rules.cron import Cron, parse
-from cronledger.rules.model import Job, JobState, Plan, ScheduleRow
+from cronledger.rules.model import Job, JobState, ScheduleRow
 from cronledger.rules.planner import STEP, Room, plan
 from tests.unit.support.planning import (
     KEY,
@@ -89,32 +89,6 @@ def test_the_backlog_that_a_step_leaves_is_not_enumerated(
         assert answer.next_plan_time < now - timedelta(minutes=5)
         assert len(enumerated) <= 250
     assert started == (21 if definition.overlap == "wait" else 210)
-
-
-@pytest.mark.parametrize(("schedule", "policies"), [(case[0], case[2]) for case in LONG])
-def test_the_search_back_from_now_agrees_with_enumeration(
-    schedule: str, policies: dict[str, Any]
-) -> None:
-    """The last stretch of an outage in one step, which knows all of it, and in small ones."""
-    definition = job(schedule, overlap="allow", **policies)
-    now = at("12:34:56.95")
-    revisions = [revision(1, "-200 00:00", definition)]
-    newest = _newest(definition, now)
-    start = ScheduleRow(KEY, "default", newest[-2500], 1)
-    known = newest[-2499:]
-
-    with reading_ahead(STEP):
-        whole = plan(start, revisions, now, blocker=None, room=ROOMY, step=STEP)
-    parts: list[Plan] = []
-    place = start
-    while not parts or parts[-1].next_due_at <= now:  # type: ignore[operator]
-        parts.append(plan(place, revisions, now, blocker=None, room=ROOMY, step=700))
-        place = advanced(place, parts[-1])
-    together = [item for part in parts for item in outcomes(part, known)]
-
-    assert len(parts) == 4
-    assert together == outcomes(whole, known)
-    assert any(run.plan_time in known for run in whole.runs)
 
 
 def test_the_search_finds_its_way_between_pauses() -> None:
