@@ -323,7 +323,7 @@ def test_deploy_is_an_integer_or_an_instant() -> None:
         App(deploy=2**63)
 
 
-def test_context() -> None:
+def test_a_context_has_scope_cancellation_and_lease() -> None:
     ctx = context()
     assert ctx.scope == ScopeKey("j", "tenant", "a")
     assert not ctx.cancelled

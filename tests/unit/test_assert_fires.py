@@ -42,7 +42,7 @@ def failure(*arguments: Any, **named: Any) -> list[str]:
     return str(failed.value).splitlines()
 
 
-def test_a_day_on_which_the_clocks_change() -> None:
+def test_firings_of_a_day_with_a_clock_change_are_asserted() -> None:
     job = app.jobs["backup"]
     (firing,) = assert_fires(job, "2027-03-28", at=["03:00"])
     assert firing.plan_time == datetime(2027, 3, 28, 1, tzinfo=UTC)
@@ -67,7 +67,7 @@ def test_a_declared_function_is_its_job() -> None:
     assert first.startswith("job 'one' (@daily, UTC)")
 
 
-def test_a_year() -> None:
+def test_firings_of_a_year_are_counted() -> None:
     assert len(assert_fires(app.jobs["backup"], year=2027)) == 365
     assert_fires(app.jobs["exact"], year=2027, times=365)  # one is skipped, one is twice
     assert_fires(app.jobs["exact"], year=2028, times=366)
@@ -109,7 +109,7 @@ def test_a_failure_shows_the_firings_and_the_clock_change() -> None:
     ]
 
 
-def test_other_failures() -> None:
+def test_a_failure_names_missing_and_further_firings() -> None:
     assert failure(app.jobs["manual"], year=2027) == [
         "job 'manual' (without a schedule, UTC) does not fire in 2027"
     ]

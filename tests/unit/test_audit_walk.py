@@ -214,7 +214,7 @@ def test_an_unreadable_definition_is_refused(name: str, value: object) -> None:
 # --- around an instant -------------------------------------------------------------------------
 
 
-def test_neighbours() -> None:
+def test_neighbours_are_the_plan_times_around_an_instant() -> None:
     leap = Definition("0 0 29 2 *", "Europe/Berlin")
     before, after = utc("2024-02-28T23:00"), utc("2028-02-28T23:00")
     assert neighbours(leap, KEY, utc("2026-01-01")) == (before, after)
@@ -227,7 +227,7 @@ def test_neighbours() -> None:
     assert neighbours(coming, KEY, utc("2026-01-01")) == (None, utc("2027-01-01"))
 
 
-def test_clock_change() -> None:
+def test_clock_change_finds_a_change_within_a_day() -> None:
     change = clock_change("Australia/Lord_Howe", utc("2026-10-03T20:00:00.7"))
     assert change is not None
     assert change == (utc("2026-10-03T15:30"), timedelta(hours=10.5), timedelta(hours=11))

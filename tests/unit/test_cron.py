@@ -62,7 +62,7 @@ def first(text: str, count: int, start: datetime = START, **options: Any) -> lis
         ("@every 11m", ["2026-01-01 00:05:00", "2026-01-01 00:16:00"]),
     ],
 )
-def test_forms(text: str, expected: list[str]) -> None:
+def test_a_schedule_names_these_plan_times(text: str, expected: list[str]) -> None:
     assert first(text, len(expected)) == expected
 
 
@@ -79,7 +79,9 @@ def test_forms(text: str, expected: list[str]) -> None:
         ("0 0 15W * 1", True, ["01-05", "01-12", "01-15", "01-19"]),
     ],
 )
-def test_day_of_month_and_day_of_week(text: str, day_or: bool, days: list[str]) -> None:
+def test_day_or_decides_between_day_of_month_and_weekday(
+    text: str, day_or: bool, days: list[str]
+) -> None:
     assert first(text, len(days), day_or=day_or) == [f"2026-{day} 00:00:00" for day in days]
 
 
@@ -176,7 +178,7 @@ def test_days_that_never_meet_are_refused() -> None:
         ({"dst_fold": "last"}, "dst_fold", "'first' or 'both'"),
     ],
 )
-def test_refused_options(options: Any, field: str, remedy: str) -> None:
+def test_a_wrong_option_is_refused_with_its_remedy(options: Any, field: str, remedy: str) -> None:
     with pytest.raises(CronError) as caught:
         cron.parse("0 0 * * *", **options)
     assert caught.value.field == field
@@ -225,7 +227,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("@every 6d", {}, []),
     ],
 )
-def test_warnings(text: str, options: Any, warnings: list[str]) -> None:
+def test_a_misleading_schedule_has_a_warning(text: str, options: Any, warnings: list[str]) -> None:
     found = cron.parse(text, **options).warnings
     assert len(found) == len(warnings)
     assert all(part in sentence for part, sentence in zip(warnings, found, strict=True))
@@ -258,7 +260,9 @@ def test_elapsed_is_about_the_text_of_minute_and_hour(text: str, elapsed: bool) 
         ("@every 90s", 90 * SECOND),
     ],
 )  # fmt: skip
-def test_shortest_period(text: str, period: timedelta) -> None:
+def test_the_shortest_period_is_that_of_the_closest_plan_times(
+    text: str, period: timedelta
+) -> None:
     assert cron.parse(text).shortest_period == period
 
 

@@ -164,7 +164,7 @@ def test_settings_hold_for_the_entries_after_them() -> None:
         ("A=back\\slash", "A", "back\\slash"),
     ],
 )
-def test_setting_quotes(line: str, name: str, value: str) -> None:
+def test_a_setting_is_read_with_the_quotes_of_cron(line: str, name: str, value: str) -> None:
     assert only(f"{line}\r\n0 1 * * * x\r\n").env == {name: value}
 
 
@@ -176,7 +176,7 @@ def test_a_malformed_setting_is_dropped_with_a_note(line: str) -> None:
     assert imported.jobs[0].env == {}
 
 
-def test_shell_home_and_path() -> None:
+def test_shell_home_and_path_apply_to_the_command() -> None:
     job = only("SHELL=/bin/bash\nHOME=/srv/app\nPATH=/bin:$PATH\n@daily run")
     assert job.command == ("/bin/bash", "-c", "run")
     assert job.cwd == "/srv/app"
@@ -188,7 +188,7 @@ def test_shell_home_and_path() -> None:
     assert not relative.complete
 
 
-def test_zones() -> None:
+def test_cron_tz_sets_the_time_zone_of_the_entries_after_it() -> None:
     text = "TZ=Asia/Tokyo\n0 1 * * * a\nCRON_TZ=Europe/Berlin\n0 2 * * * b\nCRON_TZ=\n0 3 * * * c"
     imported = read(text, timezone="America/New_York")
     zones = ["America/New_York", "Europe/Berlin", "America/New_York"]
@@ -266,7 +266,7 @@ def test_random_delay_becomes_jitter_where_it_can() -> None:
         ('cat % a\\%b%it\'s "q" $HOME `x` \\n', "cat ", ' a%b\nit\'s "q" $HOME `x` \\n\n'),
     ],
 )
-def test_percent(entry: str, command: str, stdin: str) -> None:
+def test_a_percent_sign_begins_standard_input(entry: str, command: str, stdin: str) -> None:
     assert split_percent(entry) == (command, stdin.removesuffix("\n").split("\n") if stdin else [])
     imported = read(f"0 1 * * * {entry}")
     assert imported.complete
@@ -313,7 +313,7 @@ def test_percent_keeps_the_exit_status_and_the_whole_command() -> None:
         ("-n 0 4 * * *", "0 4 * * *"),
     ],
 )
-def test_schedules(written: str, schedule: str) -> None:
+def test_a_schedule_of_cron_is_translated(written: str, schedule: str) -> None:
     imported = read(f" \t{written}\t command --flag")
     [job] = imported.jobs
     assert (job.schedule, job.command) == (schedule, "command --flag")
@@ -394,7 +394,7 @@ def test_an_entry_of_another_user_is_noted_or_switches_to_it() -> None:
         ("", [], "user"),
     ],
 )
-def test_detect_format(text: str, known: list[str], format: Format) -> None:
+def test_the_format_is_detected_by_known_users(text: str, known: list[str], format: Format) -> None:
     assert detect_format(text, known) == format
 
 
@@ -409,7 +409,7 @@ def test_detect_format(text: str, known: list[str], format: Format) -> None:
         ("alice.cron", "x" * 100, ("alice-" + "x" * 100)[:48]),
     ],
 )
-def test_job_names(file: str, command: str, name: str) -> None:
+def test_a_job_is_named_after_its_file_and_command(file: str, command: str, name: str) -> None:
     assert job_name(file, command) == name
     assert job_name(file, command, {name, f"{name}-2"}) == f"{name}-3"
 
@@ -419,7 +419,7 @@ def test_names_do_not_clash_with_those_of_other_files() -> None:
     assert again.jobs[0].name == "x-2"
 
 
-def test_policies() -> None:
+def test_imported_jobs_have_the_policies_of_cron() -> None:
     plain = loaded(read("@daily x"))["x"]
     assert plain["catch_up"] == "skip"
     assert plain["overlap"] == "skip"
@@ -641,7 +641,7 @@ def test_command_writes_a_file_and_overwrites_none(tmp_path: Path) -> None:
     assert run("-", "-o", tmp_path / "no" / "f", stdin="@daily x").exit_code == 2
 
 
-def test_the_file_loads(tmp_path: Path) -> None:
+def test_the_written_file_declares_the_jobs(tmp_path: Path) -> None:
     output = tmp_path / "cronledger.toml"
     entries = f"{CERTBOT}SHELL=/bin/bash\nHOME=/srv\nRANDOM_DELAY=5\n~ 4 * * * root cat%in\n"
     assert run("-", "-o", output, stdin=DEBIAN + entries).exit_code == 0
@@ -653,7 +653,7 @@ def test_the_file_loads(tmp_path: Path) -> None:
     assert (cat.catch_up, cat.overlap) == (CatchUp.SKIP, Overlap.SKIP)
 
 
-def test_command_usage(tmp_path: Path) -> None:
+def test_wrong_arguments_of_the_command_are_refused(tmp_path: Path) -> None:
     missing = run(tmp_path / "none")
     assert missing.exit_code == 2
     assert str(tmp_path / "none") in missing.stderr

@@ -187,7 +187,9 @@ def test_a_dense_day_is_drawn_by_minutes_and_listed_by_hours() -> None:
         ("CANCELLED", False, False, False, State.CANCELLED),
     ],
 )
-def test_states(status: str, again: bool, late: bool, planned: bool, state: State) -> None:
+def test_a_status_is_a_state_of_the_picture(
+    status: str, again: bool, late: bool, planned: bool, state: State
+) -> None:
     assert state_of(status, again, late, planned) is state
 
 

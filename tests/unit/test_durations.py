@@ -37,7 +37,7 @@ from cronledger.rules.durations import DurationError
         ("999999999d", 86_399_999_913_600),
     ],
 )
-def test_reads(text: str, seconds: float) -> None:
+def test_durations_are_read(text: str, seconds: float) -> None:
     assert durations.parse(text) == timedelta(seconds=seconds)
 
 
@@ -53,7 +53,7 @@ def test_reads(text: str, seconds: float) -> None:
         ("P0M", "years or months"), ("1000000000d", "too long"), ("9" * 5000 + "s", "too long"),
     ],
 )  # fmt: skip
-def test_refuses_and_names_value_and_remedy(text: str, problem: str) -> None:
+def test_an_invalid_duration_is_refused_with_its_remedy(text: str, problem: str) -> None:
     with pytest.raises(DurationError) as caught:
         durations.parse(text)
     error = caught.value
@@ -73,7 +73,7 @@ def test_refuses_and_names_value_and_remedy(text: str, problem: str) -> None:
         (timedelta(microseconds=1), "1us"),
     ],
 )  # fmt: skip
-def test_writes(duration: timedelta, text: str) -> None:
+def test_durations_are_written_in_their_shortest_form(duration: timedelta, text: str) -> None:
     assert durations.format(duration) == text
 
 

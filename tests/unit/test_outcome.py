@@ -182,7 +182,7 @@ def test_the_cause_of_retry_or_discard_is_kept() -> None:
         (timedelta(0), timedelta(0)),
     ],
 )
-def test_retry(after: Any, expected: timedelta | None) -> None:
+def test_retry_requests_its_wait(after: Any, expected: timedelta | None) -> None:
     made = oc.failure(oc.Retry(after, "later"))
     assert (made.error_code, made.error_msg) == ("retry_requested", "later")
     assert made.asked_after == expected
@@ -232,7 +232,7 @@ FAILED = oc.failure(ValueError("x"))
         (oc.success(1), 1, True, None),
     ],
 )
-def test_next_attempt(
+def test_the_outcome_decides_the_next_attempt(
     outcome: oc.Outcome, attempt: int, reentrant: bool, expected: timedelta | None
 ) -> None:
     declared = job(allow_stale_reentry=reentrant)
@@ -241,7 +241,7 @@ def test_next_attempt(
     assert (decided.retry_after, decided.final) == (expected, expected is None)
 
 
-def test_how_a_command_ended() -> None:
+def test_an_exit_status_is_a_success_or_a_failure() -> None:
     assert oc.exited(0, "o").status is Status.SUCCESS
     assert (oc.exited(3).error_code, oc.exited(3).error_msg) == ("exit_code", "exit status 3")
     assert oc.exited(-9).error_msg == "killed by signal 9 (SIGKILL)"
@@ -249,7 +249,7 @@ def test_how_a_command_ended() -> None:
     assert oc.exited(-250).error_msg == "killed by signal 250"
 
 
-def test_cancelled_says_by_whom() -> None:
+def test_a_cancellation_names_who_requested_it() -> None:
     made = oc.cancelled("out", by="an\x00na")
     assert (made.status, made.error_code) == (Status.CANCELLED, "cancelled")
     assert made.error_msg == "cancelled by anna"

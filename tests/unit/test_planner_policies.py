@@ -77,7 +77,9 @@ CATCH_UP: dict[str, tuple[dict[str, Any], str, list[str], list[str]]] = {
 @pytest.mark.parametrize(
     ("policies", "now", "run", "skipped"), CATCH_UP.values(), ids=CATCH_UP.keys()
 )
-def test_catch_up(policies: dict[str, Any], now: str, run: list[str], skipped: list[str]) -> None:
+def test_catch_up_decides_about_missed_plan_times(
+    policies: dict[str, Any], now: str, run: list[str], skipped: list[str]
+) -> None:
     answer = planned("09:55", now, job(**policies))
 
     assert (runs(answer), skips(answer)) == (run, skipped)

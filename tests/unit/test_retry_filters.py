@@ -167,7 +167,7 @@ FINE: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("handler", "items"), FINE, ids=[handler for handler, _ in FINE])
-def test_items_that_are_fine(handler: str, items: list[Any]) -> None:
+def test_valid_items_have_no_problem(handler: str, items: list[Any]) -> None:
     requested = ["retry_requested"] if handler in ("python", "external") else []
     declared = job(handler, retry_on=[*items, *requested], never_retry_on=items)
     assert declared.never_retry_on == tuple(map(str, items))
@@ -189,7 +189,7 @@ BAD = {
 
 @pytest.mark.parametrize("handler", BAD)
 @pytest.mark.parametrize("field", retry_filters.FILTERS)
-def test_items_that_are_refused(handler: str, field: str) -> None:
+def test_invalid_items_have_a_problem_with_a_remedy(handler: str, field: str) -> None:
     for item in BAD[handler]:
         (problem,) = problems(job(handler, **{field: [item]}), "f")
         assert (problem.job, problem.field, problem.where) == ("j", field, "f")

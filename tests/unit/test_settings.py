@@ -28,7 +28,7 @@ def problems(file: dict[str, Any] | None = None) -> list[str]:
     return str(refusal.value).splitlines()
 
 
-def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOTS", "1")  # of another program
     settings = Settings.load()
     assert settings.database_url is None
@@ -192,7 +192,7 @@ def test_secrets_are_not_shown(url: str) -> None:
         ("PASSWORD='p q", "PASSWORD=***"),
     ],
 )
-def test_masked(dsn: str, shown: str) -> None:
+def test_passwords_in_a_dsn_are_masked(dsn: str, shown: str) -> None:
     assert masked(dsn) == shown
 
 

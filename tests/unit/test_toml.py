@@ -248,7 +248,7 @@ def test_everything_is_reported_together(file: Path) -> None:
         ("external = true\nschedule = 5", ["jobs.a.schedule = 5: should be a valid string"]),
     ],
 )
-def test_refused_jobs(file: Path, table: str, expected: list[str]) -> None:
+def test_a_wrong_job_is_refused_with_its_place(file: Path, table: str, expected: list[str]) -> None:
     lines = refusals(file, f"[jobs.a]\n{table}\n")
     assert len(lines) == len(expected)
     for line, start in zip(lines, expected, strict=True):

@@ -58,7 +58,7 @@ FINE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", FINE, ids=str)
-def test_fine_jobs_have_no_problem(fields: dict[str, Any]) -> None:
+def test_valid_jobs_have_no_problem(fields: dict[str, Any]) -> None:
     assert found(**fields) == []
 
 
@@ -211,7 +211,7 @@ def test_a_secret_under_a_misspelt_name_is_not_shown() -> None:
     assert "s3cret" not in "".join(said)
 
 
-def test_one_line_per_problem() -> None:
+def test_each_problem_has_one_line() -> None:
     job = Job.model_validate(BASE | {"stale_timeout": "1s", "schedule": "a\nb c d e"})
     with pytest.raises(ConfigurationError) as refusal:
         validation.check([job], where="cron.toml")
