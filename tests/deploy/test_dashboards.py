@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,6 @@ from tests.db.support.rows import connected, execution, job, now
 from tests.deploy.support.files import DEPLOY
 from tests.deploy.support.metrics import unknown_in
 
-Panel = dict[str, Any]
 SOURCES = {
     "ledger.json": "prometheus",
     "replicas.json": "prometheus",
@@ -27,13 +25,6 @@ def dashboard(name: str) -> dict[str, Any]:
     """Return a dashboard."""
     found: dict[str, Any] = json.loads((DEPLOY / "grafana" / name).read_text("utf-8"))
     return found
-
-
-PANELS = [
-    pytest.param(name, panel, id=f"{name}: {panel['title']}")
-    for name in SOURCES
-    for panel in dashboard(name)["panels"]
-]
 
 
 def test_each_file_is_a_dashboard_of_its_own() -> None:
@@ -61,9 +52,16 @@ def test_a_dashboard_can_be_imported(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_panels_do_not_overlap(name: str) -> None:
+def test_panels_are_described_and_do_not_overlap(name: str) -> None:
     taken: set[tuple[int, int]] = set()
     for panel in dashboard(name)["panels"]:
+        assert panel["title"] and panel["description"].endswith("."), panel["title"]
+        assert panel["type"] in ("stat", "table", "timeseries")
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        assert panel["datasource"] == {"type": SOURCES[name], "uid": "${datasource}"}
+        references = [target["refId"] for target in panel["targets"]]
+        assert references
+        assert len(set(references)) == len(references)
         at = panel["gridPos"]
         assert at["x"] + at["w"] <= WIDTH
         cells = {(x, y) for x in range(at["x"], at["x"] + at["w"])
@@ -72,43 +70,16 @@ def test_panels_do_not_overlap(name: str) -> None:
         taken |= cells
 
 
-@pytest.mark.parametrize(("name", "panel"), PANELS)
-def test_a_panel_is_described(name: str, panel: Panel) -> None:
-    assert panel["title"] and panel["description"].endswith(".")
-    assert panel["type"] in ("stat", "table", "timeseries")
-    assert panel["fieldConfig"]["defaults"]["unit"]
-    assert panel["datasource"] == {"type": SOURCES[name], "uid": "${datasource}"}
-    references = [target["refId"] for target in panel["targets"]]
-    assert references
-    assert len(set(references)) == len(references)
-
-
-def expressions() -> Iterator[Any]:
-    """Yield each expression for Prometheus, those of variables too."""
-    for name, kind in SOURCES.items():
-        if kind == "prometheus":
-            found = dashboard(name)
-            for variable in found["templating"]["list"]:
-                if variable["type"] == "query":
-                    yield pytest.param(variable["query"], id=f"{name}: ${variable['name']}")
-            for panel in found["panels"]:
-                for target in panel["targets"]:
-                    title = f"{name}: {panel['title']} {target['refId']}"
-                    yield pytest.param(target["expr"], id=title)
-
-
-@pytest.mark.parametrize("expression", [*expressions()])
-def test_the_metrics_of_an_expression_exist(expression: str) -> None:
-    assert list(unknown_in(expression)) == []
-
-
-def test_a_legend_names_labels_of_its_metric() -> None:
-    for name, kind in SOURCES.items():
-        for panel in dashboard(name)["panels"] if kind == "prometheus" else ():
-            for target in panel["targets"]:
-                for label in re.findall(r"{{(\w+)}}", target.get("legendFormat", "")):
-                    # unknown_in() reports a label that no metric of the expression has.
-                    assert list(unknown_in(f"sum by ({label}) ({target['expr']})")) == []
+@pytest.mark.parametrize("name", [name for name, kind in SOURCES.items() if kind == "prometheus"])
+def test_metrics_and_labels_of_expressions_exist(name: str) -> None:
+    found = dashboard(name)
+    queries = [x["query"] for x in found["templating"]["list"] if x["type"] == "query"]
+    for target in (target for panel in found["panels"] for target in panel["targets"]):
+        queries.append(target["expr"])
+        # unknown_in() reports a label that no metric of the expression has.
+        labels = re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))
+        queries += [f"sum by ({label}) ({target['expr']})" for label in labels]
+    assert {query: [*unknown_in(query)] for query in queries} == {query: [] for query in queries}
 
 
 def expanded(sql: str, now: datetime) -> str:
@@ -121,35 +92,24 @@ def expanded(sql: str, now: datetime) -> str:
     return sql
 
 
-STATEMENTS = [
-    pytest.param(target, id=panel["title"])
-    for panel in dashboard("postgresql.json")["panels"]
-    for target in panel["targets"]
-]
-
-
-@pytest.mark.parametrize("target", STATEMENTS)
-def test_a_viewer_runs_the_statement_of_a_panel(target: dict[str, Any], database_url: str) -> None:
+def test_a_viewer_runs_each_statement(database_url: str) -> None:
+    found = dashboard("postgresql.json")
+    variables = {x["name"]: x for x in found["templating"]["list"]}
+    # Grafana shows these types as text at best.
+    unwanted = {psycopg.adapters.types[x].oid for x in ("interval", "jsonb", "uuid")}
     with connected(database_url) as db:
         job(db)
         execution(db, "FAILED")
         execution(db, "SUCCESS", plan_time=now(db) - WEEK / 2)
         db.execute("SET ROLE cronledger_viewer")
-        found = db.execute(expanded(target["rawSql"], now(db)).encode())
-        assert found.description is not None
-        columns = {column.name: column.type_code for column in found.description}
-        if target["format"] == "time_series":
-            assert columns["time"] == psycopg.adapters.types["timestamptz"].oid
-        # Grafana shows these types as text at best.
-        oids = {psycopg.adapters.types[x].oid for x in ("interval", "jsonb", "uuid")}
-        assert not oids & set(columns.values())
-        assert target["format"] == "time_series" or "LIMIT" in target["rawSql"]
-
-
-def test_the_statement_of_the_variable_lists_jobs(database_url: str) -> None:
-    variables = {x["name"]: x for x in dashboard("postgresql.json")["templating"]["list"]}
-    with connected(database_url) as db:
-        job(db, "report")
-        db.execute("SET ROLE cronledger_viewer")
         rows = db.execute(variables["job"]["query"].encode()).fetchall()
-    assert [row["name"] for row in rows] == ["report"]
+        assert [row["name"] for row in rows] == ["job"]
+        for target in (target for panel in found["panels"] for target in panel["targets"]):
+            result = db.execute(expanded(target["rawSql"], now(db)).encode())
+            assert result.description is not None
+            columns = {column.name: column.type_code for column in result.description}
+            if target["format"] == "time_series":
+                assert columns["time"] == psycopg.adapters.types["timestamptz"].oid
+            else:
+                assert "LIMIT" in target["rawSql"]
+            assert not unwanted & set(columns.values()), target["rawSql"]

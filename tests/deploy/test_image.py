@@ -24,13 +24,15 @@ def ignored(path: str) -> bool:
     return any(fnmatch(path, pattern.removeprefix("**/")) for pattern in patterns)
 
 
-def test_what_is_copied_exists_and_is_not_ignored() -> None:
-    copied = [
-        words.split()[:-1] for words in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.M)
-    ]
-    paths = [path for words in copied for path in words]
-    assert {"pyproject.toml", "src", "migrations"} <= set(paths)
-    for path in paths:
+def copied() -> set[str]:
+    """Return the paths that the Dockerfile copies from the root."""
+    lines = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.M)
+    return {path for line in lines for path in line.split()}
+
+
+def test_copied_paths_exist_and_are_not_ignored() -> None:
+    assert {"pyproject.toml", "src", "migrations"} <= copied()
+    for path in copied():
         assert (ROOT / path).exists()
         assert not ignored(path)
     for unneeded in (".git", ".venv", ".mypy_cache", "tests", "docs", "__pycache__"):
@@ -42,10 +44,7 @@ def test_the_image_contains_what_the_package_is_built_of() -> None:
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = {*(path.partition("/")[0] for path in wheel["packages"]), *wheel["force-include"],
               project["project"]["readme"], *project["project"]["license-files"]}  # fmt: skip
-    assert needed <= set(re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.M)[0].split()) | {
-        path for words in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.M)
-        for path in words.split()
-    }  # fmt: skip
+    assert needed <= copied()
 
 
 def test_the_extras_of_the_image_exist() -> None:

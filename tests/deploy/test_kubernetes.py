@@ -68,7 +68,7 @@ def rendered() -> list[Manifest]:
     return [*yaml.safe_load_all(text)]
 
 
-WORKLOADS = [pytest.param(w, pod, id=name(w)) for w, pod in pods(sources())]
+PODS = [pytest.param(pod, id=name(workload)) for workload, pod in pods(sources())]
 
 
 def test_there_are_manifests() -> None:
@@ -87,23 +87,21 @@ def test_each_file_is_part_of_a_kustomization() -> None:
         assert listed == {x.name for x in path.glob("*.yaml")} - {"kustomization.yaml"}
 
 
-@pytest.mark.parametrize("manifest", sources(), ids=name)
-def test_a_manifest_fits_its_schema(manifest: Manifest) -> None:
-    if manifest["kind"] in CUSTOM:
-        assert manifest["apiVersion"] == "monitoring.coreos.com/v1"
-    else:
-        kubernetes_validate.validate(manifest, VERSION, strict=True)
-
-
-def test_the_schema_refuses_an_unknown_field() -> None:
-    (replica, _), *_ = [x for x in pods(sources()) if name(x[0]) == "Deployment cronledger-replica"]
+def test_manifests_fit_their_schemas() -> None:
+    manifests = {name(one): one for one in sources()}
+    for manifest in manifests.values():
+        if manifest["kind"] in CUSTOM:
+            assert manifest["apiVersion"] == "monitoring.coreos.com/v1"
+        else:
+            kubernetes_validate.validate(manifest, VERSION, strict=True)
+    replica = manifests["Deployment cronledger-replica"]
     wrong = replica | {"spec": replica["spec"] | {"replica": 2}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, VERSION, strict=True)
 
 
 @needs_kubectl
-def test_what_is_sent_fits_its_schema(rendered: list[Manifest]) -> None:
+def test_rendered_manifests_fit_their_schemas(rendered: list[Manifest]) -> None:
     assert len(rendered) == len(sources()) + 1  # the ConfigMap
     for one in rendered:
         assert one["metadata"]["namespace"] == "cronledger"
@@ -111,17 +109,15 @@ def test_what_is_sent_fits_its_schema(rendered: list[Manifest]) -> None:
             kubernetes_validate.validate(one, VERSION, strict=True)
 
 
-@pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
-def test_a_container_runs_a_command_with_settings_that_exist(
-    workload: Manifest, pod: Manifest
-) -> None:
+@pytest.mark.parametrize("pod", PODS)
+def test_a_container_runs_a_command_with_settings_that_exist(pod: Manifest) -> None:
     (container,) = pod["spec"]["containers"]
     assert parsed(*container["args"]).info_name == container["args"][0]
     assert {variable["name"] for variable in container["env"]} <= VARIABLES
 
 
-@pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
-def test_a_container_is_restricted(workload: Manifest, pod: Manifest) -> None:
+@pytest.mark.parametrize("pod", PODS)
+def test_a_container_is_restricted(pod: Manifest) -> None:
     spec = pod["spec"]
     (container,) = spec["containers"]
     assert spec["automountServiceAccountToken"] is False
@@ -136,8 +132,8 @@ def test_a_container_is_restricted(workload: Manifest, pod: Manifest) -> None:
     assert f"--uid {spec['securityContext']['runAsUser']} " in (DEPLOY / "Dockerfile").read_text()
 
 
-@pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
-def test_a_container_refers_to_what_exists(workload: Manifest, pod: Manifest) -> None:
+@pytest.mark.parametrize("pod", PODS)
+def test_a_container_refers_to_what_exists(pod: Manifest) -> None:
     spec = pod["spec"]
     (container,) = spec["containers"]
     ports = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
@@ -157,10 +153,8 @@ def test_a_container_refers_to_what_exists(workload: Manifest, pod: Manifest) ->
             assert variable["valueFrom"]["secretKeyRef"]["name"] == SECRET
 
 
-@pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
-def test_each_container_reads_the_settings_that_all_share(
-    workload: Manifest, pod: Manifest
-) -> None:
+@pytest.mark.parametrize("pod", PODS)
+def test_each_container_reads_the_settings_that_all_share(pod: Manifest) -> None:
     (container,) = pod["spec"]["containers"]
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
     (directory,) = [
@@ -173,12 +167,12 @@ def test_each_container_reads_the_settings_that_all_share(
     assert named or container["workingDir"] == directory
 
 
-@pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
-def test_a_selector_matches_its_pods(workload: Manifest, pod: Manifest) -> None:
-    labels = pod["metadata"]["labels"]
-    assert workload["metadata"]["labels"] == labels
-    if workload["kind"] == "Deployment":
-        assert workload["spec"]["selector"]["matchLabels"] == labels
+def test_a_selector_matches_its_pods() -> None:
+    for workload, pod in pods(sources()):
+        labels = pod["metadata"]["labels"]
+        assert workload["metadata"]["labels"] == labels
+        if workload["kind"] == "Deployment":
+            assert workload["spec"]["selector"]["matchLabels"] == labels
 
 
 @needs_kubectl
@@ -303,9 +297,6 @@ def test_a_roll_out_migrates_before_and_after(rendered: list[Manifest], tmp_path
 
 def test_the_compose_file_and_the_manifests_use_one_user_and_one_grace() -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-    replica = {name(one): pod["spec"] for one, pod in pods(sources())}[
-        "Deployment cronledger-replica"
-    ]
-    assert compose["services"]["replica"]["stop_grace_period"] == (
-        f"{replica['terminationGracePeriodSeconds']}s"
-    )
+    specs = {name(one): pod["spec"] for one, pod in pods(sources())}
+    grace = specs["Deployment cronledger-replica"]["terminationGracePeriodSeconds"]
+    assert compose["services"]["replica"]["stop_grace_period"] == f"{grace}s"

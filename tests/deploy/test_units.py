@@ -18,6 +18,7 @@ UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 REPLICA = "cronledger.service"
 DROP_IN = DEPLOY / "systemd" / "privileged-commands.conf"
 needs_systemd = needs("systemd-analyze", "systemd")
+RATE = ("systemd-analyze", "security", "--no-pager", "--offline=yes")
 EXPOSURE = 25
 """The highest exposure that is accepted, in tenths. systemd calls 0 to 20 safe, up to 40 good."""
 IMPLY_NO_NEW_PRIVILEGES = {
@@ -65,10 +66,7 @@ def test_systemd_accepts_a_unit(path: Path, here: Path) -> None:
 @needs_systemd
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_a_unit_is_restricted(path: Path, here: Path) -> None:
-    check(
-        "systemd-analyze", "security", "--no-pager", "--offline=yes", f"--threshold={EXPOSURE}",
-        here / path.name,
-    )  # fmt: skip
+    check(*RATE, f"--threshold={EXPOSURE}", here / path.name)
 
 
 @needs_systemd
@@ -79,11 +77,7 @@ def test_an_unrestricted_unit_is_noticed(here: Path) -> None:
         if not line.startswith(("Protect", "Private", "Restrict", "Capability", "SystemCall"))
     )
     (here / REPLICA).write_text("\n".join(kept))
-    done = call(
-        "systemd-analyze", "security", "--no-pager", "--offline=yes", f"--threshold={EXPOSURE}",
-        here / REPLICA,
-    )  # fmt: skip
-    assert done.returncode != 0
+    assert call(*RATE, f"--threshold={EXPOSURE}", here / REPLICA).returncode != 0
 
 
 @needs_systemd
@@ -94,8 +88,7 @@ def test_the_drop_in_lifts_what_it_names(here: Path) -> None:
     path = here / "units" / "cronledger.service"
     done = call("systemd-analyze", "verify", "--man=no", path)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
-    arguments = ("security", "--no-pager", "--offline=yes")
-    rated = check("systemd-analyze", *arguments, path)
+    rated = check(*RATE, path)
     for lifted in (
         "NoNewPrivileges=",
         "RestrictNamespaces=~user",

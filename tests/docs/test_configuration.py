@@ -17,8 +17,10 @@ from cronledger.sources.toml import load
 from docs.tools.configuration import ENVIRONMENT, document
 from docs.tools.markdown import table
 
+pytestmark = pytest.mark.tools
 
-def test_everything_is_in_it() -> None:
+
+def test_the_page_lists_policies_error_codes_and_settings() -> None:
     cells = set(re.findall(r"^\| `([^`]+)` \|", document(), re.MULTILINE))
     assert cells >= set(Job.model_fields) - {"name", "handler", "target"}
     assert cells >= {str(code) for code in ErrorCode}

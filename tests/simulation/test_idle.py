@@ -292,7 +292,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", first_fast(CHANGES))
-def test_it_is_found_without_a_notification(simulated: Database, what: str) -> None:
+def test_a_change_is_found_without_a_notification(simulated: Database, what: str) -> None:
     change = CHANGES[what]
 
     async def course(idle: Idle) -> None:

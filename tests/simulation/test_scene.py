@@ -64,7 +64,7 @@ def happened(part: str, database: Database, verdict: Verdict) -> bool:
 @pytest.mark.parametrize(
     "part", first_fast(["workers", "transactions", "providers", "moves", "crowd", "flapping"])
 )
-def test_it_happens(simulated: Database, part: str) -> None:
+def test_each_part_of_the_scene_happens(simulated: Database, part: str) -> None:
     for _, seed in zip(range(6), drawn(part), strict=False):
         verdict = simulate(seed, simulated)
         assert not verdict.violations, str(verdict)

@@ -1,5 +1,7 @@
 """A cluster under every fault there is, seed by seed. `make chaos` runs as many as fit."""
 
+from collections import Counter
+
 import pytest
 
 from tests.database import Databases
@@ -15,29 +17,28 @@ REPLAYED = range(6)
 
 @pytest.mark.timeout(1800)  # a busy machine is slow
 @pytest.mark.parametrize("first", first_fast(range(0, SEEDS, CHUNK)))
-def test_nothing_is_wrong_whatever_happens(simulated: Database, first: int) -> None:
+def test_no_invariant_is_violated_under_faults(simulated: Database, first: int) -> None:
     for seed in range(first, first + CHUNK):
         verdict = simulate(seed, simulated)
         assert not verdict.violations, str(verdict)
 
 
-@pytest.mark.slow
+@pytest.mark.tools
 @pytest.mark.timeout(1800)
 def test_a_seed_does_the_same_each_time(databases: Databases) -> None:
     assert differences(REPLAYED, databases._dsn) == {}
 
 
-@pytest.mark.slow
-def test_another_seed_does_something_else(simulated: Database) -> None:
+@pytest.mark.tools
+def test_two_seeds_have_different_traces(simulated: Database) -> None:
     traces: list[list[str]] = [[], []]
     digests = {simulate(seed, simulated, traces[seed].append).digest for seed in (0, 1)}
     assert len(digests) == 2
     assert list(parted(*traces))
 
 
+@pytest.mark.tools
 def test_a_failing_seed_names_the_command_that_replays_it() -> None:
-    from collections import Counter
-
     none: Counter[str] = Counter()
     verdict = Verdict(7, ("[1.0] I7: both",), "", 1, 1, none, none, none, 0, 0, 1.0, 1.0)
     assert "python -m tests.simulation 7 --trace" in str(verdict)

@@ -13,6 +13,8 @@ from cronledger.engine.runtime.runtime import Runtime
 from tests.simulation.support.backend import Database
 from tests.simulation.support.run import SimHeartbeats, simulate
 
+pytestmark = pytest.mark.tools
+
 IN_A_LOOP = {
     "alerts", "check_in", "deliveries", "dispatcher", "finisher", "listener", "scopes", "sweeper",
 }  # fmt: skip
@@ -27,26 +29,16 @@ def driven() -> Iterator[str]:
             yield str(node.args[0].value)
 
 
-@pytest.fixture(scope="module")
-def stepped(simulated: Database) -> tuple[Counter[str], Counter[str]]:
-    """How often each loop stepped in a few seeds, and what was logged."""
+def test_the_simulator_steps_every_loop_of_a_replica(simulated: Database) -> None:
     steps: Counter[str] = Counter()
-    events: Counter[str] = Counter()
     for seed in range(5):
-        verdict = simulate(seed, simulated)
-        steps += verdict.steps
-        events += verdict.events
-    return steps, events
-
-
-@pytest.mark.slow
-def test_every_loop_of_a_replica_is_stepped(stepped: tuple[Counter[str], Counter[str]]) -> None:
+        steps += simulate(seed, simulated).steps
     assert set(driven()) == IN_A_LOOP
-    assert set(stepped[0]) == IN_A_LOOP, "the simulator steps what the replica drives, no less"
+    assert set(steps) == IN_A_LOOP
 
 
-def test_every_part_that_runs_by_itself_is_known() -> None:
-    """Whatever of the parts has a thread or a `start` is replaced, or has nothing to do here."""
+def test_every_component_with_a_thread_or_process_is_known() -> None:
+    """The simulator replaces it, or it has nothing to do here."""
     source = inspect.getsource(Runtime.start)
     begun = {
         ast.unparse(node.func)

@@ -42,7 +42,7 @@ def failure(*arguments: Any, **named: Any) -> list[str]:
     return str(failed.value).splitlines()
 
 
-def test_a_day_on_which_the_clocks_change() -> None:
+def test_firings_of_a_day_with_a_clock_change_are_asserted() -> None:
     job = app.jobs["backup"]
     (firing,) = assert_fires(job, "2027-03-28", at=["03:00"])
     assert firing.plan_time == datetime(2027, 3, 28, 1, tzinfo=UTC)
@@ -67,7 +67,7 @@ def test_a_declared_function_is_its_job() -> None:
     assert first.startswith("job 'one' (@daily, UTC)")
 
 
-def test_a_year() -> None:
+def test_firings_of_a_year_are_counted() -> None:
     assert len(assert_fires(app.jobs["backup"], year=2027)) == 365
     assert_fires(app.jobs["exact"], year=2027, times=365)  # one is skipped, one is twice
     assert_fires(app.jobs["exact"], year=2028, times=366)
@@ -109,7 +109,7 @@ def test_a_failure_shows_the_firings_and_the_clock_change() -> None:
     ]
 
 
-def test_other_failures() -> None:
+def test_a_failure_names_missing_and_further_firings() -> None:
     assert failure(app.jobs["manual"], year=2027) == [
         "job 'manual' (without a schedule, UTC) does not fire in 2027"
     ]
@@ -134,18 +134,13 @@ def test_other_failures() -> None:
         (["@daily"], {"year": 2027, "at": ["00:00"]}, "has no date"),
         (["61 * * * *", "2027-01-01"], {}, "minute"),
         (["@daily", "2027-01-01"], {"zone": "Mars/Olympus"}, "unknown time zone"),
-        (["@daily", "2027-01-01"], {"at": ["25:00"]}, "write it like 02:30"),
         (["@daily"], {"year": 0}, "year=0 is out of range"),
-        (["@daily"], {"year": 9999}, "year=9999 is out of range"),
         (["@daily", "9999-12-31"], {}, "on=9999-12-31 is out of range"),
         (["@daily", "0001-01-01"], {"zone": "Asia/Tokyo"}, "on=0001-01-01 is out of range"),
-        (
-            [app.jobs["spread"], "2027-01-01"],
-            {"scope": "acne"},
-            "scope='acne' is not a scope of job 'spread'; did you mean `acme`?",
-        ),
+        ([app.jobs["spread"], "2027-01-01"], {"scope": "acne"},
+         "scope='acne' is not a scope of job 'spread'; did you mean `acme`?"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_argument_is_named(
     arguments: list[Any], named: dict[str, Any], message: str
 ) -> None:
@@ -167,7 +162,7 @@ def test_a_wrong_type_names_the_right_one() -> None:
     assert issubclass(CronError, ValueError)
 
 
-def test_the_guide_shows_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_and_output_of_the_guide_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     found = blocks(ROOT / "docs" / "howto" / "testing.md")
     (snippet,) = (x.text for x in found if x.language == "python" and "assert_fires" in x.text)
     monkeypatch.setitem(sys.modules, "myproject", ModuleType("myproject"))

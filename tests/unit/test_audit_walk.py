@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from importlib import resources
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -38,36 +38,27 @@ def times(after: str, through: str, schedule: str, timezone: str = "UTC", **poli
     [
         # the examples of the rules
         ("30 2 * * *", "America/New_York", "2026-03-08", "03-08 07:00"),
-        ("30 2 * * *", "Europe/Berlin", "2026-03-29", "03-29 01:00"),
         ("15 2 * * *", "Australia/Lord_Howe", "2026-10-03", "10-03 15:30"),
         ("30 1 * * *", "America/New_York", "2026-11-01", "11-01 05:30"),
-        ("30 2 * * *", "Europe/Berlin", "2026-10-25", "10-25 00:30"),
         # gaps: several swallowed fire once, with what falls on the instant after it too
         ("0/15 2 * * *", "Europe/Berlin", "2026-03-29", "03-29 01:00"),
         ("*/15 2 * * *", "Europe/Berlin", "2026-03-29", ""),
         ("0,30 2,3 * * *", "Europe/Berlin", "2026-03-29", "03-29 01:00, 03-29 01:30"),
-        ("30 2-4 * * *", "Europe/Berlin", "2026-03-29", "03-29 01:00, 03-29 01:30, 03-29 02:30"),
         ("*/30 2-3 * * *", "Europe/Berlin", "2026-03-29", "03-29 01:00, 03-29 01:30"),
-        ("*/20 30 2 * * *", "Europe/Berlin", "2026-03-29", "03-29 01:00"),
         ("30 0 * * *", "America/Santiago", "2026-09-06", "09-06 04:00"),
-        ("15,45 0 6 9 *", "America/Santiago", "2026-09-06", "09-06 04:00"),
         ("59 23 5 9 *", "America/Santiago", "2026-09-06", "09-06 03:59"),
-        ("0 0 * * 5", "Africa/Cairo", "2026-04-23", "04-23 22:00"),
         ("0 1 * * *", "Africa/Cairo", "2026-04-23", "04-23 22:00"),
         # folds
         ("30 23 * * *", "America/Santiago", "2026-04-05", "04-05 02:30"),
-        ("30 23 * * *", "Africa/Cairo", "2026-10-29", "10-29 20:30"),
-        ("45 1 * * *", "Australia/Lord_Howe", "2026-04-04", "04-04 14:45"),
         ("20/40 1 * * *", "Australia/Lord_Howe", "2026-04-04", "04-04 14:20"),
-        # neither
-        ("30 9 * * *", "Asia/Kolkata", "2026-03-29", "03-29 04:00"),
         # a gap of a day swallows its date for good
         ("30 0 30 12 *", "Pacific/Apia", "2011-12-30", ""),
-        ("0 12 * * *", "Pacific/Apia", "2011-12-29", "12-29 22:00"),
         ("0 12 * * *", "Pacific/Apia", "2011-12-30", "12-30 22:00"),
     ],
 )
-def test_one_utc_date(schedule: str, timezone: str, on: str, expected: str) -> None:
+def test_plan_times_of_a_date_with_a_clock_change(
+    schedule: str, timezone: str, on: str, expected: str
+) -> None:
     end = (utc(on) + DAY - TICK).replace(tzinfo=None).isoformat()
     assert times(on, end, schedule, timezone) == expected
 
@@ -105,34 +96,6 @@ def test_policies_of_gap_and_fold() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("schedule", "days", "day_or"),
-    [
-        ("0 0 13 * 5", "2, 9, 13, 16, 23, 30", True),
-        ("0 0 13 * 5", "", False),
-        ("0 0 */5 * 5", "16", True),
-        ("0 0 5,*/15 * 5", "1, 2, 5, 9, 16, 23, 30, 31", True),
-        ("0 0 13 * ?", "13", True),
-        ("0 0 L,3 * *", "3, 31", True),
-        ("0 0 29-l * *", "29, 30, 31", True),
-        ("0 0 31w * *", "30", True),
-        ("0 0 w4 * *", "5", True),
-        ("0 0 * * fri#2", "9", True),
-        ("0 0 * * L7,1#1", "5, 25", True),
-        ("0 0 * * sat-wed/2", "3, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28, 31", True),
-        ("0 0 29-3/2 * *", "2, 29, 31", True),
-        ("0 0 9-9/10 * *", "1, 11, 21, 31", True),
-        ("0 0 28/2 nov-JAN *", "28, 30", True),
-        ("0 0 1 * 0-7/3", "1, 3, 4, 7, 10, 11, 14, 17, 18, 21, 24, 25, 28, 31", True),
-    ],
-)
-def test_dates_of_january_2026(schedule: str, days: str, day_or: bool) -> None:
-    found = walk(
-        Definition(schedule, day_or=day_or), KEY, utc("2025-12-31T23:00"), utc("2026-01-31T23:00")
-    )
-    assert ", ".join(str(plan_time.day) for plan_time in found) == days
-
-
 def test_grid_bounds_and_no_schedule() -> None:
     assert times("2026-01-01", "2026-01-01T00:20", "@every 11m", "Asia/Tokyo") == (
         "01-01 00:05, 01-01 00:16"
@@ -152,12 +115,8 @@ def test_grid_bounds_and_no_schedule() -> None:
 
 def test_hash_is_a_contract() -> None:
     def at(schedule: str, job: str = "report", scope: str = "global") -> str:
-        found = walk(
-            Definition(schedule),
-            ScopeKey(job, "global", scope),
-            utc("2025-12-31"),
-            utc("2026-03-01"),
-        )
+        key = ScopeKey(job, "global", scope)
+        found = walk(Definition(schedule), key, utc("2025-12-31"), utc("2026-03-01"))
         return f"{next(found):%m-%d %H:%M:%S}"
 
     assert at("H H(1-5) H(1-28) * *") == "01-01 02:23:00"
@@ -189,7 +148,7 @@ def test_hash_is_a_contract() -> None:
         ("@every 20000d", "up to ten years"),
     ],
 )
-def test_refused(schedule: str, problem: str) -> None:
+def test_an_invalid_schedule_is_refused(schedule: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem.replace("(", r"\(")):
         walk(Definition(schedule), KEY, utc("2026-01-01"), utc("2026-01-02"))
 
@@ -216,13 +175,9 @@ STORED = {
 
 def test_reads_a_revision() -> None:
     assert Definition.from_revision(STORED) == Definition(
-        schedule="@daily",
-        timezone="Asia/Tokyo",
-        dst_gap="skip",
-        dst_fold="both",
-        starts_at=utc("2026-01-01T00:00:00.5"),
-        schedule_delay=timedelta(seconds=90),
-    )
+        "@daily", "Asia/Tokyo", dst_gap="skip", dst_fold="both",
+        starts_at=utc("2026-01-01T00:00:00.5"), schedule_delay=timedelta(seconds=90),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -245,23 +200,13 @@ def test_intervals_of_the_style_postgres(written: str, expected: timedelta) -> N
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("jitter", "soon"),
-        ("jitter", "1 day soon"),
-        ("jitter", "-00:00:01"),
-        ("jitter", "PT1M"),
-        ("jitter", "@ 1 min"),
-        ("jitter", "1 2:03:04"),
-        ("jitter", "5"),
-        ("jitter", ""),
-        ("jitter", 5),
-        ("jitter", None),
-        ("schedule", 5),
-        ("timezone", None),
-        ("starts_at", "today"),
-        ("ends_at", "2026-01-01T00:00:00"),
+        ("jitter", "soon"), ("jitter", "1 day soon"), ("jitter", "-00:00:01"), ("jitter", "PT1M"),
+        ("jitter", "@ 1 min"), ("jitter", "1 2:03:04"), ("jitter", "5"), ("jitter", ""),
+        ("jitter", 5), ("jitter", None), ("schedule", 5), ("timezone", None),
+        ("starts_at", "today"), ("ends_at", "2026-01-01T00:00:00"),
     ],
-)
-def test_refuses_a_definition_it_cannot_read(name: str, value: object) -> None:
+)  # fmt: skip
+def test_an_unreadable_definition_is_refused(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"definition: {name} = "):
         Definition.from_revision({**STORED, name: value})
 
@@ -269,7 +214,7 @@ def test_refuses_a_definition_it_cannot_read(name: str, value: object) -> None:
 # --- around an instant -------------------------------------------------------------------------
 
 
-def test_neighbours() -> None:
+def test_neighbours_are_the_plan_times_around_an_instant() -> None:
     leap = Definition("0 0 29 2 *", "Europe/Berlin")
     before, after = utc("2024-02-28T23:00"), utc("2028-02-28T23:00")
     assert neighbours(leap, KEY, utc("2026-01-01")) == (before, after)
@@ -282,7 +227,7 @@ def test_neighbours() -> None:
     assert neighbours(coming, KEY, utc("2026-01-01")) == (None, utc("2027-01-01"))
 
 
-def test_clock_change() -> None:
+def test_clock_change_finds_a_change_within_a_day() -> None:
     change = clock_change("Australia/Lord_Howe", utc("2026-10-03T20:00:00.7"))
     assert change is not None
     assert change == (utc("2026-10-03T15:30"), timedelta(hours=10.5), timedelta(hours=11))
@@ -440,10 +385,7 @@ def test_agrees_with_the_planner_around_clock_changes(
     policy=policies,
 )
 def test_agrees_with_the_planner_on_every_field(
-    written: str,
-    scope: str,
-    start: date,
-    policy: dict[str, Any],
+    written: str, scope: str, start: date, policy: dict[str, Any]
 ) -> None:
     after = utc(start.isoformat())
     key = ScopeKey("report", "tenant", scope)
@@ -451,24 +393,6 @@ def test_agrees_with_the_planner_on_every_field(
     assert walked == planned
 
 
-@settings(max_examples=60)
-@given(
-    window=windows(), cut=st.integers(0, 3000), text=st.sampled_from(["*/7 * * * *", "5 H * * *"])
-)
-def test_a_range_is_the_sum_of_its_parts(
-    window: tuple[str, datetime, datetime, str], cut: int, text: str
-) -> None:
-    zone, after, through, _ = window
-    middle = min(after + cut * MINUTE, through)
-    definition = Definition(text, zone)
-    whole = list(walk(definition, KEY, after, through))
-    left, right = (
-        list(walk(definition, KEY, a, b)) for a, b in ((after, middle), (middle, through))
-    )
-    assert whole == left + right
-    assert all(a < b for a, b in pairwise(whole))
-
-
-def test_is_lazy() -> None:
+def test_a_walk_is_lazy() -> None:
     found = walk(Definition("* * * * * *"), KEY, utc("1950-01-01"), utc("9000-01-01"))
     assert len(list(islice(found, 10))) == 10

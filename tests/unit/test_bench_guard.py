@@ -25,7 +25,7 @@ def test_a_ratio_without_a_record_and_a_record_without_a_ratio_are_faults() -> N
     assert len(guard.faults({"cpu_10": 1.0, "cpu_100": 1.0}, RECORDED)) == 2
 
 
-def test_what_is_recorded_is_what_is_measured(
+def test_the_recorded_ratios_are_those_that_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert {*guard.recorded()} == {"blocks", *(f"cpu_{slots}" for slots in guard.BACKLOGS)}

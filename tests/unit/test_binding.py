@@ -74,7 +74,7 @@ def test_a_default_is_used_only_without_a_payload() -> None:
         ([], "payload: Input should be an object"),
     ],
 )
-def test_what_is_wrong_is_said(payload: Any, said: str) -> None:
+def test_a_refused_payload_names_the_field(payload: Any, said: str) -> None:
     with pytest.raises(PayloadInvalidError, match=said):
         bind(first)(Given(payload))
 

@@ -41,14 +41,14 @@ def test_a_block_cancels_its_helpers_when_it_ends() -> None:
     assert not root.cancelled
 
 
-def test_wait_answers_whether_it_was_cancelled() -> None:
+def test_wait_returns_whether_it_was_cancelled() -> None:
     scope = CancelToken()
     assert not scope.wait(0)
     scope.cancel()
     assert scope.wait()
 
 
-def test_what_is_over_need_not_be_told() -> None:
+def test_a_lease_that_has_ended_cancels_the_token() -> None:
     """A thread that asks learns that the lease has ended, though no other thread got to say so."""
     over = threading.Event()
     root = CancelToken(over.is_set)

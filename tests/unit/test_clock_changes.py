@@ -55,10 +55,8 @@ def test_the_effect_is_that_of_the_firings(
 def test_a_gap_before_a_named_time_adds_no_firing() -> None:
     cron = parse("30 2,3 * * *", timezone="Europe/Berlin")
     shifted = next(cron.clock_changes(START, END))
-    assert (shifted.effect, cron.count(shifted.at, shifted.at + timedelta(hours=1))) == (
-        "shifted",
-        1,
-    )
+    count = cron.count(shifted.at, shifted.at + timedelta(hours=1))
+    assert (shifted.effect, count) == ("shifted", 1)
 
 
 @pytest.mark.parametrize("schedule", ["*/5 * * * *", "0 * * * *", "@every 90s", "@hourly"])
@@ -77,9 +75,8 @@ def test_the_range_is_open_at_its_start() -> None:
 def test_a_long_gap_skips_what_it_contains() -> None:
     """Samoa had no 30 December 2011."""
     cron = parse("0 12 * * *", timezone="Pacific/Apia")
-    (gap,) = cron.clock_changes(
-        datetime(2011, 12, 1, tzinfo=UTC), datetime(2012, 1, 31, tzinfo=UTC)
-    )
+    start = datetime(2011, 12, 1, tzinfo=UTC)
+    (gap,) = cron.clock_changes(start, start + timedelta(days=60))
     assert (gap.first.isoformat(), gap.effect) == ("2011-12-30T12:00:00", "skipped")
 
 

@@ -36,6 +36,7 @@ def zone_info(name: str) -> ZoneInfo:
         return ZoneInfo.from_file(data, key=name)
 
 
+@lru_cache
 def all_zones() -> list[str]:
     return sorted(resources.files("tzdata").joinpath("zones").read_text().split())
 
@@ -99,85 +100,52 @@ def oracle(
 # (zone, schedule, start, hours, expected): '>' marks a firing shifted out of a gap.
 TABLE: list[tuple[str, str, str, int, str]] = [
     ("UTC", "30 2 * * *", "2026-03-29 00:00", 48, "29 02:30, 30 02:30"),
-    ("Asia/Kolkata", "30 2 * * *", "2026-03-28 12:00", 48, "28 21:00, 29 21:00"),
     # Berlin: 2026-03-29 02:00 -> 03:00 at 01:00Z; 2026-10-25 03:00 -> 02:00 at 01:00Z
-    ("Europe/Berlin", "30 2 * * *", "2026-03-28 12:00", 36, "29 01:00>"),
     ("Europe/Berlin", "30 2 * * *", "2026-03-28 00:00", 60, "28 01:30, 29 01:00>, 30 00:30"),
     ("Europe/Berlin", "0,30 2 * * *", "2026-03-28 12:00", 36, "29 01:00>, 30 00:00"),
     ("Europe/Berlin", "0 3 * * *", "2026-03-28 12:00", 24, "29 01:00"),
     ("Europe/Berlin", "0,30 2,3 * * *", "2026-03-28 12:00", 24, "29 01:00, 29 01:30"),
-    ("Europe/Berlin", "59 1 * * *", "2026-03-28 12:00", 24, "29 00:59"),
     ("Europe/Berlin", "*/15 2 * * *", "2026-03-28 12:00", 24, ""),
     ("Europe/Berlin", "0 * * * *", "2026-03-28 23:30", 3, "29 00:00, 29 01:00, 29 02:00"),
     ("Europe/Berlin", "30 2 * * *", "2026-10-24 12:00", 24, "25 00:30"),
     ("Europe/Berlin", "30 2 * * *", "2026-10-25 00:30", 24, ""),
-    ("Europe/Berlin", "30 2 * * *", "2026-10-25 01:15", 24, ""),
-    ("Europe/Berlin", "0 3 * * *", "2026-10-24 12:00", 24, "25 02:00"),
-    ("Europe/Berlin", "0 2 * * *", "2026-10-24 12:00", 24, "25 00:00"),
-    (
-        "Europe/Berlin",
-        "*/30 2 * * *",
-        "2026-10-24 12:00",
-        24,
-        "25 00:00, 25 00:30, 25 01:00, 25 01:30",
-    ),
+    ("Europe/Berlin", "*/30 2 * * *", "2026-10-25 00:29", 1, "25 00:30, 25 01:00"),
     ("Europe/Berlin", "30 * * * *", "2026-10-25 00:00", 3, "25 00:30, 25 01:30, 25 02:30"),
     ("Europe/Berlin", "30 0-23 * * *", "2026-10-25 00:00", 3, "25 00:30, 25 02:30"),
     # New York: 2026-03-08 02:00 -> 03:00 at 07:00Z; 2026-11-01 02:00 -> 01:00 at 06:00Z
-    ("America/New_York", "30 2 * * *", "2026-03-08 00:00", 24, "08 07:00>"),
     ("America/New_York", "30 1-2 * * *", "2026-03-08 00:00", 24, "08 06:30, 08 07:00>"),
     ("America/New_York", "0 */2 * * *", "2026-03-08 04:00", 6, "08 05:00, 08 08:00, 08 10:00"),
-    ("America/New_York", "*/15 2 * * *", "2026-03-08 00:00", 24, ""),
     ("America/New_York", "30 1 * * *", "2026-11-01 00:00", 24, "01 05:30"),
-    ("America/New_York", "0 * * * *", "2026-11-01 04:30", 3, "01 05:00, 01 06:00, 01 07:00"),
     # Lord Howe: 2026-10-04 02:00 -> 02:30 at 15:30Z; 2026-04-05 02:00 -> 01:30 at 15:00Z
     ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03 00:00", 24, "03 15:30>"),
     ("Australia/Lord_Howe", "15,30 2 * * *", "2026-10-03 00:00", 24, "03 15:30"),
-    (
-        "Australia/Lord_Howe",
-        "*/20 * * * *",
-        "2026-04-04 14:10",
-        2,
-        "04 14:20, 04 14:40, 04 15:10, 04 15:30, 04 15:50, 04 16:10",
-    ),
+    ("Australia/Lord_Howe", "*/20 * * * *", "2026-04-04 14:30", 1, "04 14:40, 04 15:10, 04 15:30"),
     ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04 00:00", 24, "04 14:45"),
-    ("Australia/Lord_Howe", "15 1 * * *", "2026-04-04 00:00", 24, "04 14:15"),
     ("Australia/Lord_Howe", "0 2 * * *", "2026-04-04 00:00", 24, "04 15:30"),
     # Santiago: 2026-09-06 00:00 -> 01:00 at 04:00Z; 2026-04-05 00:00 -> 04-04 23:00 at 03:00Z
-    ("America/Santiago", "0 0 * * *", "2026-09-05 12:00", 24, "06 04:00>"),
     ("America/Santiago", "0 0 6 9 *", "2026-09-05 12:00", 24, "06 04:00>"),
-    ("America/Santiago", "30 0 * * 0", "2026-09-05 12:00", 24, "06 04:00>"),
     ("America/Santiago", "0 0 * * 6", "2026-09-05 12:00", 24, ""),
     ("America/Santiago", "0 0,1 * * *", "2026-09-05 12:00", 24, "06 04:00"),
     ("America/Santiago", "30 23 * * *", "2026-04-04 12:00", 24, "05 02:30"),
-    ("America/Santiago", "0 0 * * *", "2026-04-04 12:00", 24, "05 04:00"),
     # Cairo: 2026-04-24 00:00 -> 01:00 at 22:00Z; 2026-10-30 00:00 -> 10-29 23:00 at 21:00Z;
     # in 2010 the clock went back for Ramadan on 08-11 and forward again on 09-10
     ("Africa/Cairo", "0 0 * * *", "2026-04-23 12:00", 24, "23 22:00>"),
-    ("Africa/Cairo", "30 23 * * *", "2026-10-29 12:00", 24, "29 20:30"),
-    ("Africa/Cairo", "0 0 * * *", "2026-10-29 12:00", 24, "29 22:00"),
     ("Africa/Cairo", "30 23 * * *", "2010-08-10 12:00", 24, "10 20:30"),
-    ("Africa/Cairo", "0 0 10 9 *", "2010-09-09 12:00", 24, "09 22:00>"),
     ("Africa/Cairo", "15 0 * * *", "2010-09-09 12:00", 24, "09 22:00>"),
     # Sao Paulo: 2018-11-04 00:00 -> 01:00 at 03:00Z; 2018-02-18 00:00 -> 02-17 23:00 at 02:00Z
     ("America/Sao_Paulo", "0 0 * * *", "2018-11-03 12:00", 24, "04 03:00>"),
     ("America/Sao_Paulo", "0 23 * * *", "2018-02-17 12:00", 24, "18 01:00"),
     # Dublin has negative DST in winter; Casablanca leaves its summer for Ramadan
-    ("Europe/Dublin", "30 1 * * *", "2026-03-28 12:00", 24, "29 01:00>"),
     ("Europe/Dublin", "30 1 * * *", "2026-10-24 12:00", 24, "25 00:30"),
-    ("Africa/Casablanca", "30 2 * * *", "2025-02-22 12:00", 24, "23 01:30"),
     ("Africa/Casablanca", "30 2 * * *", "2025-04-05 12:00", 24, "06 02:00>"),
-    # changes of the standard offset: Pyongyang -30 min and back, Almaty -1 h, Caracas +30 min
+    # changes of the standard offset: Pyongyang -30 min and back
     ("Asia/Pyongyang", "45 23 * * *", "2015-08-14 12:00", 24, "14 14:45"),
     ("Asia/Pyongyang", "45 23 * * *", "2018-05-04 12:00", 24, "04 15:00>"),
-    ("Asia/Almaty", "30 23 * * *", "2024-02-29 12:00", 24, "29 17:30"),
-    ("America/Caracas", "45 2 * * *", "2016-05-01 00:00", 24, "01 07:00>"),
     # two hours are a gap, three are a correction (Casey 2009), and so is a day (Apia 2011)
     ("Antarctica/Troll", "30 1,2 * * *", "2026-03-28 12:00", 24, "29 01:00>"),
     ("Antarctica/Casey", "30 3 * * *", "2009-10-17 12:00", 24, ""),
     ("Pacific/Apia", "0 12 30 12 *", "2011-12-29 00:00", 72, ""),
     ("Pacific/Apia", "0 12 * * *", "2011-12-29 12:00", 48, "29 22:00, 30 22:00"),
-    ("Pacific/Apia", "0 0 31 12 *", "2011-12-29 12:00", 48, "30 10:00"),
     # a day lived twice (Kwajalein 1969) runs once
     ("Pacific/Kwajalein", "0 12 * * *", "1969-09-29 12:00", 60, "30 01:00, 02 00:00"),
 ]
@@ -192,7 +160,9 @@ def listed(firings: Iterator[cron.Firing]) -> str:
 
 
 @pytest.mark.parametrize(("zone", "text", "start", "hours", "expected"), TABLE)
-def test_table(zone: str, text: str, start: str, hours: int, expected: str) -> None:
+def test_firings_around_clock_changes_are_those_worked_out_by_hand(
+    zone: str, text: str, start: str, hours: int, expected: str
+) -> None:
     after = utc(start)
     through = after + hours * HOUR
     spec = cron.parse(text, timezone=zone)
@@ -213,7 +183,9 @@ def test_table(zone: str, text: str, start: str, hours: int, expected: str) -> N
          "14:45 15:15"),
     ],
 )  # fmt: skip
-def test_policies(zone: str, text: str, options: Any, start: str, expected: str) -> None:
+def test_dst_gap_and_dst_fold_choose_the_firings(
+    zone: str, text: str, options: Any, start: str, expected: str
+) -> None:
     after = utc(start)
     firings = cron.parse(text, timezone=zone, **options).firings(after, after + 24 * HOUR)
     assert " ".join(f"{f.plan_time:%H:%M}" for f in firings) == expected
@@ -259,6 +231,7 @@ def test_firings_tell_local_time_and_fold() -> None:
 # --- zone data -----------------------------------------------------------------------------------
 
 
+@lru_cache
 def recorded_changes(name: str) -> list[int]:
     """Read the offset changes since 1900 out of the zone's TZif file, 64-bit block."""
     data = zone_bytes(name)
@@ -299,12 +272,9 @@ def test_finds_every_recorded_change(name: str) -> None:
 
 @lru_cache
 def changes_of(name: str, year: int) -> list[datetime]:
-    info = zone_info(name)
-    start = datetime(year, 1, 1, tzinfo=UTC)
-    hours = [start + n * HOUR for n in range(8760)]
-    offsets = [hour.astimezone(info).utcoffset() for hour in hours]
-    steps = zip(hours[1:], pairwise(offsets), strict=True)
-    return [hour for hour, (before, new) in steps if before != new] or [start]
+    """The changes of the year, rounded up to the hour; its beginning if there are none."""
+    hours = [datetime.fromtimestamp(-(-t // 3600) * 3600, UTC) for t in recorded_changes(name)]
+    return [hour for hour in hours if hour.year == year] or [datetime(year, 1, 1, tzinfo=UTC)]
 
 
 @st.composite
@@ -328,7 +298,9 @@ policies = {"gap": st.sampled_from(["shift", "skip"]), "fold": st.sampled_from([
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(case=around_changes(), lead=st.sampled_from([-15, 0, 30, 60, 540]), **policies)
-def test_equals_the_oracle(case: tuple[str, str, datetime], lead: int, gap: Any, fold: Any) -> None:
+def test_plan_times_equal_the_oracle(
+    case: tuple[str, str, datetime], lead: int, gap: Any, fold: Any
+) -> None:
     zone, text, change = case
     after, through = change - lead * MINUTE, change + 27 * HOUR
     spec = cron.parse(text, timezone=zone, dst_gap=gap, dst_fold=fold)
@@ -336,7 +308,7 @@ def test_equals_the_oracle(case: tuple[str, str, datetime], lead: int, gap: Any,
     assert found == oracle(text, zone, after, through, gap=gap, fold=fold)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     case=around_changes(),
     cuts=st.lists(st.timedeltas(-30 * HOUR, 30 * HOUR), min_size=3, max_size=3).map(sorted),
@@ -359,7 +331,7 @@ def test_a_range_is_the_sum_of_its_parts(
             assert list(spec.firings(firing.plan_time, c)) == whole[at + 1 :]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     case=around_changes(),
     seconds=st.sampled_from(["", "", "30 ", "0,45 ", "5-50/7 "]),
@@ -386,7 +358,7 @@ def test_a_count_is_the_number_of_plan_times(
         assert spec.count(plan_time - MICROSECOND, plan_time - MICROSECOND) == 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(case=around_changes(), back=st.timedeltas(timedelta(0), 60 * HOUR))
 def test_next_after_is_the_first_of_firings(
     case: tuple[str, str, datetime], back: timedelta
@@ -394,7 +366,7 @@ def test_next_after_is_the_first_of_firings(
     zone, text, change = case
     spec = cron.parse(text, timezone=zone)
     asked = change - back
-    firings = list(islice(spec.firings(asked, asked + timedelta(days=400)), 5))
+    firings = list(islice(spec.firings(asked, asked + 400 * DAY), 5))
     for expected in firings:
         found = spec.next_after(asked)
         assert found == expected == spec.next_after(expected.plan_time - timedelta(microseconds=1))

@@ -41,7 +41,7 @@ async def test_the_start_is_begun_anew_when_the_database_went_away() -> None:
     ]  # fmt: skip
 
 
-async def test_what_is_not_an_absence_ends_the_start() -> None:
+async def test_an_error_other_than_an_absent_database_ends_the_start() -> None:
     flaky = Flaky(errors.DiskFull("no space"))
     with pytest.raises(errors.DiskFull):
         await _work(60)._when_reachable(flaky, asyncio.Event())
@@ -67,7 +67,7 @@ async def test_reasons_that_take_turns_are_not_logged_at_each_try(
     assert [entry.get("error") for entry in logs] == ["refused", "starting", None]
 
 
-async def test_patience_ends() -> None:
+async def test_the_wait_for_the_database_ends_after_its_patience() -> None:
     flaky = Flaky(*[psycopg.OperationalError("refused")] * 100)
     with pytest.raises(psycopg.OperationalError):
         await _work(0.05)._when_reachable(flaky, asyncio.Event())

@@ -90,8 +90,7 @@ REVISIONS = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 3, 7])
-@pytest.mark.parametrize("most", [1, 4, 1000])
+@pytest.mark.parametrize(("most", "size"), [(1, 7), (4, 1), (4, 3), (1000, 3)])
 @pytest.mark.parametrize("name", REVISIONS)
 def test_a_pass_adds_the_deadlines_that_one_transaction_adds(
     name: str, most: int, size: int

@@ -106,50 +106,30 @@ def test_a_file_and_an_app_declare_the_same_channels(tmp_path: Path) -> None:
         ({"kind": "slack", "url": "ftp://x"}, "channels.ops.url: must begin with http:// or https"),
         ({"kind": "slack", "url": {"env": "PGX"}}, "channels.ops.url.env: CRONLEDGER_* and PG* va"),
         ({"kind": "slack", "url": {}}, "channels.ops.url.env: is missing; add it"),
-        (
-            {"kind": "slack", "url": "https://x", "urll": 1},
-            "channels.ops.urll: unknown name; did you mean `url`?",
-        ),
-        (
-            {"kind": "webhook", "url": "https://x", "secret": "hunter2"},
-            'channels.ops.secret: is not read from the environment; write it as {env = "NAME"}',
-        ),
-        (
-            {"kind": "webhook", "url": "https://x", "headers": {"A b": "hunter2"}},
-            "channels.ops.headers.A b: has an invalid format; it must match",
-        ),
-        (
-            {"kind": "email", "to": ["ops"], "sender": "a@b"},
-            'channels.ops.to[0] = "ops": is not an address; write it like ops@example.org',
-        ),
+        ({"kind": "slack", "url": "https://x", "urll": 1},
+         "channels.ops.urll: unknown name; did you mean `url`?"),
+        ({"kind": "webhook", "url": "https://x", "secret": "hunter2"},
+         'channels.ops.secret: is not read from the environment; write it as {env = "NAME"}'),
+        ({"kind": "webhook", "url": "https://x", "headers": {"A b": "hunter2"}},
+         "channels.ops.headers.A b: has an invalid format; it must match"),
+        ({"kind": "email", "to": ["ops"], "sender": "a@b"},
+         'channels.ops.to[0] = "ops": is not an address; write it like ops@example.org'),
         ({"kind": "email", "to": [], "sender": "a@b"}, "channels.ops.to = []: is empty; name at l"),
-        (
-            {"kind": "email", "to": "a@b", "sender": "a@b", "port": 99_999},
-            "channels.ops.port = 99999: should be less than or equal to 65535",
-        ),
-        (
-            {"kind": "email", "to": "a@b", "sender": "a@b", "security": "ssl"},
-            "channels.ops.security = \"ssl\": is not a valid choice; use 'none', 'starttls'",
-        ),
-        (
-            {"kind": "email", "to": "a@b", "sender": "a@b", "user": "hunter2"},
-            "channels.ops: has no password; set both user and password, or neither",
-        ),
+        ({"kind": "email", "to": "a@b", "sender": "a@b", "port": 99_999},
+         "channels.ops.port = 99999: should be less than or equal to 65535"),
+        ({"kind": "email", "to": "a@b", "sender": "a@b", "security": "ssl"},
+         "channels.ops.security = \"ssl\": is not a valid choice; use 'none', 'starttls'"),
+        ({"kind": "email", "to": "a@b", "sender": "a@b", "user": "hunter2"},
+         "channels.ops: has no password; set both user and password, or neither"),
         ({"kind": "command", "command": []}, "channels.ops.command: is neither a list of words"),
-        (
-            {"kind": "command", "command": "x", "cwd": "srv"},
-            'channels.ops.cwd = "srv": is not an absolute path',
-        ),
-        (
-            {"kind": "python", "python": "deliver"},
-            'channels.ops.python = "deliver": has an invalid format; write it like package.',
-        ),
+        ({"kind": "command", "command": "x", "cwd": "srv"},
+         'channels.ops.cwd = "srv": is not an absolute path'),
+        ({"kind": "python", "python": "deliver"},
+         'channels.ops.python = "deliver": has an invalid format; write it like package.'),
         ({"kind": "apprise", "urls": 3}, "channels.ops.urls: is not a list; put it in br"),
         ({"kind": "apprise", "urls": []}, "channels.ops.urls: is empty; name at least one"),
-        (
-            {"kind": "slack", "url": "https://x", "on_ledger": ["failed"]},
-            "channels.ops.on_ledger[0] = \"failed\": is not a valid choice; use 'violation'",
-        ),
+        ({"kind": "slack", "url": "https://x", "on_ledger": ["failed"]},
+         "channels.ops.on_ledger[0] = \"failed\": is not a valid choice; use 'violation'"),
     ],
 )  # fmt: skip
 def test_a_wrong_channel_names_field_value_and_remedy(channel: object, message: str) -> None:
@@ -190,10 +170,9 @@ def test_an_app_refuses_what_a_file_refuses() -> None:
         app.job(name="alerts.ops")(print)
 
 
-@pytest.mark.parametrize("queue", ["alerts"])
-def test_no_other_job_uses_the_queue(tmp_path: Path, queue: str) -> None:
+def test_no_other_job_uses_the_queue(tmp_path: Path) -> None:
     path = tmp_path / "cronledger.toml"
-    path.write_text(f'[jobs.mine]\ncommand = ["true"]\nqueue = "{queue}"\n')
+    path.write_text('[jobs.mine]\ncommand = ["true"]\nqueue = "alerts"\n')
     with pytest.raises(ConfigurationError) as caught:
         load(path)
     assert "jobs.mine.queue = alerts: is reserved for the deliveries of alerts" in str(caught.value)

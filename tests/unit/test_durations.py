@@ -37,38 +37,23 @@ from cronledger.rules.durations import DurationError
         ("999999999d", 86_399_999_913_600),
     ],
 )
-def test_reads(text: str, seconds: float) -> None:
+def test_durations_are_read(text: str, seconds: float) -> None:
     assert durations.parse(text) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "is invalid"),
-        ("90", "has no unit"),
-        ("-5s", "is invalid"),
-        ("1.5h", "is invalid"),
-        ("30m1h", "is invalid"),
-        ("1h1h", "is invalid"),
-        ("1h 30m", "is invalid"),
-        ("5M", "is invalid"),
-        ("5 minutes", "is invalid"),
-        ("٣s", "is invalid"),
-        ("s", "is invalid"),
-        ("P", "not an ISO 8601"),
-        ("PT", "not an ISO 8601"),
-        ("P1DT", "not an ISO 8601"),
-        ("P1H", "not an ISO 8601"),
-        ("P-1D", "not an ISO 8601"),
-        ("PT1.5H", "not an ISO 8601"),
-        ("P1Y", "years or months"),
-        ("P1M", "years or months"),
-        ("P0M", "years or months"),
-        ("1000000000d", "too long"),
-        ("9" * 5000 + "s", "too long"),
+        ("", "is invalid"), ("90", "has no unit"), ("-5s", "is invalid"), ("1.5h", "is invalid"),
+        ("30m1h", "is invalid"), ("1h1h", "is invalid"), ("1h 30m", "is invalid"),
+        ("5M", "is invalid"), ("5 minutes", "is invalid"), ("٣s", "is invalid"),
+        ("s", "is invalid"), ("P", "not an ISO 8601"), ("PT", "not an ISO 8601"),
+        ("P1DT", "not an ISO 8601"), ("P1H", "not an ISO 8601"), ("P-1D", "not an ISO 8601"),
+        ("PT1.5H", "not an ISO 8601"), ("P1Y", "years or months"), ("P1M", "years or months"),
+        ("P0M", "years or months"), ("1000000000d", "too long"), ("9" * 5000 + "s", "too long"),
     ],
-)
-def test_refuses_and_names_value_and_remedy(text: str, problem: str) -> None:
+)  # fmt: skip
+def test_an_invalid_duration_is_refused_with_its_remedy(text: str, problem: str) -> None:
     with pytest.raises(DurationError) as caught:
         durations.parse(text)
     error = caught.value
@@ -81,19 +66,14 @@ def test_refuses_and_names_value_and_remedy(text: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("duration", "text"),
     [
-        (timedelta(0), "0s"),
-        (timedelta(seconds=90), "1m30s"),
-        (timedelta(hours=1, minutes=30), "1h30m"),
-        (timedelta(hours=24), "1d"),
-        (timedelta(days=7), "1w"),
-        (timedelta(days=14), "2w"),
-        (timedelta(days=10), "10d"),
-        (timedelta(days=7, seconds=1), "7d1s"),
-        (timedelta(milliseconds=1500), "1s500ms"),
+        (timedelta(0), "0s"), (timedelta(seconds=90), "1m30s"),
+        (timedelta(hours=1, minutes=30), "1h30m"), (timedelta(hours=24), "1d"),
+        (timedelta(days=7), "1w"), (timedelta(days=14), "2w"), (timedelta(days=10), "10d"),
+        (timedelta(days=7, seconds=1), "7d1s"), (timedelta(milliseconds=1500), "1s500ms"),
         (timedelta(microseconds=1), "1us"),
     ],
-)
-def test_writes(duration: timedelta, text: str) -> None:
+)  # fmt: skip
+def test_durations_are_written_in_their_shortest_form(duration: timedelta, text: str) -> None:
     assert durations.format(duration) == text
 
 
@@ -103,7 +83,7 @@ def test_a_negative_duration_has_no_text() -> None:
 
 
 @given(st.timedeltas(min_value=timedelta(0)))
-def test_what_is_written_reads_back(duration: timedelta) -> None:
+def test_a_written_duration_reads_back(duration: timedelta) -> None:
     text = durations.format(duration)
     assert durations.parse(text) == duration
     assert durations.format(durations.parse(text)) == text

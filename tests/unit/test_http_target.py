@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from cronledger.engine.addresses import AddressRefusedError, Resolver, is_public
-from cronledger.engine.running.handlers.http import (
-    retry_after,
-)
+from cronledger.engine.running.handlers.http import retry_after
 
 
 @pytest.mark.parametrize(
@@ -23,14 +21,14 @@ from cronledger.engine.running.handlers.http import (
         "100:0:0:1::1",
     ],
 )  # fmt: skip
-def test_not_public(address: str) -> None:
+def test_private_and_reserved_addresses_are_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize(
     "address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 )
-def test_public(address: str) -> None:
+def test_global_addresses_are_public(address: str) -> None:
     assert is_public(ip_address(address))
 
 
@@ -73,5 +71,5 @@ DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
         ({}, None),
     ],
 )
-def test_retry_after(headers: dict[str, str], seconds: int | None) -> None:
+def test_retry_after_is_a_bounded_wait(headers: dict[str, str], seconds: int | None) -> None:
     assert retry_after(headers) == (None if seconds is None else timedelta(seconds=seconds))

@@ -101,31 +101,26 @@ def test_the_fold_is_there_twice() -> None:
     assert not day.is_second(datetime(2026, 10, 25, 2, 0, tzinfo=UTC))
 
 
-def test_santiago_changes_at_midnight() -> None:
+def test_changes_at_midnight_and_of_half_an_hour_keep_their_places() -> None:
     day = LocalDay.of("America/Santiago", date(2026, 9, 6))
     (gap,) = day.gaps
     assert (gap.x, gap.width, day.x(day.start)) == (0.0, 1.0, 1.0)
     day = LocalDay.of("America/Santiago", date(2026, 4, 4))
     assert day.hours == 25
     assert day.is_second(day.end - SECOND)
-
-
-def test_half_an_hour_of_lord_howe() -> None:
     assert LocalDay.of("Australia/Lord_Howe", date(2026, 4, 5)).hours == 24.5
     (gap,) = LocalDay.of("Australia/Lord_Howe", date(2026, 10, 4)).gaps
     assert (gap.x, gap.width) == (2.0, 0.5)
+    # A fold over midnight gives each minute to its date.
+    day = LocalDay.of("America/St_Johns", date(2010, 11, 6))
+    ((start, end),) = between(day)
+    assert (end - start) == timedelta(minutes=1)
+    assert start in LocalDay.of("America/St_Johns", date(2010, 11, 7))
 
 
-def test_a_date_that_never_was() -> None:
+def test_a_date_that_does_not_occur_is_refused() -> None:
     with pytest.raises(NoSuchDayError, match="2011-12-30 does not occur in Pacific/Apia"):
         LocalDay.of("Pacific/Apia", date(2011, 12, 30))
     assert neighbour("Pacific/Apia", date(2011, 12, 29), 1) == date(2011, 12, 31)
     with pytest.raises(NoSuchDayError, match="outside"):
         LocalDay.of("UTC", date(1850, 1, 1))
-
-
-def test_a_fold_over_midnight_gives_each_minute_to_its_date() -> None:
-    day = LocalDay.of("America/St_Johns", date(2010, 11, 6))
-    ((start, end),) = between(day)
-    assert (end - start) == timedelta(minutes=1)
-    assert start in LocalDay.of("America/St_Johns", date(2010, 11, 7))

@@ -1,8 +1,9 @@
 """What the loops of a replica say of trouble: once, however often it comes back."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import suppress
+from typing import Any
 
 import psycopg
 import pytest
@@ -40,19 +41,28 @@ class Steps:
         return 0.0
 
 
-async def _said(steps: Steps) -> list[str]:
-    made = Loops()
+async def _logged(
+    made: Loops,
+    step: Callable[[], Awaitable[float | None]],
+    done: asyncio.Event,
+    observes_clock: bool = False,
+) -> list[MutableMapping[str, Any]]:
+    """Return what is logged until the step has set `done`."""
     with capture_logs() as logs:
-        made.drive("one", steps)
-        await asyncio.wait_for(steps.done.wait(), 90)
+        made.drive("one", step, observes_clock=observes_clock)
+        await asyncio.wait_for(done.wait(), 90)
         await made.halt()
-    return [str(entry["event"]) for entry in logs]
+    return logs
 
 
-async def test_a_step_that_fails_now_and_then_says_so_once() -> None:
+async def _events(steps: Steps) -> list[str]:
+    return [str(entry["event"]) for entry in await _logged(Loops(), steps, steps.done)]
+
+
+async def test_a_repeated_error_is_logged_once() -> None:
     """As on a full disk: it fails when it has something to write."""
     full = psycopg.errors.DiskFull("no space left")
-    assert await _said(Steps(full, None, full, None, full)) == ["step_failed"]
+    assert await _events(Steps(full, None, full, None, full)) == ["step_failed"]
 
 
 async def test_an_error_that_lasts_is_reported_for_a_minute_after_its_end(
@@ -83,17 +93,14 @@ async def test_a_connection_for_listen_that_comes_and_goes_is_logged_once_a_minu
 
 
 async def test_the_log_of_a_failed_step_has_its_error_as_a_field() -> None:
-    made, steps = Loops(), Steps(ValueError("first\nsecond"))
-    with capture_logs() as logs:
-        made.drive("one", steps)
-        await asyncio.wait_for(steps.done.wait(), 90)
-        await made.halt()
+    steps = Steps(ValueError("first\nsecond"))
+    logs = await _logged(Loops(), steps, steps.done)
     assert [(entry["event"], entry["error"]) for entry in logs] == [("step_failed", "first")]
 
 
-async def test_another_error_is_said_at_once() -> None:
+async def test_a_different_error_is_logged_at_once() -> None:
     steps = Steps(psycopg.errors.DiskFull("full"), None, ValueError("other"), None)
-    assert await _said(steps) == ["step_failed", "step_failed"]
+    assert await _events(steps) == ["step_failed", "step_failed"]
 
 
 class Clock:
@@ -135,30 +142,27 @@ async def test_a_loop_that_does_not_read_the_clock_costs_no_trust() -> None:
     assert logs == []
 
 
-async def test_it_says_so_when_it_alone_goes_on_failing() -> None:
-    assert await _said(Steps(*[AWAY] * 12)) == ["step_failed"]
+async def test_a_loop_that_alone_keeps_failing_is_logged() -> None:
+    assert await _events(Steps(*[AWAY] * 12)) == ["step_failed"]
 
 
-async def test_a_clock_loop_that_is_not_answered_does_not_say_so_at_each_try() -> None:
+async def test_an_outage_of_one_loop_beside_replies_of_another_is_logged_once() -> None:
     """As a claim whose connection breaks each time, while the check_in is answered."""
     clock, turn = Clock(), asyncio.Event()
     made = clock.loops()
 
     async def refused() -> float | None:
         made.answered()  # by the check_in
-        if made.stats()["dispatcher"].failures == 5:
+        if made.stats()["one"].failures == 5:
             turn.set()
         raise AWAY
 
-    with capture_logs() as logs:
-        made.drive("dispatcher", refused, observes_clock=True)
-        await asyncio.wait_for(turn.wait(), 90)
-        await made.halt()
+    logs = await _logged(made, refused, turn, observes_clock=True)
     assert [entry["event"] for entry in logs] == ["database_unreachable", "database_recovered"]
     assert clock.distrusted > 1
 
 
-async def test_each_new_reason_of_an_absence_is_said_once_a_minute(
+async def test_each_new_reason_of_an_outage_is_logged_once_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now, reasons = [100.0], ["refused", "refused", "starting up", "refused", "refused"]
@@ -174,10 +178,7 @@ async def test_each_new_reason_of_an_absence_is_said_once_a_minute(
             return None
         raise psycopg.OperationalError(reasons.pop(0))
 
-    with capture_logs() as logs:
-        made.drive("check_in", refused, observes_clock=True)
-        await asyncio.wait_for(done.wait(), 90)
-        await made.halt()
+    logs = await _logged(made, refused, done, observes_clock=True)
     assert [(x["event"], x.get("error"), x["outage_s"]) for x in logs] == [
         ("database_unreachable", "refused", 0.0),
         ("database_unreachable", "starting up", 40.0),
@@ -186,7 +187,7 @@ async def test_each_new_reason_of_an_absence_is_said_once_a_minute(
     ]
 
 
-async def test_an_absence_right_after_another_is_said() -> None:
+async def test_an_outage_right_after_another_is_logged() -> None:
     made, done = Clock().loops(), asyncio.Event()
     answers: list[Exception | None] = [AWAY, None, AWAY, None]
 
@@ -199,15 +200,12 @@ async def test_an_absence_right_after_another_is_said() -> None:
         made.answered()
         return 0.0
 
-    with capture_logs() as logs:
-        made.drive("check_in", step, observes_clock=True)
-        await asyncio.wait_for(done.wait(), 90)
-        await made.halt()
+    logs = await _logged(made, step, done, observes_clock=True)
     assert [entry["event"] for entry in logs] == ["database_unreachable", "database_recovered"] * 2
 
 
 @pytest.mark.parametrize("goes_on", [False, True], ids=["ends", "stands"])
-async def test_a_loop_whose_step_never_heard_of_its_cancellation_is_halted(
+async def test_a_loop_whose_step_swallows_its_cancellation_is_halted(
     monkeypatch: pytest.MonkeyPatch, goes_on: bool
 ) -> None:
     """As one that waits for the pool when a connection comes in the tick of its cancellation."""

@@ -66,7 +66,7 @@ def test_middleware_of_the_other_kind_is_refused_when_it_is_declared(
         (["around"], "is not a middleware"),
     ],
 )
-def test_what_is_no_middleware_is_refused(middleware: Any, said: str) -> None:
+def test_a_value_that_is_not_middleware_is_refused(middleware: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         App(middleware=middleware)
     with pytest.raises(TypeError, match=said):

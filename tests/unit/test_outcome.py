@@ -80,7 +80,7 @@ def test_results_are_stored_as_json(value: Any, text: str | None) -> None:
     ],
     ids=ascii,
 )
-def test_a_result_that_is_changed_says_so(value: Any, text: str) -> None:
+def test_a_changed_result_has_a_note(value: Any, text: str) -> None:
     made = oc.success(value)
     assert (made.status, made.result_json) == (Status.SUCCESS, text)
     assert made.error_code == "result_changed"
@@ -103,19 +103,13 @@ def deep() -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "code"),
     [
-        (float("nan"), "result_invalid"),
-        ({"a": float("-inf")}, "result_invalid"),
-        (object(), "result_invalid"),
-        (b"\xff", "result_invalid"),
-        (Hostile(), "result_invalid"),
-        (deep(), "result_invalid"),
-        (10**5_000, "result_invalid"),
-        (10**309, "result_invalid"),
-        ("x" * 16_383, "result_too_large"),
-        ("ä" * 8_192, "result_too_large"),
+        (float("nan"), "result_invalid"), ({"a": float("-inf")}, "result_invalid"),
+        (object(), "result_invalid"), (b"\xff", "result_invalid"), (Hostile(), "result_invalid"),
+        (deep(), "result_invalid"), (10**5_000, "result_invalid"), (10**309, "result_invalid"),
+        ("x" * 16_383, "result_too_large"), ("ä" * 8_192, "result_too_large"),
     ],
     ids=lambda value: str(type(value)),
-)
+)  # fmt: skip
 def test_work_with_a_result_that_cannot_be_stored_is_success(value: Any, code: str) -> None:
     made = oc.success(value, "out")
     assert made.status is Status.SUCCESS
@@ -139,11 +133,8 @@ def test_rows_affected_that_is_no_count_is_a_note(rows: Any) -> None:
     assert made.result_json == '{"kept": 1}'
     assert made.error_code == "result_invalid"
     assert "rows_affected" in str(made.error_msg)
-
-
-def test_rows_affected_is_stored() -> None:
-    made = oc.success(oc.Result(None, rows_affected=7))
-    assert (made.rows_affected, made.result_json, made.error_code) == (7, None, None)
+    stored = oc.success(oc.Result(None, rows_affected=7))
+    assert (stored.rows_affected, stored.result_json, stored.error_code) == (7, None, None)
 
 
 def test_an_exception_has_class_text_and_traceback() -> None:
@@ -153,6 +144,7 @@ def test_an_exception_has_class_text_and_traceback() -> None:
     assert message.startswith("ValueError: boom\n\nTraceback")
     assert "test_outcome.py" in message
     assert made.output == "ab"
+    assert "Mute" in str(oc.failure(raised(Mute())).error_msg)
 
 
 def test_a_long_traceback_keeps_its_end() -> None:
@@ -168,10 +160,6 @@ def test_a_long_traceback_keeps_its_end() -> None:
     assert message.startswith("LookupError: xxx")
 
 
-def test_an_exception_without_text_is_told() -> None:
-    assert "Mute" in str(oc.failure(raised(Mute())).error_msg)
-
-
 def test_discard_is_final_and_has_the_users_code() -> None:
     made = oc.failure(raised(oc.Discard("no_such_tenant", "gone")))
     assert (made.error_code, made.error_msg, made.final) == ("no_such_tenant", "gone", True)
@@ -180,7 +168,7 @@ def test_discard_is_final_and_has_the_users_code() -> None:
     assert len(str(oc.failure(oc.Discard("x" * 500)).error_code)) == CODE_LENGTH
 
 
-def test_what_led_to_retry_or_discard_is_kept() -> None:
+def test_the_cause_of_retry_or_discard_is_kept() -> None:
     message = str(oc.failure(raised(oc.Discard("c", "m"), KeyError("why"))).error_msg)
     assert message.startswith("m\n\nKeyError: 'why'")
 
@@ -194,14 +182,14 @@ def test_what_led_to_retry_or_discard_is_kept() -> None:
         (timedelta(0), timedelta(0)),
     ],
 )
-def test_retry(after: Any, expected: timedelta | None) -> None:
+def test_retry_requests_its_wait(after: Any, expected: timedelta | None) -> None:
     made = oc.failure(oc.Retry(after, "later"))
     assert (made.error_code, made.error_msg) == ("retry_requested", "later")
     assert made.asked_after == expected
 
 
 @pytest.mark.parametrize("after", [-1, "soon", float("nan"), timedelta(days=40_000)], ids=str)
-def test_a_wait_that_is_none_is_refused(after: Any) -> None:
+def test_an_invalid_wait_is_refused(after: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         oc.Retry(after)
 
@@ -244,7 +232,7 @@ FAILED = oc.failure(ValueError("x"))
         (oc.success(1), 1, True, None),
     ],
 )
-def test_next_attempt(
+def test_the_outcome_decides_the_next_attempt(
     outcome: oc.Outcome, attempt: int, reentrant: bool, expected: timedelta | None
 ) -> None:
     declared = job(allow_stale_reentry=reentrant)
@@ -253,7 +241,7 @@ def test_next_attempt(
     assert (decided.retry_after, decided.final) == (expected, expected is None)
 
 
-def test_how_a_command_ended() -> None:
+def test_an_exit_status_is_a_success_or_a_failure() -> None:
     assert oc.exited(0, "o").status is Status.SUCCESS
     assert (oc.exited(3).error_code, oc.exited(3).error_msg) == ("exit_code", "exit status 3")
     assert oc.exited(-9).error_msg == "killed by signal 9 (SIGKILL)"
@@ -261,13 +249,10 @@ def test_how_a_command_ended() -> None:
     assert oc.exited(-250).error_msg == "killed by signal 250"
 
 
-def test_cancelled_says_by_whom() -> None:
+def test_a_cancellation_names_who_requested_it() -> None:
     made = oc.cancelled("out", by="an\x00na")
-    assert (made.status, made.error_code, made.error_msg) == (
-        Status.CANCELLED,
-        "cancelled",
-        "cancelled by anna",
-    )
+    assert (made.status, made.error_code) == (Status.CANCELLED, "cancelled")
+    assert made.error_msg == "cancelled by anna"
 
 
 def test_text_is_cut_at_either_end() -> None:
@@ -307,19 +292,11 @@ class Silent:
     __str__ = __repr__
 
 
-class Broken(BaseModel):
-    at: int = 1
-
-    @field_serializer("at")
-    def raises(self, value: int) -> int:
-        raise Mute
-
-
 leaves = (
     st.none() | st.booleans() | st.integers() | st.floats() | any_text | st.binary()
     | st.decimals() | st.dates() | st.datetimes(timezones=st.none() | st.timezones())
     | st.timedeltas() | st.uuids() | st.complex_numbers() | st.fractions()
-    | st.builds(Silent) | st.builds(Broken) | st.builds(Hostile)
+    | st.builds(Silent) | st.builds(Hostile)
     | st.just(10).map(lambda n: n**5_000)
     | st.sampled_from([object(), int, ..., oc.AtClaim.AT_CLAIM])
 )  # fmt: skip
@@ -334,9 +311,9 @@ anything = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=100, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(anything, st.integers(0, 60))
-def test_clean_json_can_be_stored_or_says_why_not(value: Any, limit: int) -> None:
+def test_clean_json_can_be_stored_or_has_an_error(value: Any, limit: int) -> None:
     stored = oc.clean_json(value, limit)
     if stored.text is None:
         assert value is None or (stored.error_code and stored.error_msg)
@@ -356,9 +333,9 @@ def storable(text: str | None, most: int) -> bool:
     )
 
 
-@settings(max_examples=100, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(anything, anything, anything, st.none() | any_text)
-def test_whatever_a_handler_returns_is_a_success_that_can_be_stored(
+def test_any_return_value_is_a_success_that_can_be_stored(
     value: Any, rows: Any, watermark: Any, output: str | None
 ) -> None:
     made = oc.success(oc.Result(value, rows, watermark), output)
@@ -377,9 +354,9 @@ errors = st.builds(
 ) | st.builds(oc.Retry, st.none() | st.floats(0, 1e6), anything)  # fmt: skip
 
 
-@settings(max_examples=100, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(errors, st.none() | errors, st.none() | any_text)
-def test_whatever_a_handler_raises_is_a_failure_that_can_be_stored(
+def test_any_exception_is_a_failure_that_can_be_stored(
     error: BaseException, cause: BaseException | None, output: str | None
 ) -> None:
     error.__cause__ = cause
@@ -427,7 +404,7 @@ ways = st.sampled_from([
 
 
 @given(ways, st.integers(1, 9), st.integers(1, 9), st.booleans(), shares)
-def test_what_is_decided_is_final_or_has_a_wait(
+def test_a_decided_outcome_is_final_or_has_a_wait(
     ended: oc.Outcome, attempt: int, most: int, reentrant: bool, share: float
 ) -> None:
     declared = job(allow_stale_reentry=reentrant)

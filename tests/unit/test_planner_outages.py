@@ -1,6 +1,5 @@
 """The search through long outages: bounded, and finding what the whole list would."""
 
-import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from cronledger.rules.cron import Cron, parse
-from cronledger.rules.model import Job, JobState, Plan, ScheduleRow
+from cronledger.rules.model import Job, JobState, ScheduleRow
 from cronledger.rules.planner import STEP, Room, plan
 from tests.unit.support.planning import (
     KEY,
@@ -23,10 +22,8 @@ from tests.unit.support.planning import (
 
 MONTH = timedelta(days=30)
 LONG: list[tuple[str, timedelta, dict[str, Any]]] = [
-    ("* * * * * *", MONTH, {}),
     ("* * * * * *", MONTH, {"jitter": "900ms", "catch_up": "skip"}),
     ("* * * * * *", MONTH, {"catch_up": "all", "catch_up_limit": 1000}),
-    ("* * 3 * * *", MONTH, {"catch_up": "all", "catch_up_limit": 1000, "catch_up_window": "20d"}),
     ("* * * 1 1 *", 4 * MONTH, {"catch_up": "all", "catch_up_window": "200d"}),
     ("* 0 * * * *", MONTH, {"catch_up": "all", "catch_up_limit": 900, "timezone": "Asia/Tokyo"}),
 ]
@@ -54,14 +51,9 @@ def test_a_long_outage_is_never_enumerated(
     step = 1000
     definition = job(schedule, overlap="allow", **policies)
     now = at("12:34:56.95")
-    answer = plan(
-        ScheduleRow(KEY, "default", now - outage, 1),
-        [revision(1, "-200 00:00", definition)],
-        now,
-        blocker=None,
-        room=ROOMY,
-        step=step,
-    )
+    row = ScheduleRow(KEY, "default", now - outage, 1)
+    revisions = [revision(1, "-200 00:00", definition)]
+    answer = plan(row, revisions, now, blocker=None, room=ROOMY, step=step)
     assert answer.settled == step
     assert len(enumerated) <= step + 200
 
@@ -69,7 +61,6 @@ def test_a_long_outage_is_never_enumerated(
 @pytest.mark.parametrize(
     ("schedule", "policies"),
     [
-        ("* * * * * *", {}),
         ("* * * * * *", {"catch_up_limit": 3000}),
         ("* * * * * *", {"ends_at": at("12:30")}),
         ("*/2 * * * * *", {"overlap": "wait"}),
@@ -78,7 +69,7 @@ def test_a_long_outage_is_never_enumerated(
         ("*/5 6-20 * * 1-5", {"timezone": "Europe/Berlin"}),
     ],
 )
-def test_what_a_step_leaves_is_not_enumerated(
+def test_the_backlog_that_a_step_leaves_is_not_enumerated(
     schedule: str, policies: dict[str, Any], enumerated: list[datetime]
 ) -> None:
     """With few slots, each claim plans the backlog again: its cost must not depend on the rest."""
@@ -100,42 +91,12 @@ def test_what_a_step_leaves_is_not_enumerated(
     assert started == (21 if definition.overlap == "wait" else 210)
 
 
-@pytest.mark.parametrize(("schedule", "policies"), [(case[0], case[2]) for case in LONG])
-def test_the_search_back_from_now_finds_what_the_whole_list_holds(
-    schedule: str, policies: dict[str, Any]
-) -> None:
-    """The last stretch of an outage in one step, which knows all of it, and in small ones."""
-    definition = job(schedule, overlap="allow", **policies)
-    now = at("12:34:56.95")
-    revisions = [revision(1, "-200 00:00", definition)]
-    newest = _newest(definition, now)
-    start = ScheduleRow(KEY, "default", newest[-2500], 1)
-    known = newest[-2499:]
-
-    with reading_ahead(STEP):
-        whole = plan(start, revisions, now, blocker=None, room=ROOMY, step=STEP)
-    parts: list[Plan] = []
-    place = start
-    while not parts or parts[-1].next_due_at <= now:  # type: ignore[operator]
-        parts.append(plan(place, revisions, now, blocker=None, room=ROOMY, step=700))
-        place = advanced(place, parts[-1])
-    together = [item for part in parts for item in outcomes(part, known)]
-
-    assert len(parts) == 4
-    assert together == outcomes(whole, known)
-    assert any(run.plan_time in known for run in whole.runs)
-
-
 def test_the_search_finds_its_way_between_pauses() -> None:
     """Each pause cuts one plan_time's jitter: whether it is in it is decided by its due_at."""
     definition = job(
-        "@every 1s",
-        catch_up="all",
-        catch_up_limit=150,
-        overlap="allow",
-        schedule_delay="2s",
+        "@every 1s", catch_up="all", catch_up_limit=150, overlap="allow", schedule_delay="2s",
         jitter="5s",
-    )
+    )  # fmt: skip
     states = [*[JobState.ACTIVE, JobState.PAUSED] * 52, JobState.ACTIVE]
     revisions = [
         revision(n, f"12:0{4 * n // 60}:{4 * n % 60}", definition, state)
@@ -159,16 +120,3 @@ def _newest(definition: Job, now: datetime) -> list[datetime]:
         found[:0] = cron.plan_times(now - timedelta(days=1), now)
         now -= timedelta(days=1)
     return found
-
-
-def test_how_long_a_step_of_a_months_outage_takes() -> None:
-    """Printed, not asserted: machines differ. `pytest -s` shows it."""
-    now = at("12:34:56.5")
-    place = ScheduleRow(KEY, "default", now - MONTH, 1)
-    revisions = [revision(1, "-200 00:00", job("* * * * * *"))]
-    for _ in range(3):
-        begun = time.perf_counter()
-        answer = plan(place, revisions, now, blocker=None, room=ROOMY)
-        print(f"\n{answer.settled} plan_times in {time.perf_counter() - begun:.3f} s", end="")
-        assert answer.settled == STEP
-        place = advanced(place, answer)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.model import JobState, Parked, Plan
+from cronledger.rules.model import Parked, Plan
 from cronledger.rules.planner import Room, plan
-from tests.unit.support.planning import at, job, planned, revision, row, runs, say, skips
+from tests.unit.support.planning import at, job, planned, row, runs, say, skips
 
 
 def where(answer: Plan) -> tuple[str | None, str | None, str | None]:
@@ -19,7 +19,7 @@ def where(answer: Plan) -> tuple[str | None, str | None, str | None]:
     return say(answer.planned_through), say(answer.next_due_at), answer.parked
 
 
-def test_what_is_due_runs_and_the_row_waits_for_the_next() -> None:
+def test_a_due_plan_time_runs_and_the_row_waits_for_the_next() -> None:
     answer = planned("09:55", "10:00:00.25", job())
 
     assert runs(answer) == ["10:00"]
@@ -47,73 +47,39 @@ def test_the_newest_within_grace_always_runs(catch_up: str, now: str) -> None:
 
 
 SKIPPED, LATEST, ALL = ({"catch_up": c, "overlap": "allow"} for c in ("skip", "latest", "all"))
-CATCH_UP: list[tuple[str, dict[str, Any], str, list[str], list[str]]] = [
-    ("skip records what is past grace", SKIPPED, "10:01:00.000001", [], ["missed 10:00"]),
-    ("skip runs the newest on time", SKIPPED, "10:20:30", ["10:20"], ["missed 10:00-10:10 x2"]),
-    ("skip, nothing on time", SKIPPED, "10:25", [], ["missed 10:00-10:20 x3"]),
-    ("latest past grace", LATEST, "10:05", ["10:00"], []),
-    ("latest on time", LATEST, "10:20:30", ["10:20"], ["superseded 10:00-10:10 x2"]),
-    ("latest, nothing on time", LATEST, "10:25", ["10:20"], ["superseded 10:00-10:10 x2"]),
-    (
-        "latest, past its window",
-        LATEST | {"catch_up_window": "4m"},
-        "10:25",
-        [],
-        ["missed 10:00-10:20 x3"],
-    ),
-    (
-        "latest, only the newest within the window",
-        LATEST | {"catch_up_window": "5m"},
-        "10:25",
-        ["10:20"],
-        ["superseded 10:00-10:10 x2"],
-    ),
-    ("all, oldest first", ALL, "10:25", ["10:00", "10:10", "10:20"], []),
-    ("all and the one on time", ALL, "10:20:30", ["10:00", "10:10", "10:20"], []),
-    (
-        "all, the newest within the limit",
-        ALL | {"catch_up_limit": 2},
-        "10:35",
-        ["10:20", "10:30"],
-        ["missed 10:00-10:10 x2"],
-    ),
-    (
-        "the one on time does not count against the limit",
-        ALL | {"catch_up_limit": 1},
-        "10:20:30",
-        ["10:10", "10:20"],
-        ["missed 10:00"],
-    ),
-    (
-        "all, within the window",
-        ALL | {"catch_up_window": "15m"},
-        "10:25",
-        ["10:10", "10:20"],
-        ["missed 10:00"],
-    ),
-    (
-        "the window counts from due_at",
-        ALL | {"catch_up_window": "12m", "schedule_delay": "4m"},
-        "10:34:30",
-        ["10:20", "10:30"],
-        ["missed 10:00-10:10 x2"],
-    ),
-    (
-        "two within a long grace: the older one was missed",
-        SKIPPED | {"grace": "1h"},
-        "10:12",
-        ["10:10"],
-        ["missed 10:00"],
-    ),
-]
+CATCH_UP: dict[str, tuple[dict[str, Any], str, list[str], list[str]]] = {
+    "skip records what is past grace": (SKIPPED, "10:01:00.000001", [], ["missed 10:00"]),
+    "skip runs the newest on time": (SKIPPED, "10:20:30", ["10:20"], ["missed 10:00-10:10 x2"]),
+    "skip, nothing on time": (SKIPPED, "10:25", [], ["missed 10:00-10:20 x3"]),
+    "latest past grace": (LATEST, "10:05", ["10:00"], []),
+    "latest on time": (LATEST, "10:20:30", ["10:20"], ["superseded 10:00-10:10 x2"]),
+    "latest, nothing on time": (LATEST, "10:25", ["10:20"], ["superseded 10:00-10:10 x2"]),
+    "latest, past its window": (
+        LATEST | {"catch_up_window": "4m"}, "10:25", [], ["missed 10:00-10:20 x3"]),
+    "latest, only the newest within the window": (
+        LATEST | {"catch_up_window": "5m"}, "10:25", ["10:20"], ["superseded 10:00-10:10 x2"]),
+    "all, oldest first": (ALL, "10:25", ["10:00", "10:10", "10:20"], []),
+    "all and the one on time": (ALL, "10:20:30", ["10:00", "10:10", "10:20"], []),
+    "all, the newest within the limit": (
+        ALL | {"catch_up_limit": 2}, "10:35", ["10:20", "10:30"], ["missed 10:00-10:10 x2"]),
+    "the one on time does not count against the limit": (
+        ALL | {"catch_up_limit": 1}, "10:20:30", ["10:10", "10:20"], ["missed 10:00"]),
+    "all, within the window": (
+        ALL | {"catch_up_window": "15m"}, "10:25", ["10:10", "10:20"], ["missed 10:00"]),
+    "the window counts from due_at": (
+        ALL | {"catch_up_window": "12m", "schedule_delay": "4m"}, "10:34:30",
+        ["10:20", "10:30"], ["missed 10:00-10:10 x2"]),
+    "two within a long grace: the older one was missed": (
+        SKIPPED | {"grace": "1h"}, "10:12", ["10:10"], ["missed 10:00"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("policies", "now", "run", "skipped"),
-    [case[1:] for case in CATCH_UP],
-    ids=[case[0] for case in CATCH_UP],
+    ("policies", "now", "run", "skipped"), CATCH_UP.values(), ids=CATCH_UP.keys()
 )
-def test_catch_up(policies: dict[str, Any], now: str, run: list[str], skipped: list[str]) -> None:
+def test_catch_up_decides_about_missed_plan_times(
+    policies: dict[str, Any], now: str, run: list[str], skipped: list[str]
+) -> None:
     answer = planned("09:55", now, job(**policies))
 
     assert (runs(answer), skips(answer)) == (run, skipped)
@@ -128,7 +94,7 @@ def test_a_day_within_the_window_and_a_microsecond_more() -> None:
     assert (runs(late), skips(late)) == ([], ["missed 10:00"])
 
 
-def test_overlap_skip_records_who_was_running() -> None:
+def test_overlap_skip_records_the_blocking_execution() -> None:
     answer = planned("09:55", "10:20:30", job(), blocker=7)
 
     assert runs(answer) == []
@@ -136,22 +102,12 @@ def test_overlap_skip_records_who_was_running() -> None:
     assert where(answer) == ("10:20:30", "10:30", None)
 
 
-def test_overlap_skip_under_catch_up_skip_was_missed_before_it_overlapped() -> None:
+def test_catch_up_skip_takes_precedence_over_overlap_skip() -> None:
     answer = planned("09:55", "10:20:30", job(catch_up="skip"), blocker=7)
     assert skips(answer) == ["missed 10:00-10:10 x2", "overlap 10:20 by 7"]
 
 
-def test_what_nobody_would_run_is_missed_whoever_is_running() -> None:
-    answer = planned("09:55", "10:25", job(catch_up="skip"), blocker=7)
-    assert skips(answer) == ["missed 10:00-10:20 x3"]
-
-
-def test_overlap_skip_asks_no_limit_before_it_records() -> None:
-    answer = planned("09:55", "10:00", job(), blocker=7, room=Room(0, 0, 0))
-    assert skips(answer) == ["overlap 10:00 by 7"]
-
-
-def test_wait_parks_before_what_waits() -> None:
+def test_overlap_wait_parks_before_the_waiting_plan_time() -> None:
     answer = planned("09:55", "10:00", job(overlap="wait"), blocker=7)
 
     assert (runs(answer), skips(answer)) == ([], [])
@@ -160,7 +116,7 @@ def test_wait_parks_before_what_waits() -> None:
     assert not answer.replaces
 
 
-def test_wait_and_latest_buffer_one() -> None:
+def test_overlap_wait_with_catch_up_latest_buffers_one() -> None:
     waiting = job(overlap="wait")
     parked = planned("09:55", "10:20:30", waiting, blocker=7)
     assert skips(parked) == ["superseded 10:00-10:10 x2"]
@@ -170,7 +126,7 @@ def test_wait_and_latest_buffer_one() -> None:
     assert (runs(freed), skips(freed)) == (["10:20"], [])
 
 
-def test_wait_and_all_are_a_queue() -> None:
+def test_overlap_wait_with_catch_up_all_is_a_queue() -> None:
     queue = job(overlap="wait", catch_up="all")
     first = planned("09:55", "10:20:30", queue)
     assert runs(first) == ["10:00"]
@@ -183,7 +139,7 @@ def test_wait_and_all_are_a_queue() -> None:
     assert (runs(last), where(last)) == (["10:20"], ("10:25", "10:30", None))
 
 
-def test_replace_asks_for_the_end_of_what_runs_and_waits_for_it() -> None:
+def test_overlap_replace_requests_the_end_of_the_running_execution_and_waits() -> None:
     answer = planned("09:55", "10:00", job(overlap="replace"), blocker=7)
 
     assert answer.replaces
@@ -192,7 +148,7 @@ def test_replace_asks_for_the_end_of_what_runs_and_waits_for_it() -> None:
     assert (runs(freed), freed.replaces) == (["10:00"], False)
 
 
-def test_replace_and_all_replace_what_the_same_outage_left() -> None:
+def test_overlap_replace_with_catch_up_all_replaces_its_own_catch_up() -> None:
     both = job(overlap="replace", catch_up="all")
     first = planned("09:55", "10:20:30", both)
     assert (runs(first), where(first)) == (["10:00"], ("10:09:59.999999", "10:10", None))
@@ -200,7 +156,7 @@ def test_replace_and_all_replace_what_the_same_outage_left() -> None:
     assert (again.replaces, again.parked) == (True, Parked.WAITING)
 
 
-def test_allow_runs_beside_whatever_runs() -> None:
+def test_overlap_allow_runs_beside_a_running_execution() -> None:
     answer = planned("09:55", "10:25", job(overlap="allow", catch_up="all"), blocker=7)
     assert runs(answer) == ["10:00", "10:10", "10:20"]
 
@@ -221,19 +177,13 @@ def test_a_limit_is_used_up_by_the_runs_of_the_step_itself() -> None:
     assert where(answer) == ("10:19:59.999999", None, Parked.LIMIT)
 
 
-def test_a_limit_holds_although_an_edit_is_known_that_the_clock_has_yet_to_reach() -> None:
-    revisions = [revision(1, "-9 00:00", job()), revision(2, "10:05", job())]
-    answer = planned("09:55", "10:00", revisions, room=Room(5, 0, None))
-    assert where(answer) == ("09:59:59.999999", None, Parked.LIMIT)
-
-
 def test_without_slots_the_row_stays_due() -> None:
     answer = planned("09:55", "10:25", job(overlap="allow", catch_up="all"), room=Room(1, 9, 9))
     assert runs(answer) == ["10:00"]
     assert where(answer) == ("10:09:59.999999", "10:10", None)
 
 
-def test_a_shortage_of_slots_is_no_different_from_an_outage() -> None:
+def test_plan_times_without_slots_are_caught_up_like_an_outage() -> None:
     short = planned("09:55", "10:00", job(), room=Room(0, None, None))
     assert where(short) == ("09:59:59.999999", "10:00", None)
     later = planned("09:59:59.999999", "10:10:05", job())
@@ -248,16 +198,6 @@ def test_starts_at_and_ends_at_bound_plan_times_inclusively() -> None:
     assert where(answer) == ("11:00", None, Parked.ENDED)
     before = planned("08:00", "08:55", bounded)
     assert where(before) == ("08:55", "10:00", None)
-
-
-def test_a_job_is_ended_as_soon_as_nothing_is_left() -> None:
-    answer = planned("10:00", "10:01", job(ends_at=at("10:09")))
-    assert where(answer) == ("10:01", None, Parked.ENDED)
-
-
-def test_the_last_plan_time_may_be_ends_at_itself() -> None:
-    answer = planned("10:00", "10:01", job(ends_at=at("10:10")))
-    assert where(answer) == ("10:01", "10:10", None)
 
 
 def test_a_job_without_a_schedule_is_unscheduled() -> None:
@@ -289,43 +229,6 @@ def test_the_bound_on_a_step_leaves_the_row_due() -> None:
     assert where(second) == ("11:00:30", "11:10", None)
 
 
-def test_a_step_that_ends_with_what_is_due_is_an_ordinary_step() -> None:
-    answer = planned("09:55", "10:30:30", job(), step=4)
-    assert (runs(answer), where(answer)) == (["10:30"], ("10:30:30", "10:40", None))
-
-
-def test_a_clock_behind_the_cursor_counts_as_the_cursor() -> None:
-    answer = planned("10:05", "09:00", job())
-    assert (runs(answer), where(answer)) == ([], ("10:05", "10:10", None))
-
-
-def test_skips_are_ranges_only_between_neighbours() -> None:
-    mixed = job(overlap="allow", catch_up="all", catch_up_limit=1, catch_up_window="1h")
-    revisions = [revision(1, "-1 00:00", mixed), revision(2, "10:35", mixed)]
-    answer = planned("09:55", "11:05", revisions)
-    assert skips(answer) == ["missed 10:00-10:30 x4", "missed 10:40-10:50 x2 r2"]
-    assert runs(answer) == ["11:00"]
-
-
-def test_skips_on_both_sides_of_a_run_stay_apart() -> None:
-    first = job(overlap="allow", catch_up="all", schedule_delay="30m")
-    paused = JobState.PAUSED
-    revisions = [
-        revision(1, "-9 00:00", first),
-        revision(2, "10:25", first, paused),
-        revision(3, "10:35", first),
-        revision(4, "10:45", first, paused),
-        revision(5, "10:55", first),
-    ]
-    answer = planned("09:55", "10:59", revisions)
-    assert (skips(answer), runs(answer)) == (["paused 10:00", "paused 10:20"], ["10:10"])
-
-
 def test_without_a_revision_there_is_nothing_to_plan_by() -> None:
     with pytest.raises(ValueError, match="no revision of"):
         plan(row("09:55"), [], at("10:00"), blocker=None, room=Room(1, None, None))
-
-
-def test_a_cursor_before_a_firing_by_a_microsecond_still_has_it_ahead() -> None:
-    answer = planned("09:59:59.999999", "09:59:59.999999", job())
-    assert where(answer) == ("09:59:59.999999", "10:00", None)

@@ -94,18 +94,7 @@ def test_a_revision_without_a_schedule_has_no_plan_times() -> None:
     assert between.next_due_at == at("10:35")  # revision 3 is known and yet to come into force
 
 
-def test_an_edit_from_before_the_clock_went_back_waits_for_its_instant() -> None:
-    revisions = [
-        revision(1, "-9 00:00", job("@every 1h", **EACH)),
-        revision(2, "10:25", job("@every 10m", **EACH)),
-    ]
-    early = planned("10:00", "10:05", revisions)
-    assert (early.next_due_at, early.planned_revision) == (at("10:25"), 1)
-    assert early.next_plan_time is None
-    assert runs(planned("10:05", "10:30", revisions)) == ["10:30"]
-
-
-def test_of_two_edits_the_later_one_wins_where_the_clock_went_back_between_them() -> None:
+def test_the_later_of_two_edits_holds_if_the_clock_went_back_between_them() -> None:
     revisions = [
         revision(1, "-9 00:00", job("@every 10m", **EACH)),
         revision(2, "10:30", job(None, **EACH)),
@@ -116,7 +105,7 @@ def test_of_two_edits_the_later_one_wins_where_the_clock_went_back_between_them(
     assert answer.planned_revision == 3
 
 
-def test_what_is_not_due_yet_ends_the_search_for_the_newest_too() -> None:
+def test_the_search_for_the_newest_ends_at_a_plan_time_that_is_not_due() -> None:
     """A long delay of one revision stands between what is due before it and after it."""
     policies: dict[str, Any] = EACH | {"catch_up_limit": 2}
     revisions = [
@@ -131,13 +120,6 @@ def test_what_is_not_due_yet_ends_the_search_for_the_newest_too() -> None:
     assert (second.next_plan_time, second.next_due_at) == (at("10:40"), at("12:40"))
 
 
-def test_the_planned_revision_is_at_least_the_old_one() -> None:
-    definition = revision(1, "-9 00:00", job())
-    place = ScheduleRow(KEY, "default", at("09:55"), planned_revision=4)
-    answer = plan(place, [definition], at("10:00"), blocker=None, room=ROOMY)
-    assert answer.planned_revision == 4
-
-
 def test_H_is_drawn_for_each_scope() -> None:
     hashed = revision(1, "-9 00:00", job("H H * * *"))
     scopes = [KEY._replace(scope_kind="tenant", scope_id=str(n)) for n in range(6)]
@@ -149,7 +131,7 @@ def test_H_is_drawn_for_each_scope() -> None:
 # --- pauses --------------------------------------------------------------------------------------
 
 
-def test_what_is_due_in_a_pause_is_a_skip_and_the_row_parks() -> None:
+def test_a_plan_time_due_in_a_pause_is_skipped_and_the_row_parks() -> None:
     paused = history(("10:05", PAUSED))
     answer = planned("09:55", "10:05", paused)
     assert (runs(answer), answer.parked) == ([], Parked.PAUSED)
@@ -167,13 +149,6 @@ def test_a_resume_never_fires_the_past() -> None:
     assert skips(answer) == ["paused 10:10-11:00 x6 r2"]
 
 
-@pytest.mark.parametrize("catch_up", ["skip", "latest", "all"])
-def test_a_resume_at_the_very_instant_of_a_firing_does_not_fire_it(catch_up: str) -> None:
-    revisions = history(("10:05", PAUSED), ("10:20", ACTIVE), catch_up=catch_up)
-    answer = planned("10:00", "10:20", revisions)
-    assert (runs(answer), skips(answer)) == ([], ["paused 10:10-10:20 x2 r2"])
-
-
 def test_the_state_at_due_at_decides_not_the_one_at_plan_time() -> None:
     revisions = history(("10:02", PAUSED), ("10:07", ACTIVE), schedule_delay="5m")
     answer = planned("09:55", "10:20", revisions)
@@ -184,7 +159,7 @@ def test_the_state_at_due_at_decides_not_the_one_at_plan_time() -> None:
     assert runs(planned("09:55", "10:09", inside)) == ["10:00"]  # named in it, due after it
 
 
-def test_while_a_pause_lasts_nothing_starts_and_what_was_due_before_keeps_its_place() -> None:
+def test_a_pause_keeps_the_plan_times_that_were_due_before_it() -> None:
     revisions = history(("10:05", PAUSED))
     held = planned("09:55", "10:30", revisions)
     assert (runs(held), skips(held)) == ([], [])
@@ -194,18 +169,6 @@ def test_while_a_pause_lasts_nothing_starts_and_what_was_due_before_keeps_its_pl
     resumed = [*revisions, revision(3, "10:32", revisions[0].job)]
     answer = planned("09:59:59.999999", "10:33", resumed)
     assert (runs(answer), skips(answer)) == (["10:00"], ["paused 10:10-10:30 x3 r2"])
-
-
-def test_edits_while_paused_own_their_plan_times() -> None:
-    revisions = [
-        revision(1, "-9 00:00", job("@every 10m", **EACH)),
-        revision(2, "10:05", job("@every 10m", **EACH), PAUSED),
-        revision(3, "10:25", job("@every 15m", **EACH), PAUSED),
-        revision(4, "10:50", job("@every 15m", **EACH)),
-    ]
-    answer = planned("10:00", "11:00", revisions)
-    assert skips(answer) == ["paused 10:10-10:20 x2 r2", "paused 10:30-10:45 x2 r3"]
-    assert runs(answer) == ["11:00"]
 
 
 def test_a_pause_with_an_end_is_over_at_its_end() -> None:
@@ -222,32 +185,10 @@ def test_a_pause_with_an_end_is_over_at_its_end() -> None:
         assert answer.next_due_at == at("10:50")
 
 
-def test_a_pause_is_over_at_the_very_instant_of_its_end() -> None:
-    first = revision(1, "-9 00:00", job(**EACH))
-    until = revision(2, "10:05", first.job, PAUSED, until="10:30")
-    last = planned("10:12", "10:29:59.999999", [first, until])
-    assert (skips(last), last.parked) == (["paused 10:20 r2"], Parked.PAUSED)
-    over = planned("10:12", "10:30", [first, until])
-    assert (skips(over), over.next_due_at) == (["paused 10:20-10:30 x2 r2"], at("10:40"))
-
-
-def test_a_second_pause_can_follow_at_once() -> None:
-    revisions = history(("10:05", PAUSED), ("10:15", ACTIVE), ("10:15:01", PAUSED))
-    answer = planned("10:00", "10:30", revisions)
-    assert skips(answer) == ["paused 10:10 r2", "paused 10:20-10:30 x2 r4"]
-    assert answer.parked is Parked.PAUSED
-
-
-def test_a_replacement_is_not_asked_for_in_a_pause() -> None:
-    revisions = history(("10:05", PAUSED), overlap="replace")
-    answer = planned("09:55", "10:06", revisions, blocker=7)
-    assert (answer.replaces, answer.parked) == (False, Parked.PAUSED)
-
-
 # --- retirements ---------------------------------------------------------------------------------
 
 
-def test_a_retired_job_skips_what_it_still_names_and_parks() -> None:
+def test_a_retired_job_skips_later_plan_times_and_parks() -> None:
     answer = planned("10:00", "10:30", history(("10:15", RETIRED)))
     assert skips(answer) == ["missed 10:10", "retired 10:20-10:30 x2 r2"]
     assert answer.parked is Parked.RETIRED
@@ -270,23 +211,6 @@ def test_a_retired_scope_and_its_return() -> None:
     assert back.next_due_at == at("11:00")
 
 
-def test_a_scope_that_was_retired_twice_runs_what_was_due_between_and_before() -> None:
-    gone = [Retirement(at("10:15"), at("10:25")), Retirement(at("10:45"), at("10:55"))]
-    answer = planned("10:00", "11:05", job(**EACH), retirements=gone)
-    assert skips(answer) == ["retired 10:20", "retired 10:50"]
-    assert runs(answer) == ["10:10", "10:30", "10:40", "11:00"]
-    answer = planned(
-        "10:00", "10:52", job(**EACH), retirements=[gone[0], Retirement(gone[1][0], None)]
-    )
-    assert skips(answer) == [
-        "missed 10:10",
-        "retired 10:20",
-        "missed 10:30-10:40 x2",
-        "retired 10:50",
-    ]
-    assert (runs(answer), answer.parked) == ([], Parked.RETIRED)
-
-
 def test_retirements_that_overlap_because_the_clock_went_back_count_as_one() -> None:
     gone = [Retirement(at("10:15"), at("10:45")), Retirement(at("10:25"), at("10:35"))]
     answer = planned("10:00", "10:55", job(**EACH), retirements=gone)
@@ -294,36 +218,13 @@ def test_retirements_that_overlap_because_the_clock_went_back_count_as_one() -> 
     assert runs(answer) == ["10:10", "10:50"]
 
 
-def test_what_was_due_before_a_retirement_of_the_job_is_missed_whatever_runs_after_it() -> None:
+def test_plan_times_due_before_a_retirement_of_the_job_are_missed() -> None:
     revisions = history(("10:25", RETIRED), ("10:26", ACTIVE), catch_up="latest")
     answer = planned("10:00", "10:50:30", revisions)
     assert (runs(answer), skips(answer)) == (
         ["10:50"],
         ["missed 10:10-10:20 x2", "superseded 10:30-10:40 x2 r3"],
     )
-
-
-def test_a_scope_is_retired_from_the_instant_on_and_back_from_the_instant_on() -> None:
-    answer = planned("10:00", "10:15", job(), retirements=[Retirement(at("10:15"), None)])
-    assert answer.parked is Parked.RETIRED
-    fields: dict[str, Any] = {"retirements": [Retirement(at("10:15"), at("10:40"))]}
-    gone = planned("10:15", "10:39:59.999999", job(), **fields)
-    assert (gone.parked, gone.next_due_at) == (None, at("10:40"))
-    back = planned("10:39:59.999999", "10:40", job(), **fields)
-    assert (skips(back), back.next_due_at) == (["retired 10:40"], at("10:50"))
-
-
-def test_retirement_outweighs_a_pause() -> None:
-    revisions = history(("10:05", PAUSED))
-    answer = planned("10:00", "10:30", revisions, retirements=[Retirement(at("10:15"), None)])
-    assert skips(answer) == ["paused 10:10 r2", "retired 10:20-10:30 x2 r2"]
-    assert answer.parked is Parked.RETIRED
-
-
-def test_a_return_from_before_the_clock_went_back_waits_for_its_instant() -> None:
-    fields: dict[str, Any] = {"retirements": [Retirement(at("10:05"), at("10:50"))]}
-    answer = planned("10:00", "10:30", job(**EACH), **fields)
-    assert (answer.parked, answer.next_due_at) == (None, at("10:50"))
 
 
 # --- schedules that cannot be read ---------------------------------------------------------------
@@ -345,7 +246,7 @@ def test_a_broken_schedule_parks_before_its_segment() -> None:
     assert (again.parked, again.planned_through) == (Parked.SPEC_ERROR, at("10:15"))
 
 
-def test_a_corrected_schedule_goes_on_and_the_broken_one_fired_nothing() -> None:
+def test_a_corrected_schedule_fires_and_the_broken_one_fired_nothing() -> None:
     revisions = [
         revision(2, "10:15", job("61 * * * *", **EACH)),
         revision(3, "10:45", job("@every 10m", **EACH)),
@@ -385,7 +286,7 @@ def test_what_an_invalid_definition_owns_is_missed_and_counts_for_nothing(
         ({"jitter": timedelta(days=999_999_999)}, "jitter"),
     ],
 )
-def test_whatever_is_wrong_is_answered_and_never_raised(fields: dict[str, Any], named: str) -> None:
+def test_an_invalid_definition_parks_with_spec_error(fields: dict[str, Any], named: str) -> None:
     answer = planned("09:55", "10:40", job("*/10 * * * *", **fields))
     assert answer.parked is Parked.SPEC_ERROR
     assert named in str(answer.spec_error)

@@ -8,13 +8,9 @@ from cronledger.ledger.migrate import directory
 
 SOURCE = Path(__file__).parents[2] / "src" / "cronledger"
 READERS = (
-    "ledger/calls.py",
-    "ledger/reports.py",
-    "ledger/audits.py",
-    "explain/doctor_ledger.py",
-    "explain/doctor_server.py",
-    "explain/doctor_verification.py",
-)
+    "ledger/calls.py", "ledger/reports.py", "ledger/audits.py", "explain/doctor_ledger.py",
+    "explain/doctor_server.py", "explain/doctor_verification.py",
+)  # fmt: skip
 CALLS = {"Call", "_read", "_one", "_permitted", "_stream", "row", "rows"}
 OPEN = {"schema_migrations"}  # what was applied; every group may read it
 

@@ -75,17 +75,11 @@ def kept(pool: Pool[int] | None = None) -> object:
 @pytest.mark.parametrize(
     ("function", "value", "expected"),
     [
-        (whole, ALL, ALL),
-        (field, ALL, POOL),
-        (field, POOL, POOL),
-        (field, {"any": POOL, "mail": MAIL}, POOL),
-        (optional, ALL, POOL),
-        (annotated, ALL, POOL),
-        (keyword, ALL, POOL),
-        (writer, Pair(READER, POOL), POOL),
-        (kept, ALL, None),
+        (whole, ALL, ALL), (field, ALL, POOL), (field, POOL, POOL),
+        (field, {"any": POOL, "mail": MAIL}, POOL), (optional, ALL, POOL), (annotated, ALL, POOL),
+        (keyword, ALL, POOL), (writer, Pair(READER, POOL), POOL), (kept, ALL, None),
     ],
-)
+)  # fmt: skip
 def test_a_parameter_receives_the_value_or_a_field_of_its_type(
     function: Callable[..., Any], value: Any, expected: object
 ) -> None:
@@ -152,7 +146,7 @@ def unchecked(mail: Sends) -> None: ...
         (unchecked, "which is not a class"),
     ],
 )
-def test_what_cannot_be_a_resource_is_refused_when_it_is_declared(
+def test_a_parameter_that_cannot_be_a_resource_is_refused(
     function: Callable[..., Any], said: str
 ) -> None:
     with pytest.raises(TypeError, match=said):
@@ -197,7 +191,7 @@ async def without_the_app() -> AsyncIterator[Resources]:
         (3, "cannot be called with the App"),
     ],
 )
-def test_what_is_no_lifespan_is_refused(lifespan: Any, said: str) -> None:
+def test_a_wrong_lifespan_is_refused(lifespan: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         App(lifespan=lifespan)
 

@@ -29,7 +29,8 @@ def problems(file: dict[str, Any] | None = None) -> list[str]:
     return str(refusal.value).splitlines()
 
 
-def test_defaults() -> None:
+def test_settings_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLOTS", "1")  # of another program
     settings = Settings.load()
     assert settings.database_url is None
     assert settings.schema_name == "cronledger"
@@ -69,35 +70,17 @@ def test_variables_stand_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings.load(file).schema_name == "from_variable"
 
 
-def test_other_programs_variables_mean_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCHEMA", "other")
-    monkeypatch.setenv("SLOTS", "1")
-    settings = Settings.load()
-    assert (settings.schema_name, settings.slots) == ("cronledger", 10)
-
-
 def test_bad_values_are_reported_together_with_where_they_stand(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_SLOTS", "many")
     monkeypatch.setenv("CRONLEDGER_SCHEMA", "No Schema")
-    file = {
-        "partition_interval": "1s",
-        "poll_interval": "5",
-        "log_format": "xml",
-        "slotz": 1,
-        "queues": [],
-    }
+    file: dict[str, Any] = {"partition_interval": "1s", "poll_interval": "5", "queues": []}
+    file |= {"log_format": "xml", "slotz": 1}
     said = {line.partition(":")[2].split()[0]: line for line in problems(file)}
-    assert set(said) == {
-        "CRONLEDGER_SLOTS",
-        "CRONLEDGER_SCHEMA",
-        "cronledger.partition_interval",
-        "cronledger.poll_interval",
-        "cronledger.log_format",
-        "cronledger.slotz:",
-        "cronledger.queues",
-    }
+    variables = {"CRONLEDGER_SLOTS", "CRONLEDGER_SCHEMA"}
+    keys = ("partition_interval", "poll_interval", "log_format", "slotz:", "queues")
+    assert set(said) == variables | {f"cronledger.{key}" for key in keys}
     assert said["CRONLEDGER_SLOTS"].startswith('environment: CRONLEDGER_SLOTS = "many": should be')
     assert said["cronledger.slotz:"].endswith("unknown name; did you mean `slots`?")
     assert said["cronledger.partition_interval"].endswith("use 1h to 366d")
@@ -210,7 +193,7 @@ def test_secrets_are_not_shown(url: str) -> None:
         ("PASSWORD='p q", "PASSWORD=***"),
     ],
 )
-def test_masked(dsn: str, shown: str) -> None:
+def test_passwords_in_a_dsn_are_masked(dsn: str, shown: str) -> None:
     assert masked(dsn) == shown
 
 

@@ -47,6 +47,7 @@ def test_cells_that_were_not_read_are_not_shown_as_empty() -> None:
     assert (strip.is_known(94), strip.is_known(95)) == (False, True)
     assert 'class="unread"' in draw_strip(strip)
     assert "1,500 ran of those that were read" in draw_strip(strip)
+    assert items(list_strip(strip))[0] == "2026-05-31 12:15 to 2026-06-01 12:00 UTC: not read"
 
 
 def test_nothing_in_24_hours() -> None:
@@ -71,16 +72,8 @@ def test_the_list_has_the_numbers_of_the_strip_by_period() -> None:
         "2026-05-31 13:15 to 2026-05-31 13:45 UTC: skipped: paused",
         "2026-06-01 12:00 to 2026-06-01 12:15 UTC: 1 running",
     ]
-
-
-def test_a_job_that_fires_hourly_and_never_fails_is_one_item() -> None:
     (strip,) = strips([KEY], START, [cell(1, 4 * hour, "ran") for hour in range(24)])
     assert items(list_strip(strip)) == ["2026-05-31 12:15 to 2026-06-01 11:30 UTC: 24 ran"]
-
-
-def test_the_list_names_the_time_that_was_not_read() -> None:
-    (strip,) = strips([KEY], START, [cell(1, 95, "ran", 1500, START + 95 * WIDTH)])
-    assert items(list_strip(strip))[0] == "2026-05-31 12:15 to 2026-06-01 12:00 UTC: not read"
 
 
 SCOPES = [ScopeKey("job", "shard", name) for name in "abc"]

@@ -36,7 +36,7 @@ def refusals(file: Path, text: str) -> list[str]:
     return [line.removeprefix(f"{file}: ") for line in lines]
 
 
-def test_every_way_to_say_what_runs(file: Path) -> None:
+def test_each_handler_has_a_target(file: Path) -> None:
     source = read(
         file,
         """
@@ -59,17 +59,13 @@ def test_every_way_to_say_what_runs(file: Path) -> None:
         external = true
         """,
     )
+    argv = {"command": ["backup", "--full"], "env": {"LEVEL": "9"}, "cwd": "/srv"}
+    http = {"url": "https://x/y", "method": "POST", "body": {"at": "2026-01-01T00:00:00Z"}}
     assert {job.name: (job.handler, job.target) for job in source.jobs} == {
-        "argv": (
-            Handler.COMMAND,
-            {"command": ["backup", "--full"], "env": {"LEVEL": "9"}, "cwd": "/srv"},
-        ),
+        "argv": (Handler.COMMAND, argv),
         "shell": (Handler.COMMAND, {"command": "a | b"}),
         "sql": (Handler.SQL, {"sql": "DELETE FROM t"}),
-        "http": (
-            Handler.HTTP,
-            {"url": "https://x/y", "method": "POST", "body": {"at": "2026-01-01T00:00:00Z"}},
-        ),
+        "http": (Handler.HTTP, http),
         "python": (Handler.PYTHON, {"python": "myproject.jobs:refresh"}),
         "external": (Handler.EXTERNAL, {}),
     }
@@ -78,6 +74,7 @@ def test_every_way_to_say_what_runs(file: Path) -> None:
     assert source.jobs[4].payload_schema == {"type": "object", "properties": properties}
     assert source.path == file
     assert (source.settings, source.deploy, source.warnings) == ({}, None, ())
+    assert read(file, "").jobs == ()
 
 
 def test_settings_and_deploy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,18 +86,14 @@ def test_settings_and_deploy(file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert read(file, text).deploy == 13
 
 
-def test_an_empty_file_declares_nothing(file: Path) -> None:
-    assert read(file, "").jobs == ()
-
-
-def test_defaults_hold_where_a_job_says_nothing_else(file: Path) -> None:
+def test_a_job_overrides_defaults(file: Path) -> None:
     source = read(
         file,
         """
         [defaults]
         timezone = "Europe/Berlin"
         overlap = "wait"
-        run_timeout = "10m"
+        run_timeout = "none"
         [jobs.a]
         external = true
         [jobs.b]
@@ -109,33 +102,10 @@ def test_defaults_hold_where_a_job_says_nothing_else(file: Path) -> None:
         run_timeout = "1m"
         """,
     )
-    a, b = source.jobs
-    assert (a.timezone, a.overlap, a.run_timeout) == (
-        "Europe/Berlin",
-        Overlap.WAIT,
-        timedelta(minutes=10),
-    )
-    assert (b.timezone, b.overlap, b.run_timeout) == (
-        "Europe/Berlin",
-        Overlap.SKIP,
-        timedelta(minutes=1),
-    )
-
-
-def test_a_run_timeout_of_none_means_no_limit(file: Path) -> None:
-    source = read(
-        file,
-        """
-        [defaults]
-        run_timeout = "none"
-        [jobs.a]
-        external = true
-        [jobs.b]
-        external = true
-        run_timeout = "1m"
-        """,
-    )
-    assert [job.run_timeout for job in source.jobs] == [None, timedelta(minutes=1)]
+    assert [(job.timezone, job.overlap, job.run_timeout) for job in source.jobs] == [
+        ("Europe/Berlin", Overlap.WAIT, None),
+        ("Europe/Berlin", Overlap.SKIP, timedelta(minutes=1)),
+    ]
 
 
 @pytest.mark.parametrize("field", ["run_timeout", "stale_timeout"])
@@ -227,26 +197,26 @@ def test_everything_is_reported_together(file: Path) -> None:
         c = 3
         """,
     )
-    starts = {
-        'cronledger.slots = "many": ': 1,
-        "default: unknown table; did you mean `defaults`?": 1,
-        "defaults.grce: unknown policy; did you mean `grace`?": 1,
-        "defaults.schedule: cannot be a default; move it": 1,
-        'defaults.jitter = "1x": ': 1,
-        "jobs.a.graze: unknown name; did you mean `grace`?": 1,
-        'jobs.a.grace = "soon": is invalid; use': 1,
-        'jobs.a.schedule = "61 * * * *": ': 1,
-        'jobs.a.timezone = "Europe/Berlim": ': 1,
-        "jobs.a.command = []: ": 1,
-        'jobs.a.stale_timeout = "1s": ': 1,
-        'jobs.b.schedule = "0 0 31 2 *": ': 1,
-        'jobs.b.catch_up = "all": conflicts with overlap': 1,
-        'jobs.b.python = "nocolon": ': 1,
-        "jobs.b.name: unknown name; the table [jobs.NAME] names the job": 1,
-        "jobs.c: is not a table; write it as [jobs.c]": 1,
-    }
-    counted = {start: sum(line.startswith(start) for line in lines) for start in starts}
-    assert counted == starts
+    starts = [
+        'cronledger.slots = "many": ',
+        "default: unknown table; did you mean `defaults`?",
+        "defaults.grce: unknown policy; did you mean `grace`?",
+        "defaults.schedule: cannot be a default; move it",
+        'defaults.jitter = "1x": ',
+        "jobs.a.graze: unknown name; did you mean `grace`?",
+        'jobs.a.grace = "soon": is invalid; use',
+        'jobs.a.schedule = "61 * * * *": ',
+        'jobs.a.timezone = "Europe/Berlim": ',
+        "jobs.a.command = []: ",
+        'jobs.a.stale_timeout = "1s": ',
+        'jobs.b.schedule = "0 0 31 2 *": ',
+        'jobs.b.catch_up = "all": conflicts with overlap',
+        'jobs.b.python = "nocolon": ',
+        "jobs.b.name: unknown name; the table [jobs.NAME] names the job",
+        "jobs.c: is not a table; write it as [jobs.c]",
+    ]
+    for start in starts:
+        assert [line.startswith(start) for line in lines].count(True) == 1, start
     assert len(lines) == len(starts)
 
 
@@ -258,24 +228,13 @@ def test_everything_is_reported_together(file: Path) -> None:
         ("command = 3", ["jobs.a.command: has an invalid format; use a list"]),
         ("external = false", ["jobs.a.external: has an invalid format"]),
         ('sql = "a"\ncwd = "/"', ["jobs.a.cwd: has no effect with sql; remove it"]),
-        ('command = ["a", ""]', ["jobs.a.command = "]),
-        ('command = "a"\nenv = { A = 1 }', ["jobs.a.env.A: is neither a text nor a reference"]),
-        (
-            'http = { urls = "x" }',
-            ["jobs.a.http.url: is missing", "jobs.a.http.urls: unknown name"],
-        ),
-        ('command = "a"\ncwd = "work"', ['jobs.a.cwd = "work": is not an absolute path']),
+        ('http = { urls = "x" }', ["jobs.a.http.url: is missing", "jobs.a.http.urls: unknown n"]),
         ("external = true\nmax_attempts = true", ["jobs.a.max_attempts = true: should be a valid"]),
         ('external = true\nmax_attempts = "2"', ["jobs.a.max_attempts = "]),
         ("external = true\nmax_running = 2147483648", ["jobs.a.max_running = "]),
         ("external = true\nretry_jitter = true", ["jobs.a.retry_jitter = true: should be"]),
         ("external = true\nday_or = 1", ["jobs.a.day_or = 1: should be a valid boolean"]),
-        (
-            "external = true\nstarts_at = 1700000000",
-            ["jobs.a.starts_at = 1700000000: 1700000000 is"],
-        ),
-        ("external = true\nstarts_at = 0001-01-01T00:00:00Z", ["jobs.a.starts_at = "]),
-        ("external = true\nends_at = 9999-12-31T23:59:59Z", ["jobs.a.ends_at = "]),
+        ("external = true\nstarts_at = 1700000000", ["jobs.a.starts_at = 1700000000: 17000000"]),
         (
             'external = true\nscope_kind = "t"\nscopes = [["a", "b"], ["c"]]',
             ["jobs.a.scopes[0] = ", "jobs.a.scopes[1] = "],
@@ -286,20 +245,17 @@ def test_everything_is_reported_together(file: Path) -> None:
             'external = true\ncatch_up = "everything"\noverlap = "skip"\ncatch_up_limit = 3',
             ['jobs.a.catch_up = "everything": is not a valid choice'],
         ),
-        ("external = true\nstarts_at = 2026-01-01T00:00:00", ["jobs.a.starts_at = "]),
-        ('external = true\nscope_kind = "tenant"\nschedule = "@daily"', ["jobs.a.scope_kind = "]),
-        ('external = true\nschedule = "@every 1s"\njitter = "1s"', ["jobs.a.jitter = "]),
         ("external = true\nschedule = 5", ["jobs.a.schedule = 5: should be a valid string"]),
     ],
 )
-def test_refused_jobs(file: Path, table: str, expected: list[str]) -> None:
+def test_a_wrong_job_is_refused_with_its_place(file: Path, table: str, expected: list[str]) -> None:
     lines = refusals(file, f"[jobs.a]\n{table}\n")
     assert len(lines) == len(expected)
     for line, start in zip(lines, expected, strict=True):
         assert line.startswith(start)
 
 
-def test_a_name_that_cannot_be_one_is_refused(file: Path) -> None:
+def test_an_invalid_job_name_is_refused(file: Path) -> None:
     (line,) = refusals(file, '[jobs."a\\nb"]\nexternal = true\n')
     assert ".name = " in line
 
@@ -316,7 +272,7 @@ def test_a_syntax_error_has_its_line(file: Path) -> None:
     assert "line 2" in line
 
 
-def test_a_file_that_cannot_be_read_is_said_to_be(file: Path) -> None:
+def test_an_unreadable_file_is_reported(file: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
         load(file)
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):

@@ -101,7 +101,7 @@ async def notices_async(ctx: Context, lapse: Lapse) -> None:
     ("function", "middleware"),
     [(notices, ()), (notices, (swallow,)), (notices_async, (swallow_async,))],
 )
-async def test_what_a_handler_noticed_is_not_swallowed(
+async def test_a_lost_lease_that_a_handler_noticed_is_not_swallowed(
     function: Callable[..., Any], middleware: tuple[Any, ...]
 ) -> None:
     with pytest.raises(LeaseEndedError):

@@ -25,8 +25,8 @@ from cronledger.rules.model import (
 from cronledger.rules.planner import Room, due_at
 from tests.unit.support.planning import DAY, KEY, Outcome, job
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+SINCE_EPOCH = int(DAY.timestamp())
 LAST, AHEAD = 500, 400  # seconds: the latest now; in which each job that is left fires again
 
 
@@ -80,17 +80,16 @@ class World:
     @cached_property
     def all(self) -> list[datetime]:
         """The plan_times of the test's time: each second is looked at."""
-        found = []
+        found, definition = [], self.revisions[0].job
+        later = [((r.effective_from - DAY).total_seconds(), r.job) for r in self.revisions[1:]]
         for offset in range(-3, LAST + AHEAD):
-            here = second(offset)
-            definition = self.before(here).job
-            fires = definition.schedule is not None and not (here - EPOCH) % _period(definition)
-            if definition.starts_at is not None and here < definition.starts_at:
-                fires = False
-            if definition.ends_at is not None and here > definition.ends_at:
-                fires = False
-            if fires:
-                found.append(here)
+            while later and later[0][0] < offset:
+                definition = later.pop(0)[1]
+            if definition.schedule is not None and not (SINCE_EPOCH + offset) % _period(definition):
+                here = second(offset)
+                starts_at, ends_at = definition.starts_at or here, definition.ends_at or here
+                if starts_at <= here <= ends_at:
+                    found.append(here)
         return found
 
     def exists(self, after: datetime, through: datetime) -> list[datetime]:
@@ -100,9 +99,9 @@ class World:
         return due_at(self.before(plan_time).job, KEY, plan_time)
 
 
-def _period(definition: Job) -> timedelta:
+def _period(definition: Job) -> int:
     assert definition.schedule is not None
-    return timedelta(seconds=int(definition.schedule.removeprefix("@every ").removesuffix("s")))
+    return int(definition.schedule.removeprefix("@every ").removesuffix("s"))
 
 
 Judged = list[tuple[datetime, Outcome]]
@@ -192,9 +191,8 @@ def worlds(draw: st.DrawFn) -> World:
         at += draw(seconds)
         definition = draw(st.just(revisions[-1].job) | definitions())
         state = draw(st.sampled_from([*[JobState.ACTIVE] * 4, *[JobState.PAUSED] * 3, *JobState]))
-        until = None
-        if state is JobState.PAUSED and draw(st.booleans()):
-            until = second(at + draw(seconds))
+        ends = state is JobState.PAUSED and draw(st.booleans())
+        until = second(at + draw(seconds)) if ends else None
         revisions.append(Revision(number, second(at), state, definition, until))
     lengths = st.tuples(seconds, st.integers(1, 50))
     flaps = draw(st.sampled_from([0, 0, 1, 1, 2, 5]))
