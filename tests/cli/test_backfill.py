@@ -1,9 +1,6 @@
 """`cronledger backfill`, `queues`, `executions retry` and `cancel`, `trigger --require-runner`."""
 
-import contextlib
 import json
-import os
-import subprocess
 import threading
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -13,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.processes import CRONLEDGER
+from tests.cli.support.terminal import on_terminal
 
 HOUR = timedelta(hours=1)
 
@@ -113,18 +110,9 @@ def test_wait_feeds_as_they_end_and_tells_how(past: Cli, db: Any, database_url: 
 
 
 def test_a_terminal_shows_a_progress_bar(past: Cli, db: Any) -> None:
-    ours, theirs = os.openpty()
-    command = [*CRONLEDGER, "backfill", "hourly", *last(3, db)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as process:
-        os.close(theirs)
-        out, _ = process.communicate(timeout=90)
-    seen = b""
-    with contextlib.suppress(OSError):  # the end of a terminal whose other side is closed
-        while more := os.read(ours, 4096):
-            seen += more
-    os.close(ours)
-    assert out.startswith(b"made: 3\n")
-    assert b"100%" in seen
+    seen = on_terminal("backfill", "hourly", *last(3, db))
+    assert "made: 3\n" in seen
+    assert "100%" in seen
     assert "%" not in past("backfill", "hourly", *last(3, db)).stderr
 
 

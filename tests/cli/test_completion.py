@@ -140,7 +140,6 @@ def test_a_real_bash_is_offered_no_name_that_it_would_have_to_quote(
 ) -> None:
     ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('h $(id)', 'external')")
     offers(bash, "jobs show h", "hourly")
-    assert bash("cronledger", "exec") == ["executions"]
 
 
 def test_other_shells_also_get_a_description(shell: Complete) -> None:

@@ -233,12 +233,6 @@ def test_a_replica_that_ends_is_reported(start: Start, surroundings: Path) -> No
     run.until_event("runner_started")
 
 
-def test_invalid_jobs_end_it_without_reload(start: Start, surroundings: Path) -> None:
-    run = start("absent.toml", "--no-reload")
-    assert run.end() == 2
-    assert "Error: absent.toml: cannot be read" in run.err
-
-
 @pytest.mark.slow
 def test_a_time_without_offset_needs_one_time_zone(start: Start, surroundings: Path) -> None:
     (surroundings / "cronledger.toml").write_text(
@@ -257,10 +251,11 @@ def test_a_mistyped_name_exits_2(bare: Cli) -> None:
         ("no_such_package.jobs:app", "there is no module no_such_package in "),
         ("no such:app", "it is not package.module:name"),
     ):
-        said = bare("dev", source)
-        assert said.exit_code == 2
-        assert words in said.stderr
-        assert "export CRONLEDGER_DATABASE_URL" not in said.output
+        for options in ([], ["--no-reload"]):
+            said = bare("dev", source, *options)
+            assert said.exit_code == 2
+            assert words in said.stderr
+            assert "export CRONLEDGER_DATABASE_URL" not in said.output
 
 
 def test_without_the_library_the_remedy_is_named(

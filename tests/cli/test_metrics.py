@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from cronledger import extras
+from cronledger.logs import output
 from tests.cli.conftest import Cli
 from tests.cli.support.daemon import Run
 from tests.db.support.scrapes import Scrape
@@ -77,13 +78,13 @@ def test_a_database_that_is_away_ends_the_command_that_prints(
 
 
 def test_a_database_without_a_ledger_is_refused(
-    start: Start, bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+    bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = start("--listen", "127.0.0.1:0", CRONLEDGER_DATABASE_URL=empty_database_url)
-    assert run.end() == 4 and "run `cronledger migrate`" in run.err
+    monkeypatch.setattr(output, "configure", lambda *_: None)
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", empty_database_url)
-    said = bare("metrics")
-    assert said.exit_code == 4 and "run `cronledger migrate`" in said.stderr
+    for options in ([], ["--listen", "127.0.0.1:0"]):
+        said = bare("metrics", *options)
+        assert said.exit_code == 4 and "run `cronledger migrate`" in said.stderr
 
 
 def test_an_address_in_use_is_an_error(start: Start) -> None:
