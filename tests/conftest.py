@@ -40,7 +40,9 @@ def database_url(databases: Databases, request: pytest.FixtureRequest) -> Iterat
     It is the worker's, or a clone for this test alone: with the marker `own_database`, and for
     tests that start processes. A killed process may leave one behind that connects later.
     """
-    processes = "cluster" in request.path.parts or "start" in request.fixturenames
+    fixtures = set(request.fixturenames)
+    in_process = "cluster" not in request.path.parts or fixtures & {"ledger", "world"}
+    processes = not in_process or fixtures & {"cluster", "start", "run"}
     if not processes and request.node.get_closest_marker("own_database") is None:
         with databases.lend() as name:
             yield databases.url(name)

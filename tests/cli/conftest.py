@@ -1,8 +1,9 @@
 """The command line as a person uses it: arguments in, what is printed and an exit code out."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from cronledger.cli import main
 
 Cli = Callable[..., Result]
+Ask = Callable[..., list[tuple[Any, ...]]]
 
 JOBS = """
 [jobs.hourly]
@@ -61,7 +63,19 @@ def cli(bare: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 
 @pytest.fixture
-def filled(cli: Cli, surroundings: Path, database_url: str) -> Cli:
+def ask(database_url: str) -> Iterator[Ask]:
+    """Run one statement on the database of the test, and return its rows."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+
+        def run(statement: str, *values: object) -> list[tuple[Any, ...]]:
+            found = connection.execute(statement.encode(), values or None)
+            return found.fetchall() if found.description is not None else []
+
+        yield run
+
+
+@pytest.fixture
+def filled(cli: Cli, surroundings: Path, ask: Ask) -> Cli:
     """The same with the jobs above and executions 1 (SUCCESS), 2 (FAILED), 3 (RUNNING).
 
     The plan_times are not after the cursor, even if a second begins between the two statements.
@@ -69,26 +83,25 @@ def filled(cli: Cli, surroundings: Path, database_url: str) -> Cli:
     (surroundings / "jobs.toml").write_text(JOBS)
     applied = cli("jobs", "apply", "jobs.toml")
     assert applied.exit_code == 0, applied.output
-    with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute(
-            "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
-            " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
-            " heartbeat_at, stale_after, started_at, finished_at, duration_ms, output, error_code)"
-            " SELECT 'hourly', 'global', 'global', base - n * interval '1 h', status, 'schedule',"
-            " 1, 'default', base - n * interval '1 h', 1, 1, 'r1', gen_random_uuid(), base,"
-            " base + interval '1 day', base, CASE WHEN status <> 'RUNNING' THEN base END,"
-            " CASE WHEN status <> 'RUNNING' THEN 12 END,"
-            " CASE WHEN n = 2 THEN E'line 1\\nline 2' END,"
-            " CASE WHEN status = 'FAILED' THEN 'exit_code' END"
-            " FROM (VALUES (2, 'SUCCESS'), (1, 'FAILED'), (0, 'RUNNING')) v(n, status),"
-            " (SELECT date_trunc('second', planned_through) AS base FROM cronledger.schedules"
-            "  WHERE job_name = 'hourly') planned ORDER BY n DESC"
-        )
-        c.execute(
-            "INSERT INTO cronledger.runners (id, host, pid, version, state, queues, slots,"
-            " heartbeat_at, stale_after) SELECT id, 'h', 1, '0.1.0', 'running', '{default}', 10,"
-            " now - ago, now - ago + interval '20 s'"
-            " FROM (VALUES ('alive', interval '0'), ('gone', '1 min')) v(id, ago),"
-            " cronledger.db_now() now"
-        )
+    ask(
+        "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
+        " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
+        " heartbeat_at, stale_after, started_at, finished_at, duration_ms, output, error_code)"
+        " SELECT 'hourly', 'global', 'global', base - n * interval '1 h', status, 'schedule',"
+        " 1, 'default', base - n * interval '1 h', 1, 1, 'r1', gen_random_uuid(), base,"
+        " base + interval '1 day', base, CASE WHEN status <> 'RUNNING' THEN base END,"
+        " CASE WHEN status <> 'RUNNING' THEN 12 END,"
+        " CASE WHEN n = 2 THEN E'line 1\\nline 2' END,"
+        " CASE WHEN status = 'FAILED' THEN 'exit_code' END"
+        " FROM (VALUES (2, 'SUCCESS'), (1, 'FAILED'), (0, 'RUNNING')) v(n, status),"
+        " (SELECT date_trunc('second', planned_through) AS base FROM cronledger.schedules"
+        "  WHERE job_name = 'hourly') planned ORDER BY n DESC"
+    )
+    ask(
+        "INSERT INTO cronledger.runners (id, host, pid, version, state, queues, slots,"
+        " heartbeat_at, stale_after) SELECT id, 'h', 1, '0.1.0', 'running', '{default}', 10,"
+        " now - ago, now - ago + interval '20 s'"
+        " FROM (VALUES ('alive', interval '0'), ('gone', '1 min')) v(id, ago),"
+        " cronledger.db_now() now"
+    )
     return cli

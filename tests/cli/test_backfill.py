@@ -1,18 +1,16 @@
 """`cronledger backfill`, `queues`, `executions retry` and `cancel`, `trigger --require-runner`."""
 
-import contextlib
 import json
-import os
-import subprocess
 import threading
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import psycopg
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.processes import CRONLEDGER
+from tests.cli.support.terminal import on_terminal
 
 HOUR = timedelta(hours=1)
 
@@ -49,24 +47,21 @@ def plan_times(db: Any) -> list[datetime]:
     ]
 
 
-@pytest.mark.parametrize("order", ["oldest", "newest"])
-def test_a_range_becomes_executions_in_their_order(past: Cli, db: Any, order: str) -> None:
-    said = past("backfill", "hourly", *last(5, db), "--order", order)
-    assert said.exit_code == 0, said.output
-    assert said.stdout == "made: 5\nretried: 0\nleft alone: 0\nremaining: 0\n"
-    assert "Warning: job hourly: no live runner" not in said.stderr  # `alive` has its queue
-    made = plan_times(db)
-    assert made == sorted(made, reverse=order == "newest")
-    assert {later - earlier for earlier, later in zip(sorted(made), sorted(made)[1:], strict=False)}
-    assert all((at.minute, at.second) == (0, 0) for at in made)
-    again = json.loads(past("backfill", "hourly", *last(5, db), "--json").stdout)
-    assert (again["made"], again["left_alone"]) == (0, 5)
-
-
-def test_a_dry_run_does_nothing(past: Cli, db: Any) -> None:
+def test_a_range_becomes_executions_in_their_order(past: Cli, db: Any) -> None:
     said = past("backfill", "hourly", *last(3, db), "--dry-run", "--json")
     assert [row["action"] for row in json.loads(said.stdout)] == ["make"] * 3
     assert plan_times(db) == []
+    for order in ("newest", "oldest"):
+        db.execute("DELETE FROM cronledger.executions")
+        said = past("backfill", "hourly", *last(5, db), "--order", order)
+        assert said.exit_code == 0, said.output
+        assert said.stdout == "made: 5\nretried: 0\nleft alone: 0\nremaining: 0\n"
+        assert "Warning: job hourly: no live runner" not in said.stderr  # `alive` has its queue
+        made = plan_times(db)
+        assert made == sorted(made, reverse=order == "newest")
+        assert {y - x for x, y in pairwise(sorted(made))} == {HOUR}
+    again = json.loads(past("backfill", "hourly", *last(5, db), "--json").stdout)
+    assert (again["made"], again["left_alone"]) == (0, 5)
 
 
 def test_a_cap_bounds_what_is_unfinished(past: Cli, db: Any) -> None:
@@ -115,18 +110,9 @@ def test_wait_feeds_as_they_end_and_tells_how(past: Cli, db: Any, database_url: 
 
 
 def test_a_terminal_shows_a_progress_bar(past: Cli, db: Any) -> None:
-    ours, theirs = os.openpty()
-    command = [*CRONLEDGER, "backfill", "hourly", *last(3, db)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as process:
-        os.close(theirs)
-        out, _ = process.communicate(timeout=90)
-    seen = b""
-    with contextlib.suppress(OSError):  # the end of a terminal whose other side is closed
-        while more := os.read(ours, 4096):
-            seen += more
-    os.close(ours)
-    assert out.startswith(b"made: 3\n")
-    assert b"100%" in seen
+    seen = on_terminal("backfill", "hourly", *last(3, db))
+    assert "made: 3\n" in seen
+    assert "100%" in seen
     assert "%" not in past("backfill", "hourly", *last(3, db)).stderr
 
 
@@ -137,25 +123,21 @@ def test_retention_is_that_of_the_ledger(past: Cli) -> None:
     assert "older than the retention of 1 day" in said.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nothing", "--from", "2h", "--to", "1h"], "does not exist"),
-        (["hourly", "--from", "1h", "--to", "2h"], "is before --from"),
-        (["hourly", "--from", "soon", "--to", "2h"], "neither a time"),
-        (["manual", "--from", "2h", "--to", "1h"], "the job has no schedule"),
-        (["tenants", "--from", "2h", "--to", "1h"], "use --scope ID"),
-        (["tenants", "--from", "2h", "--to", "1h", "--scope", "x"], "unknown scope"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_bad_input_is_exit_2(past: Cli, arguments: list[str], message: str) -> None:
-    said = past("backfill", *arguments)
-    assert said.exit_code == 2, said.output
-    assert message in " ".join(said.stderr.split())
+def test_bad_input_exits_2(past: Cli) -> None:
+    for job, since, to, *more, message in (
+        ("nothing", "2h", "1h", "does not exist"),
+        ("hourly", "1h", "2h", "is before --from"),
+        ("hourly", "soon", "2h", "neither a time"),
+        ("manual", "2h", "1h", "the job has no schedule"),
+        ("tenants", "2h", "1h", "use --scope ID"),
+        ("tenants", "2h", "1h", "--scope", "x", "unknown scope"),
+    ):
+        said = past("backfill", job, "--from", since, "--to", to, *more)
+        assert said.exit_code == 2, said.output
+        assert message in " ".join(said.stderr.split())
 
 
-def test_queues_are_limited(filled: Cli) -> None:
+def test_queues_are_limited_listed_paused_and_resumed(filled: Cli) -> None:
     assert filled("queues", "limit", "default", "3").stdout == "default: limit 3 (before: none)\n"
     (row,) = json.loads(filled("queues", "list", "--json").stdout)
     assert row["max_running"] == 3
@@ -165,9 +147,6 @@ def test_queues_are_limited(filled: Cli) -> None:
     for wrong in ("0", "many", "-1"):
         assert filled("queues", "limit", "default", "--", wrong).exit_code == 2
     assert filled("queues", "limit", "defualt", "1").exit_code == 2
-
-
-def test_queues_are_listed_paused_and_resumed(filled: Cli) -> None:
     (row,) = json.loads(filled("queues", "list", "--json").stdout)
     assert (row["name"], row["jobs"], row["running"], row["runners"]) == ("default", 3, 1, 1)
     assert filled("queues", "pause", "default", "--reason", "why").stdout == "default: paused\n"
@@ -195,10 +174,9 @@ def test_one_execution_is_retried_and_cancelled(filled: Cli, db: Any) -> None:
     assert refused.exit_code == 1
     assert "it is SUCCESS" in refused.stderr
     assert filled("executions", "retry", "99").exit_code == 2
-
-
-def test_an_unknown_end_is_retried_only_by_force(filled: Cli, db: Any) -> None:
-    db.execute("UPDATE cronledger.executions SET error_code = 'stale_timeout' WHERE id = 2")
+    # The end of an execution whose lease ran out is unknown.
+    unknown = "SET status = 'FAILED', error_code = 'stale_timeout'"
+    db.execute(f"UPDATE cronledger.executions {unknown} WHERE id = 2")
     refused = filled("executions", "retry", "2")
     assert refused.exit_code == 1
     assert "is not reentrant" in refused.stderr
@@ -221,13 +199,3 @@ def test_without_a_live_runner_it_is_pending_with_a_warning(filled: Cli, db: Any
         "SELECT status FROM cronledger.executions WHERE job_name = 'tenants'"
     ).fetchone()
     assert status == "PENDING"
-
-
-def test_a_trigger_is_refused_clearly(filled: Cli) -> None:
-    unknown = filled("trigger", "nothing")
-    assert (unknown.exit_code, "job 'nothing' does not exist" in unknown.stderr) == (2, True)
-    running = filled("trigger", "hourly")
-    assert (running.exit_code, "is RUNNING, and overlap is skip" in running.stderr) == (1, True)
-    filled("jobs", "pause", "hourly", "--reason", "why")
-    paused = filled("trigger", "hourly")
-    assert (paused.exit_code, "it is paused since" in paused.stderr) == (1, True)

@@ -199,25 +199,20 @@ def test_values_that_are_probably_secrets_are_warned_about_and_not_shown(
     assert 'write {env = "NAME"}' in found[1]["message"]
 
 
-@pytest.mark.parametrize(
-    ("policies", "warns"),
-    [
+def test_a_long_job_with_a_short_lease_is_warned_about(bare: Cli, write: Any) -> None:
+    for policies, warns in (
         ('run_timeout = "none"', True),
         ('schedule = "@daily"\nrun_timeout = "2h"\nstale_timeout = "5m"', True),
         ('schedule = "@daily"\nrun_timeout = "2h"\nstale_timeout = "10m"', False),
         ('schedule = "@daily"\nrun_timeout = "10m"', False),
         ('schedule = "@daily"', False),
         ('schedule = "*/5 * * * *"\nrun_timeout = "none"', False),
-    ],
-)
-def test_a_long_job_with_a_short_lease_is_warned_about(
-    bare: Cli, write: Any, policies: str, warns: bool
-) -> None:
-    write(f'[jobs.dump]\ncommand = ["true"]\n{policies}\n')
-    said = bare("check", *SPRING)
-    assert said.exit_code == 0, said.output
-    assert ("an outage of the database that lasts longer" in said.stderr) is warns
-    assert ("use for example stale_timeout = '10m'" in said.stderr) is warns
+    ):
+        write(f'[jobs.dump]\ncommand = ["true"]\n{policies}\n')
+        said = bare("check", *SPRING)
+        assert said.exit_code == 0, said.output
+        assert ("an outage of the database that lasts longer" in said.stderr) is warns, policies
+        assert ("use for example stale_timeout = '10m'" in said.stderr) is warns, policies
 
 
 def test_a_source_without_jobs_is_no_error(bare: Cli, write: Any) -> None:
@@ -249,23 +244,18 @@ def test_an_app_has_the_lines_of_its_functions(bare: Cli, write: Any) -> None:
     assert said.stdout.startswith("::error file=bad_of_this_test.py,line=9::bad_of_this_test.py:9")
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("from cronledger import App\napp = App()\n\n@app.job(grace=-1)\ndef f(): ...\n", 4),
-        ("x = 1\n\ny = {}['missing']\n", 3),
-        ("import json\njson.loads('{')\n", 2),
-        ("def f(:\n", 1),
-    ],
-)
-def test_a_module_that_cannot_be_imported_is_named_with_its_line(
-    bare: Cli, write: Any, text: str, line: int
-) -> None:
-    name = f"broken_of_this_test_{line}_{len(text)}"
-    write(text, f"{name}.py")
-    said = bare("check", f"{name}:app", "--format", "github")
-    assert said.exit_code == 2
-    assert said.stdout.startswith(f"::error file={name}.py,line={line}::{name}.py:{line}: ")
+def test_a_module_that_cannot_be_imported_is_named_with_its_line(bare: Cli, write: Any) -> None:
+    for line, text in {
+        4: "from cronledger import App\napp = App()\n\n@app.job(grace=-1)\ndef f(): ...\n",
+        3: "x = 1\n\ny = {}['missing']\n",
+        2: "import json\njson.loads('{')\n",
+        1: "def f(:\n",
+    }.items():
+        name = f"broken_of_this_test_{line}"
+        write(text, f"{name}.py")
+        said = bare("check", f"{name}:app", "--format", "github")
+        assert said.exit_code == 2
+        assert said.stdout.startswith(f"::error file={name}.py,line={line}::{name}.py:{line}: ")
 
 
 def test_a_module_that_cannot_be_imported_is_imported_once(
@@ -335,14 +325,15 @@ def test_the_hook_of_pre_commit_checks_files(bare: Cli, write: Any) -> None:
 
 
 def test_a_typed_dict_works_or_the_error_names_the_import_without_a_traceback(
-    cli: Cli, surroundings: Path
+    bare: Cli, write: Any
 ) -> None:
-    (surroundings / "typed_of_this_test.py").write_text(
+    write(
         "from typing import TypedDict\nfrom cronledger import App\napp = App()\n"
         "class Order(TypedDict):\n    number: int\n"
-        "@app.job()\ndef ship(payload: list[Order]) -> None: ...\n"
+        "@app.job()\ndef ship(payload: list[Order]) -> None: ...\n",
+        "typed_of_this_test.py",
     )
-    said = cli("check", "typed_of_this_test:app")
+    said = bare("check", "typed_of_this_test:app")
     assert "Traceback" not in said.stderr
     if sys.version_info >= (3, 12):
         assert said.exit_code == 0

@@ -11,12 +11,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 from click.testing import CliRunner
 
 from cronledger.cli import main
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Ask, Cli
 from tests.docs.support.pages import ROOT, blocks
 from tests.waiting import until
 
@@ -36,10 +35,9 @@ def environ(**variables: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def ledger(filled: Cli, database_url: str) -> str:
+def ledger(filled: Cli, database_url: str, ask: Ask) -> str:
     """The DSN of a ledger with a retired job."""
-    with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute("SELECT cronledger.retire('manual')")
+    ask("SELECT cronledger.retire('manual')")
     return database_url
 
 
@@ -89,53 +87,33 @@ def offers(complete: Complete, words: str, *expected: str) -> None:
     until(f"{words}: {expected}", lambda: complete("cronledger", *given) == list(expected))
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("jobs pause ", ["hourly", "tenants"]),
-        ("jobs show h", ["hourly"]),
-        ("trigger t", ["tenants"]),
-        ("next h", ["hourly"]),
-        ("why h", ["hourly"]),
-        ("verify h", ["hourly"]),
-        ("enqueue h", ["hourly"]),
-        ("backfill h", ["hourly"]),
-        ("executions list --job h", ["hourly"]),
-        ("queues pause ", ["default"]),
-        ("run --queue d", ["default"]),
-        ("check --queue d", ["default"]),
-        ("jobs list --queue d", ["default"]),
-        ("trigger tenants --scope ", ["acme", "globex"]),
-        ("next tenants --scope g", ["globex"]),
-        ("executions list --job tenants --scope a", ["acme"]),
-        ("executions retry ", ["2"]),
-        ("executions show 2", ["2"]),
-        ("executions output ", ["2"]),
-        ("executions cancel ", ["3"]),
-    ],
-)
-def test_bash_offers_names_of_the_ledger(names: Complete, words: str, expected: list[str]) -> None:
-    offers(names, words, *expected)
+OFFERED = {
+    "jobs pause ": "hourly tenants", "trigger t": "tenants", "queues pause ": "default",
+    "trigger tenants --scope ": "acme globex", "next tenants --scope g": "globex",
+    "executions list --job tenants --scope a": "acme", "executions retry ": "2",
+    "executions show 2": "2", "executions output ": "2", "executions cancel ": "3",
+    **dict.fromkeys(("run --queue d", "check --queue d", "jobs list --queue d"), "default"),
+    **dict.fromkeys(
+        ("jobs show h", "next h", "why h", "verify h", "enqueue h", "backfill h",
+         "executions list --job h"), "hourly",
+    ),
+}  # fmt: skip
 
 
-def test_bash_offers_commands_and_nothing_unknown(names: Complete, bash: Complete) -> None:
-    assert bash("cronledger", "exec") == ["executions"]
-    assert bash("cronledger", "jobs", "pause", "x") == [""]
-    offers(names, "jobs pause h", "hourly")  # the database responds
+def test_bash_offers_names_of_the_ledger(names: Complete) -> None:
+    for words, expected in OFFERED.items():
+        offers(names, words, *expected.split())
     assert names("cronledger", "jobs", "pause", "x") == [""]
     assert names("cronledger", "trigger", "--scope", "a") == [""]  # of no job yet
     assert names("cronledger", "trigger", "", "h") == [""]
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "nonsense", "postgresql://127.0.0.1:1/x", "postgresql://nobody.invalid/x", "embedded"],
-)
-def test_it_is_silent_without_a_database(names: Complete, tmp_path: Path, url: str) -> None:
-    variables = {"CRONLEDGER_EMBEDDED_DIR": str(tmp_path / "embedded")}
-    assert names("cronledger", "jobs", "show", "h", CRONLEDGER_DATABASE_URL=url, **variables) == [
-        ""
-    ]
+def test_it_is_silent_without_a_database(names: Complete, tmp_path: Path) -> None:
+    given = {"CRONLEDGER_EMBEDDED_DIR": str(tmp_path / "embedded")}
+    nobody, closed = "postgresql://nobody.invalid/x", "postgresql://127.0.0.1:1/x"
+    for url in ("", "nonsense", closed, nobody, "embedded"):
+        found = names("cronledger", "jobs", "show", "h", CRONLEDGER_DATABASE_URL=url, **given)
+        assert found == [""], url
     assert not (tmp_path / "embedded").exists()
 
 
@@ -157,28 +135,24 @@ def test_it_does_not_wait_for_a_database_that_hangs(
     end.set()
 
 
-def test_names_that_a_shell_would_quote_are_not_offered(bash: Complete, database_url: str) -> None:
-    with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute("INSERT INTO cronledger.jobs (name, handler) VALUES ('h $(id)', 'external')")
+def test_a_real_bash_is_offered_no_name_that_it_would_have_to_quote(
+    bash: Complete, ask: Ask
+) -> None:
+    ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('h $(id)', 'external')")
     offers(bash, "jobs show h", "hourly")
 
 
-@pytest.mark.parametrize(
-    ("other", "variables"),
-    # Fish passes the last word instead of its number.
-    [("zsh", {}), ("fish", {"COMP_WORDS": "cronledger executions retry", "COMP_CWORD": ""})],
-    ids=["zsh", "fish"],
-)
-def test_other_shells_also_get_a_description(
-    shell: Complete, other: str, variables: dict[str, str]
-) -> None:
+def test_other_shells_also_get_a_description(shell: Complete) -> None:
     words = ("cronledger", "executions", "retry", "")
+    # Fish passes the last word instead of its number.
+    fish = {"COMP_WORDS": "cronledger executions retry", "COMP_CWORD": ""}
+    for other, given in (("zsh", {}), ("fish", fish)):
 
-    def ask() -> str:
-        return "\n".join(shell(*words, shell=other, **variables)).strip()
+        def described(other: str = other, given: dict[str, str] = given) -> str:
+            return "\n".join(shell(*words, shell=other, **given)).strip()
 
-    found = until("an execution", ask)
-    assert re.search(r"\b2\b[\s,]+hourly global \d{4}-\S+Z exit_code", found), found
+        found = until("an execution", described)
+        assert re.search(r"\b2\b[\s,]+hourly global \d{4}-\S+Z exit_code", found), found
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from cronledger.settings import Settings
 from tests.cli.conftest import Cli
 from tests.cli.support.daemon import Run
 from tests.database import chosen_binaries, fast_directory, scratch_directory
-from tests.marks import first_fast
 from tests.processes import alive, children
 from tests.waiting import until
 
@@ -234,12 +233,6 @@ def test_a_replica_that_ends_is_reported(start: Start, surroundings: Path) -> No
     run.until_event("runner_started")
 
 
-def test_invalid_jobs_end_it_without_reload(start: Start, surroundings: Path) -> None:
-    run = start("absent.toml", "--no-reload")
-    assert run.end() == 2
-    assert "Error: absent.toml: cannot be read" in run.err
-
-
 @pytest.mark.slow
 def test_a_time_without_offset_needs_one_time_zone(start: Start, surroundings: Path) -> None:
     (surroundings / "cronledger.toml").write_text(
@@ -251,22 +244,18 @@ def test_a_time_without_offset_needs_one_time_zone(start: Start, surroundings: P
     assert "several time zones (Asia/Tokyo, UTC)" in run.err
 
 
-@pytest.mark.parametrize(
-    ("source", "said"),
-    first_fast(
-        [
-            ("app.py", "'app.py' is neither a .toml file nor an App"),
-            ("none.toml", "none.toml: cannot be read: there is no such file"),
-            ("no_such_package.jobs:app", "there is no module no_such_package in "),
-            ("no such:app", "it is not package.module:name"),
-        ]
-    ),
-)
-def test_a_mistyped_name_exits_2(start: Start, source: str, said: str) -> None:
-    run = start(source)
-    assert run.end() == 2
-    assert said in run.err
-    assert "export CRONLEDGER_DATABASE_URL" not in run.err
+def test_a_mistyped_name_exits_2(bare: Cli) -> None:
+    for source, words in (
+        ("app.py", "'app.py' is neither a .toml file nor an App"),
+        ("none.toml", "none.toml: cannot be read: there is no such file"),
+        ("no_such_package.jobs:app", "there is no module no_such_package in "),
+        ("no such:app", "it is not package.module:name"),
+    ):
+        for options in ([], ["--no-reload"]):
+            said = bare("dev", source, *options)
+            assert said.exit_code == 2
+            assert words in said.stderr
+            assert "export CRONLEDGER_DATABASE_URL" not in said.output
 
 
 def test_without_the_library_the_remedy_is_named(

@@ -55,6 +55,16 @@ def test_a_diff_says_what_apply_then_does(cli: Cli, applied: Path, database_url:
     changed = {change["job"]: change["change"] for change in found["jobs"]}
     assert changed == {c["job"]: c["change"] for c in json.loads(dry.stdout)["jobs"]}
     changes = {change["job"]: change for change in found["jobs"]}
+    shown = cli("jobs", "diff", "jobs.toml")
+    lines = shown.stdout.splitlines()
+    assert lines[0] == "changed hourly"
+    assert "    grace: 1m -> 5m" in lines
+    assert "    schedule: 0 * * * * -> 30 */2 * * *" in lines
+    assert any(line.startswith("    - 168 in 7 d: ") for line in lines)
+    assert "added nightly" in lines
+    assert "retired tenants" in lines
+    assert lines[-1] == "unchanged: 0"
+    assert "hunter" not in shown.output
     did = json.loads(cli("jobs", "apply", "jobs.toml", "--json").stdout)
     for what in ("added", "changed", "retired"):
         assert did[what] == sorted(n for n, c in changes.items() if c["change"] == what)
@@ -98,15 +108,11 @@ def test_a_diff_counts_the_occurrences_that_come_and_go(cli: Cli, applied: Path)
         cli("next", "tenants", "--count", "1", "--from", found["after"], "--json").stdout
     )
     assert tenants["disappear"]["first"][0] == next_of_tenants
-
-
-def test_only_the_difference_of_two_schedules_is_shown(cli: Cli, applied: Path) -> None:
+    # Only the difference of two schedules is counted.
     applied.write_text(UTC_JOBS.replace('"0 * * * *"', '"0,30 * * * *"'))
     (hourly,) = json.loads(cli("jobs", "diff", "jobs.toml", "--json", "--days", "1").stdout)["jobs"]
     assert (hourly["appear"]["count"], hourly["disappear"]["count"]) == (24, 0)
-
-
-def test_a_pause_is_heeded(cli: Cli, applied: Path) -> None:
+    # In a pause nothing comes or goes.
     assert cli("jobs", "pause", "hourly").exit_code == 0
     assert cli("jobs", "pause", "tenants", "--until", "1d").exit_code == 0
     applied.write_text('[jobs.hourly]\nschedule = "* * * * *"\ncommand = ["true"]\n')
@@ -114,20 +120,6 @@ def test_a_pause_is_heeded(cli: Cli, applied: Path) -> None:
     hourly, _, tenants = found["jobs"]
     assert [hourly[side]["count"] for side in ("appear", "disappear")] == [0, 0]
     assert tenants["disappear"]["count"] == 2
-
-
-def test_a_diff_for_people(cli: Cli, applied: Path) -> None:
-    applied.write_text(CHANGED)
-    said = cli("jobs", "diff", "jobs.toml")
-    lines = said.stdout.splitlines()
-    assert lines[0] == "changed hourly"
-    assert "    grace: 1m -> 5m" in lines
-    assert "    schedule: 0 * * * * -> 30 */2 * * *" in lines
-    assert any(line.startswith("    - 168 in 7 d: ") for line in lines)
-    assert "added nightly" in lines
-    assert "retired tenants" in lines
-    assert lines[-1] == "unchanged: 0"
-    assert "hunter" not in said.output
 
 
 def test_a_limit_that_is_taken_away_shows(cli: Cli, applied: Path) -> None:

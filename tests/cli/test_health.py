@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import sleep
 
@@ -14,9 +16,19 @@ from cronledger.replica import Health
 RUNNING = Health("running", "ok", None, None, 3, 10, 0.2)
 
 
-@pytest.mark.parametrize(
-    ("health", "healthz", "readyz"),
-    [
+@asynccontextmanager
+async def started(server: HealthServer) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of the server, which is closed at the end."""
+    port = await server.start()
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+            yield client
+    finally:
+        await server.close()
+
+
+async def test_each_state_has_its_answers() -> None:
+    states = (
         (RUNNING, 200, 200),
         (replace(RUNNING, state="starting"), 200, 503),
         (replace(RUNNING, state="draining"), 200, 503),
@@ -27,48 +39,35 @@ RUNNING = Health("running", "ok", None, None, 3, 10, 0.2)
         (replace(RUNNING, failing={"dispatcher": "permission denied"}), 200, 503),
         (replace(RUNNING, failing={"heartbeats": "refused"}), 200, 503),
         (replace(RUNNING, failing={"listen": "refused"}), 200, 200),
-    ],
-    ids=str,
-)
-async def test_answers(health: Health, healthz: int, readyz: int) -> None:
-    server = HealthServer("127.0.0.1", 0, lambda: health)
-    port = await server.start()
-    try:
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
-            for path, status in (("/healthz", healthz), ("/readyz", readyz)):
+    )
+    current = [RUNNING]
+    async with started(HealthServer("127.0.0.1", 0, lambda: current[0])) as client:
+        for health, healthz, readyz in states:
+            current[0] = health
+            for path, status in (("/healthz", healthz), ("/readyz", readyz), ("/", 404)):
                 async with client.get(path) as response:
-                    body = await response.json()
-                    assert response.status == status
-                    assert body["state"] == health.state
-                    assert body["database"] == health.database
-                    assert body["stuck"] == health.stuck
-                    assert body["failing"] == health.failing
-            async with client.get("/") as response:
-                assert response.status == 404
-    finally:
-        await server.close()
+                    assert response.status == status, health
+                    if status != 404:
+                        body = await response.json()
+                        names = ("state", "database", "stuck", "failing")
+                        assert [body[name] for name in names] == [getattr(health, n) for n in names]
 
 
 async def test_a_taken_port_is_an_error() -> None:
-    first = HealthServer("127.0.0.1", 0, lambda: RUNNING)
-    port = await first.start()
-    second = HealthServer("127.0.0.1", port, lambda: RUNNING)
-    with pytest.raises(OSError, match="in use"):
-        await second.start()
-    await second.close()
-    await first.close()
+    async with started(HealthServer("127.0.0.1", 0, lambda: RUNNING)) as client:
+        assert client._base_url is not None and client._base_url.port is not None
+        second = HealthServer("127.0.0.1", client._base_url.port, lambda: RUNNING)
+        with pytest.raises(OSError, match="in use"):
+            await second.start()
+        await second.close()
 
 
 async def _metrics(server: HealthServer) -> tuple[int, str, str]:
-    port = await server.start()
-    try:
-        async with (
-            aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
-            client.get("/metrics", headers={"Accept": "text/special"}) as response,
-        ):
-            return response.status, response.headers["Content-Type"], await response.text()
-    finally:
-        await server.close()
+    async with (
+        started(server) as client,
+        client.get("/metrics", headers={"Accept": "text/special"}) as response,
+    ):
+        return response.status, response.headers["Content-Type"], await response.text()
 
 
 async def test_metrics_are_what_is_rendered_for_the_header() -> None:
@@ -89,17 +88,13 @@ async def test_many_scrapes_at_once_use_one_thread() -> None:
         return accept.encode(), "text/plain"
 
     server = HealthServer("127.0.0.1", 0, lambda: RUNNING, render=render)
-    port = await server.start()
-    try:
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+    async with started(server) as client:
 
-            async def scrape() -> int:
-                async with client.get("/metrics") as response:
-                    return response.status
+        async def scrape() -> int:
+            async with client.get("/metrics") as response:
+                return response.status
 
-            assert await asyncio.gather(*(scrape() for _ in range(50))) == [200] * 50
-    finally:
-        await server.close()
+        assert await asyncio.gather(*(scrape() for _ in range(50))) == [200] * 50
     assert names == {"metrics 1"}
 
 

@@ -4,10 +4,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-import psycopg
-import pytest
-
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Ask, Cli
 
 
 def read(cli: Cli, *arguments: str) -> Any:
@@ -21,15 +18,12 @@ def instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-@pytest.mark.parametrize(
-    "arguments", [["jobs", "list"], ["executions", "list"], ["runners"]], ids=" ".join
-)
-def test_an_empty_ledger(cli: Cli, arguments: list[str]) -> None:
-    assert read(cli, *arguments) == []
-    said = cli(*arguments)
-    assert said.exit_code == 0
-    assert said.stdout == ""
-    assert "there are no" in said.stderr
+def test_an_empty_ledger(cli: Cli) -> None:
+    for arguments in (["jobs", "list"], ["executions", "list"], ["runners"]):
+        assert read(cli, *arguments) == []
+        said = cli(*arguments)
+        assert (said.exit_code, said.stdout) == (0, "")
+        assert "there are no" in said.stderr
 
 
 def test_jobs(filled: Cli) -> None:
@@ -43,9 +37,6 @@ def test_jobs(filled: Cli) -> None:
     table = filled("jobs", "list").stdout.splitlines()
     assert table[0].split()[:3] == ["JOB", "SCHEDULE", "ZONE"]
     assert table[1].startswith("hourly   0 * * * *")
-
-
-def test_states_of_jobs(filled: Cli) -> None:
     filled("jobs", "pause", "hourly")
     filled("jobs", "remove", "manual")
     states = {job["name"]: job["state"] for job in read(filled, "jobs", "list", "--all")}
@@ -64,9 +55,7 @@ def test_one_job(filled: Cli) -> None:
     shown = filled("jobs", "show", "tenants").stdout
     assert "tenant/acme" in shown
     assert "tenant/globex" in shown
-
-
-def test_secrets_of_targets_are_not_shown(filled: Cli) -> None:
+    # The secrets of targets are not shown.
     for job in ("tenants", "manual"):
         for arguments in (["jobs", "show", job], ["jobs", "show", job, "--json"]):
             said = filled(*arguments).output
@@ -82,34 +71,23 @@ def test_executions(filled: Cli) -> None:
     assert instant(rows[0]["plan_time"]) > instant(rows[1]["plan_time"])
     assert "error_code" in rows[1]
 
-
-@pytest.mark.parametrize(
-    ("arguments", "ids"),
-    [
-        (["--status", "failed"], [2]),
-        (["--status", "FAILED", "--status", "SUCCESS"], [2, 1]),
-        (["--job", "hourly", "--limit", "1"], [3]),
-        (["--job", "manual"], []),
-        (["--scope", "global"], [3, 2, 1]),
-        (["--scope", "acme"], []),
-        (["--since", "90m"], [3, 2]),
-        (["--until", "90m"], [1]),
-        (["--since", "2000-01-01", "--until", "2000-01-02T00:00:00Z"], []),
-    ],
-    ids=str,
-)
-def test_executions_that_are_asked_for(filled: Cli, arguments: list[str], ids: list[int]) -> None:
-    rows = read(filled, "executions", "list", *arguments)
-    assert [row["id"] for row in rows] == ids
-
-
-@pytest.mark.parametrize("option", ["--since", "--until"])
-@pytest.mark.parametrize("value", ["yesterday", "2026-13-01", "999999999d"])
-def test_instants_that_cannot_be_read(filled: Cli, option: str, value: str) -> None:
-    said = filled("executions", "list", option, value)
-    assert said.exit_code == 2
-    assert option in said.stderr
-    assert value in said.stderr
+    for options, ids in {
+        "--status failed": [2], "--status FAILED --status SUCCESS": [2, 1],
+        "--job hourly --limit 1": [3], "--job manual": [],
+        "--scope global": [3, 2, 1], "--scope acme": [],
+        "--since 90m": [3, 2], "--until 90m": [1],
+        "--since 2000-01-01 --until 2000-01-02T00:00:00Z": [],
+        f"--runner {rows[0]['runner_id']}": [3, 2, 1], "--runner nobody": [],
+    }.items():  # fmt: skip
+        found = read(filled, "executions", "list", *options.split())
+        assert [row["id"] for row in found] == ids, options
+    headings = filled("executions", "list").stdout.splitlines()[0].split()
+    assert {"RUNNER", "QUEUE", "FINISHED"} <= set(headings)
+    for option in ("--since", "--until"):
+        for value in ("yesterday", "2026-13-01", "999999999d"):
+            said = filled("executions", "list", option, value)
+            assert said.exit_code == 2
+            assert option in said.stderr and value in said.stderr
 
 
 def test_one_execution(filled: Cli) -> None:
@@ -117,31 +95,15 @@ def test_one_execution(filled: Cli) -> None:
     assert (row["status"], row["error_code"], row["attempts"]) == ("FAILED", "exit_code", [])
     assert "lease_token" not in row  # whoever has it may write
     assert "exit_code" in filled("executions", "show", "2").stdout
-
-
-def test_output(filled: Cli) -> None:
     assert filled("executions", "output", "1").stdout == "line 1\nline 2\n"
     assert read(filled, "executions", "output", "1")["output"] == "line 1\nline 2"
     said = filled("executions", "output", "2")
     assert (said.exit_code, said.stdout) == (0, "")
     assert "no stored output" in said.stderr
-
-
-@pytest.mark.parametrize("command", ["show", "output"])
-def test_an_unknown_execution(filled: Cli, command: str) -> None:
-    said = filled("executions", command, "99")
-    assert said.exit_code == 2
-    assert "execution 99 does not exist" in said.stderr
-
-
-def test_executions_of_one_runner(filled: Cli) -> None:
-    every = read(filled, "executions", "list")
-    (name,) = {row["runner_id"] for row in every if row["status"] == "RUNNING"}
-    chosen = read(filled, "executions", "list", "--runner", name)
-    assert chosen == [row for row in every if row["runner_id"] == name]
-    assert read(filled, "executions", "list", "--runner", "nobody") == []
-    headings = filled("executions", "list").stdout.splitlines()[0].split()
-    assert {"RUNNER", "QUEUE", "FINISHED"} <= set(headings)
+    for command in ("show", "output"):
+        said = filled("executions", command, "99")
+        assert said.exit_code == 2
+        assert "execution 99 does not exist" in said.stderr
 
 
 def test_runners(filled: Cli) -> None:
@@ -153,15 +115,14 @@ def test_runners(filled: Cli) -> None:
     assert instant(table[2].split()[-1]) < instant(table[1].split()[-1])
 
 
-def test_no_lease_token_is_printed(filled: Cli, database_url: str) -> None:
+def test_no_lease_token_is_printed(filled: Cli, ask: Ask) -> None:
     """A token is the right to write of the process that holds it, and of nobody else."""
-    with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute(
-            "UPDATE cronledger.executions SET attempts = jsonb_build_array("
-            " jsonb_build_object('attempt', 1, 'lease_token', lease_token, 'runner_id', 'r0'),"
-            " jsonb_build_object('attempt', 2, 'lease_token', lease_token, 'runner_id', 'r1'))"
-        )
-        tokens = [str(row[0]) for row in c.execute("SELECT lease_token FROM cronledger.executions")]
+    ask(
+        "UPDATE cronledger.executions SET attempts = jsonb_build_array("
+        " jsonb_build_object('attempt', 1, 'lease_token', lease_token, 'runner_id', 'r0'),"
+        " jsonb_build_object('attempt', 2, 'lease_token', lease_token, 'runner_id', 'r1'))"
+    )
+    tokens = [str(token) for (token,) in ask("SELECT lease_token FROM cronledger.executions")]
     assert len(tokens) == 3
     for number in "123":
         for form in ([], ["--json"]):

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from cronledger import extras
+from cronledger.logs import output
 from tests.cli.conftest import Cli
 from tests.cli.support.daemon import Run
 from tests.db.support.scrapes import Scrape
@@ -28,24 +29,23 @@ def served(run: Run) -> Scrape:
     return Scrape(httpx2.get(address(run), timeout=60).raise_for_status().text)
 
 
-def test_the_metrics_are_printed_once(filled: Cli) -> None:
+def test_the_metrics_of_a_limited_number_of_jobs_are_printed_once(
+    filled: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = filled("metrics")
     assert said.exit_code == 0, said.output
     found = Scrape(said.stdout)
     assert found.one("jobs") == 3
     assert found.of_job("hourly")["status_active"] == 1
     assert said.stderr == ""
-
-
-@needs_promtool
-def test_promtool_accepts_what_is_printed(filled: Cli) -> None:
-    assert complaints(filled("metrics").stdout_bytes) == ""
-
-
-def test_the_number_of_jobs_is_limited(filled: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Scrape(filled("metrics", "--jobs", "1").stdout).one("job_series_omitted") == 2
     monkeypatch.setenv("CRONLEDGER_METRICS_JOBS", "2")
     assert Scrape(filled("metrics").stdout).one("job_series_omitted") == 1
+
+
+@needs_promtool
+def test_promtool_accepts_the_printed_metrics(filled: Cli) -> None:
+    assert complaints(filled("metrics").stdout_bytes) == ""
 
 
 def test_the_metrics_are_served_until_a_signal(start: Start) -> None:
@@ -78,13 +78,13 @@ def test_a_database_that_is_away_ends_the_command_that_prints(
 
 
 def test_a_database_without_a_ledger_is_refused(
-    start: Start, bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+    bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = start("--listen", "127.0.0.1:0", CRONLEDGER_DATABASE_URL=empty_database_url)
-    assert run.end() == 4 and "run `cronledger migrate`" in run.err
+    monkeypatch.setattr(output, "configure", lambda *_: None)
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", empty_database_url)
-    said = bare("metrics")
-    assert said.exit_code == 4 and "run `cronledger migrate`" in said.stderr
+    for options in ([], ["--listen", "127.0.0.1:0"]):
+        said = bare("metrics", *options)
+        assert said.exit_code == 4 and "run `cronledger migrate`" in said.stderr
 
 
 def test_an_address_in_use_is_an_error(start: Start) -> None:
@@ -94,10 +94,10 @@ def test_an_address_in_use_is_an_error(start: Start) -> None:
     assert "address already in use" in run.err.lower() and "Traceback" not in run.err
 
 
-@pytest.mark.parametrize("listen", ["nonsense", "127.0.0.1", "unix:/tmp/x", "127.0.0.1:99999"])
-def test_a_bad_address_is_refused(cli: Cli, listen: str) -> None:
-    said = cli("metrics", "--listen", listen)
-    assert said.exit_code == 2 and "use HOST:PORT" in said.stderr
+def test_a_bad_address_is_refused(cli: Cli) -> None:
+    for listen in ("nonsense", "127.0.0.1", "unix:/tmp/x", "127.0.0.1:99999"):
+        said = cli("metrics", "--listen", listen)
+        assert said.exit_code == 2 and "use HOST:PORT" in said.stderr
 
 
 def test_without_the_extra_the_command_names_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import psycopg
 import pytest
 
 from cronledger.cli import COMMANDS, main
 from cronledger.cli.listing import relative
 from cronledger.process.tables import print_table
 from cronledger.rules.printable import clean
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Ask, Cli
 from tests.cli.support.terminal import on_terminal
 
 ESCAPE = "\x1b"
@@ -33,54 +32,53 @@ def plain(text: str) -> str:
 
 
 @pytest.fixture
-def hostile(filled: Cli, database_url: str) -> Iterator[Cli]:
+def hostile(filled: Cli, ask: Ask) -> Cli:
     """Names and messages that are long, or that would move a cursor or reverse a line."""
-    with psycopg.connect(database_url, autocommit=True) as c:
-        evil = "\x1b[2J\x9b31m" + "\u202egnp.exe" + "x" * 300
-        c.execute(
-            "UPDATE cronledger.executions SET error_msg = %s, output = %s WHERE status = 'FAILED'",
-            [evil, evil],
-        )
-        c.execute(
-            "UPDATE cronledger.executions SET attempts = %s WHERE status = 'FAILED'",
-            [json.dumps([{"attempt": 1, "runner_id": "r0", "error_code": "exit_code",
-                          "error_msg": evil, "started_at": "2026-01-01T00:00:00+00:00"}])],
-        )  # fmt: skip
-        c.execute(
-            "UPDATE cronledger.jobs SET description = %s, queue = %s WHERE name = 'hourly'",
-            [evil, "a queue with a long name" * 4],
-        )
-        c.execute("SELECT cronledger.pause('manual', %s)", [evil])
-        c.execute(
-            "INSERT INTO cronledger.jobs (name, queue, handler, target, source) VALUES"
-            " ('alerts.ops', 'alerts', 'external', %s, %s)",
-            ['{"channel": {"kind": "python", "python": "m:f"}}', evil],
-        )
-        c.execute(
-            "INSERT INTO cronledger.raised_alerts (at, event, kind, channel, since, count,"
-            " job_name, summary, details) VALUES (cronledger.db_now(), 'failed', 'opened', 'ops',"
-            " cronledger.db_now(), 1, 'hourly', %s, '{}')", [evil],
-        )  # fmt: skip
-        c.execute(
-            "INSERT INTO cronledger.deadline_breaches (job_name, scope_kind, scope_id, plan_time,"
-            " kind, revision, deadline, month, breached_at, look_at)"
-            " SELECT %s, %s, %s, now(), 'finish_by', 1, now(), '2030-01-01', now(), now()",
-            [evil, evil, evil],
-        )
-        c.execute(
-            "INSERT INTO cronledger.deadline_months VALUES"
-            " (%s, %s, %s, '2030-01-01', 'finish_by', 1000000, 0, 1)", [evil, evil, evil],
-        )  # fmt: skip
-    yield filled
+    evil = "\x1b[2J\x9b31m" + "\u202egnp.exe" + "x" * 300
+    attempt = {
+        "attempt": 1, "runner_id": "r0", "error_code": "exit_code", "error_msg": evil,
+        "started_at": "2026-01-01T00:00:00+00:00",
+    }  # fmt: skip
+    ask(
+        "UPDATE cronledger.executions SET error_msg = %s, output = %s, attempts = %s"
+        " WHERE status = 'FAILED'", evil, evil, json.dumps([attempt]),
+    )  # fmt: skip
+    ask(
+        "UPDATE cronledger.jobs SET description = %s, queue = %s WHERE name = 'hourly'",
+        evil, "a queue with a long name" * 4,
+    )  # fmt: skip
+    ask("SELECT cronledger.pause('manual', %s)", evil)
+    ask(
+        "INSERT INTO cronledger.jobs (name, queue, handler, target, source) VALUES"
+        " ('alerts.ops', 'alerts', 'external', %s, %s)",
+        '{"channel": {"kind": "python", "python": "m:f"}}', evil,
+    )  # fmt: skip
+    ask(
+        "INSERT INTO cronledger.raised_alerts (at, event, kind, channel, since, count,"
+        " job_name, summary, details) VALUES (cronledger.db_now(), 'failed', 'opened', 'ops',"
+        " cronledger.db_now(), 1, 'hourly', %s, '{}')", evil,
+    )  # fmt: skip
+    ask(
+        "INSERT INTO cronledger.deadline_breaches (job_name, scope_kind, scope_id, plan_time,"
+        " kind, revision, deadline, month, breached_at, look_at)"
+        " SELECT %s, %s, %s, now(), 'finish_by', 1, now(), '2030-01-01', now(), now()",
+        evil, evil, evil,
+    )  # fmt: skip
+    ask(
+        "INSERT INTO cronledger.deadline_months VALUES"
+        " (%s, %s, %s, '2030-01-01', 'finish_by', 1000000, 0, 1)", evil, evil, evil,
+    )  # fmt: skip
+    return filled
 
 
-@pytest.mark.parametrize("arguments", LISTINGS, ids=" ".join)
-@pytest.mark.parametrize("columns", [60, 80, 132])
-def test_listings_fit_the_terminal(hostile: Cli, arguments: list[str], columns: int) -> None:
-    lines = plain(on_terminal(*arguments, columns=columns)).splitlines()
-    table = [line for line in lines if not line.startswith("Not shown: ")]
-    assert len(table) >= 2
-    assert all(len(line) <= columns for line in table)
+@pytest.mark.usefixtures("hostile")
+def test_listings_fit_the_terminal() -> None:
+    for arguments in LISTINGS:
+        for columns in (60, 80, 132):
+            lines = plain(on_terminal(*arguments, columns=columns)).splitlines()
+            table = [line for line in lines if not line.startswith("Not shown: ")]
+            assert len(table) >= 2, arguments
+            assert max(map(len, table)) <= columns, (arguments, columns)
 
 
 def test_columns_drop_and_come_back(filled: Cli) -> None:
@@ -119,21 +117,15 @@ def test_failures_are_coloured(filled: Cli) -> None:
     assert ESCAPE not in filled("executions", "list").stdout
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [*LISTINGS, ["executions", "show", "2"], ["executions", "output", "2"],
-     ["executions", "output", "2", "--json"], ["executions", "show", "2", "--json"],
-     ["jobs", "show", "hourly"], ["jobs", "show", "hourly", "--json"],
-     ["why", "hourly", "00:00"], ["doctor", "--all"], ["jobs", "show", "\x1b[2J\u202ex"]],
-    ids=" ".join,
-)  # fmt: skip
-def test_nothing_acts_on_the_terminal(hostile: Cli, arguments: list[str]) -> None:
-    shown = plain(on_terminal(*arguments))
-    acting = {c for c in shown if c not in "\n\t" and clean(c) != c}
-    assert acting == set()
-
-
-def test_output_in_a_pipe_is_as_it_was_written(hostile: Cli) -> None:
+def test_a_terminal_gets_escaped_text_and_a_pipe_the_original(hostile: Cli) -> None:
+    for arguments in (
+        *LISTINGS, ["executions", "show", "2"], ["executions", "output", "2"],
+        ["executions", "output", "2", "--json"], ["executions", "show", "2", "--json"],
+        ["jobs", "show", "hourly"], ["jobs", "show", "hourly", "--json"],
+        ["why", "hourly", "00:00"], ["doctor", "--all"], ["jobs", "show", "\x1b[2J\u202ex"],
+    ):  # fmt: skip
+        shown = plain(on_terminal(*arguments))
+        assert {c for c in shown if c not in "\n\t" and clean(c) != c} == set(), arguments
     assert "\x1b[2J" in hostile("executions", "output", "2").stdout
 
 
@@ -146,26 +138,22 @@ def test_an_execution_is_formatted_for_people(hostile: Cli) -> None:
     assert "cronledger executions output 2" in shown
 
 
-def test_long_lists_end_with_their_number(filled: Cli, database_url: str) -> None:
-    with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute(
-            "UPDATE cronledger.executions SET result = to_jsonb(ARRAY(SELECT generate_series(1,"
-            " 100000))) WHERE status = 'SUCCESS'"
-        )
+def test_long_lists_end_with_their_number(filled: Cli, ask: Ask) -> None:
+    ask(
+        "UPDATE cronledger.executions SET result = to_jsonb(ARRAY(SELECT generate_series(1,"
+        " 100000))) WHERE status = 'SUCCESS'"
+    )
     shown = filled("executions", "show", "1").stdout
     assert "20, and 99,980 more" in shown
     assert len(shown) < 5_000
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "now"), (0.4, "now"), (5, "in 5s"), (-61, "1m 1s ago"), (3600, "in 1h"),
-        (3601, "in 1h"), (-90_000, "1d 1h ago"), (86_400 * 400, "in 400d"),
-    ],
-)  # fmt: skip
-def test_relative_times(seconds: float, text: str) -> None:
-    assert relative(NOW + timedelta(seconds=seconds), NOW) == text
+def test_relative_times() -> None:
+    texts = {
+        0: "now", 0.4: "now", 5: "in 5s", -61: "1m 1s ago", 3600: "in 1h", 3601: "in 1h",
+        -90_000: "1d 1h ago", 86_400 * 400: "in 400d",
+    }  # fmt: skip
+    assert {at: relative(NOW + timedelta(seconds=at), NOW) for at in texts} == texts
 
 
 def test_cells_cannot_break_a_table(tmp_path: Path) -> None:

@@ -4,23 +4,21 @@ import json
 import subprocess
 import sys
 
-import psycopg
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Ask, Cli
 from tests.spans import Spans, attributes, context, traceparent
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def test_show_prints_the_traces(filled: Cli, database_url: str) -> None:
-    with psycopg.connect(database_url) as c:
-        c.execute(
-            "UPDATE cronledger.executions SET trace_id = %s, traceparent = %s WHERE id = 1",
-            [TRACE, PARENT],
-        )
+def test_show_prints_the_traces(filled: Cli, ask: Ask) -> None:
+    ask(
+        "UPDATE cronledger.executions SET trace_id = %s, traceparent = %s WHERE id = 1",
+        TRACE, PARENT,
+    )  # fmt: skip
     lines = [line.split() for line in filled("executions", "show", "1").stdout.splitlines()]
     assert ["trace_id", TRACE] in lines and ["traceparent", PARENT] in lines
     shown = json.loads(filled("executions", "show", "1", "--json").stdout)
@@ -37,37 +35,36 @@ def test_run_without_the_extra_exits_2(cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert "pip install 'cronledger[tracing]'" in ended.stderr
 
 
-COMMANDS = {
-    "enqueue": ("enqueue", "manual"),
-    "trigger": ("trigger", "manual"),
-    "backfill": ("backfill", "hourly", "--from", "5h", "--to", "3h"),
-}
+COMMANDS = (
+    ("enqueue", "manual"),
+    ("trigger", "tenants", "--scope", "acme"),
+    ("backfill", "hourly", "--from", "5h", "--to", "3h"),
+)
 
 
-def _created(database_url: str) -> list[str | None]:
+def _created(ask: Ask) -> list[str | None]:
     """Return the traceparents of the executions that a command has created."""
-    with psycopg.connect(database_url) as c:
-        rows = c.execute("SELECT traceparent FROM cronledger.executions WHERE id > 3").fetchall()
-    return [row[0] for row in rows]
+    found = ask("SELECT traceparent FROM cronledger.executions WHERE id > 3 ORDER BY id")
+    return [parent for (parent,) in found]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_that_enqueues_is_a_span(
-    filled: Cli, database_url: str, spans: Spans, command: str
-) -> None:
-    _, job, *_ = COMMANDS[command]
-    ended = filled(*COMMANDS[command])
-    assert ended.exit_code == 0, ended.output
-    span = spans.one(f"enqueue {job}")
-    made = _created(database_url)
-    assert made == [traceparent(span)] * (2 if command == "backfill" else 1)
-    assert (span.kind, span.parent) == (SpanKind.PRODUCER, None)
-    assert attributes(span)["cronledger.job"] == job
-    assert attributes(span).get("cronledger.items") == (2 if command == "backfill" else None)
+def test_a_command_that_enqueues_is_a_span(filled: Cli, ask: Ask, spans: Spans) -> None:
+    parents: list[str] = []
+    for command in COMMANDS:
+        job, items = command[1], 2 if command[0] == "backfill" else None
+        ended = filled(*command)
+        assert ended.exit_code == 0, ended.output
+        span = spans.named(f"enqueue {job}")[-1]
+        parents += [traceparent(span)] * (items or 1)
+        assert _created(ask) == parents
+        assert (span.kind, span.parent) == (SpanKind.PRODUCER, None)
+        assert attributes(span)["cronledger.job"] == job
+        assert attributes(span).get("cronledger.items") == items
+    assert len(set(parents)) == len(COMMANDS)
 
 
-def test_a_command_continues_the_trace_of_its_environment(
-    filled: Cli, database_url: str, spans: Spans, monkeypatch: pytest.MonkeyPatch
+def test_a_command_continues_the_trace_of_its_environment_also_when_it_is_refused(
+    filled: Cli, ask: Ask, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as a command that a traced command of a job calls."""
     monkeypatch.setenv("TRACEPARENT", PARENT)
@@ -78,12 +75,10 @@ def test_a_command_continues_the_trace_of_its_environment(
     assert span.parent is not None
     assert f"{span.parent.span_id:016x}" == PARENT.split("-")[2]
     assert span.parent.trace_state.get("vendor") == "1"
-    assert _created(database_url) == [traceparent(span)]
-
-
-def test_a_refused_command_ends_its_span_as_failed(filled: Cli, spans: Spans) -> None:
+    assert _created(ask) == [traceparent(span)]
     assert filled("enqueue", "hourly", "--key", "k" * 5000).exit_code == 2
-    assert spans.one("enqueue hourly").status.status_code is StatusCode.ERROR
+    refused = spans.named("enqueue hourly")[-1]
+    assert refused.status.status_code is StatusCode.ERROR
 
 
 @pytest.mark.usefixtures("spans")
@@ -99,13 +94,12 @@ def test_without_the_extra_only_what_enqueues_is_refused(
 
 @pytest.mark.usefixtures("filled")
 def test_with_tracing_off_a_command_imports_nothing(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRACEPARENT", PARENT)
     code = (
-        "import sys; sys.modules['opentelemetry'] = None; "
-        "from cronledger.cli import main; main(sys.argv[1:])"
+        "import sys; sys.modules['opentelemetry'] = None; from cronledger.cli import main\n"
+        f"for command in {COMMANDS!r}: assert not main(command, standalone_mode=False)"
     )
-    for command in COMMANDS.values():
-        subprocess.run([sys.executable, "-c", code, *command], check=True)
-    assert set(_created(database_url)) == {None}
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert set(_created(ask)) == {None}

@@ -7,17 +7,12 @@ from typing import Any
 import pytest
 
 from cronledger.declaring.app import App
-from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import Settings
 from cronledger.testing import Ledger
+from tests.cluster.support.live import live
 from tests.waiting import eventually
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
-
-
-def live(ledger: Ledger, *apps: App, **settings: Any) -> Replica:
-    return Replica(*apps, url=ledger.url, settings=Settings(**settings))
 
 
 def nothing() -> None:

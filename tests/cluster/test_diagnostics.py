@@ -3,20 +3,18 @@
 import asyncio
 import json
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cronledger.declaring.app import App
-from cronledger.replica import Replica
-from cronledger.settings import Settings
 from cronledger.testing import Ledger
+from tests.cli.support.daemon import Run
 from tests.cluster.support.harness import Cluster
-from tests.processes import CRONLEDGER, clean_environ
+from tests.cluster.support.live import live
+from tests.processes import clean_environ
 from tests.waiting import eventually, until
 
 JOBS = """
@@ -37,35 +35,14 @@ def light():
 """
 
 
-class Run:
-    """`cronledger run` as a process; its log is read from a file."""
-
-    def __init__(self, directory: Path, url: str, *arguments: str) -> None:
-        self._log = directory / "log"
-        environ = clean_environ() | {
-            "CRONLEDGER_DATABASE_URL": url, "CRONLEDGER_HEALTH_PORT": "0",
-            "CRONLEDGER_LOG_FORMAT": "json",
-        }  # fmt: skip
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*CRONLEDGER, "run", "jobs:app", *arguments],
-                cwd=directory, env=environ, stdout=log, stderr=log,
-            )  # fmt: skip
-
-    def event(self, name: str) -> dict[str, Any]:
-        def look() -> dict[str, Any] | None:
-            text = self._log.read_text()
-            assert self.process.poll() is None, text
-            lines = [json.loads(x) for x in text.splitlines() if x.startswith("{")]
-            return next((x for x in lines if x["event"] == name), None)
-
-        return until(name, look)
-
-
 @pytest.fixture
 def run(tmp_path: Path, database_url: str) -> Iterator[Run]:
     (tmp_path / "jobs.py").write_text(JOBS)
-    made = Run(tmp_path, database_url, "--queue", "heavy", "--slots", "4")
+    environ = clean_environ() | {
+        "CRONLEDGER_DATABASE_URL": database_url, "CRONLEDGER_HEALTH_PORT": "0",
+        "CRONLEDGER_LOG_FORMAT": "json",
+    }  # fmt: skip
+    made = Run(tmp_path, environ, "run", "jobs:app", "--queue", "heavy", "--slots", "4")
     yield made
     made.process.kill()
     made.process.wait()
@@ -78,8 +55,7 @@ async def test_what_a_replica_knows_of_itself(ledger: Ledger) -> None:
     async def held() -> None:
         await release.wait()
 
-    settings = Settings(poll_interval="100ms", slots=3)
-    async with Replica(app, url=ledger.url, settings=settings) as replica:
+    async with live(ledger, app, poll_interval="100ms", slots=3) as replica:
         await asyncio.to_thread(ledger.trigger, "held", scope_kind="tenant", scope_id="acme")
         await eventually("it runs", lambda: replica.health().running)
         seen = replica.diagnostics()
@@ -137,15 +113,15 @@ async def test_the_lag_of_the_last_claim(ledger: Ledger) -> None:
 def test_diagnostics_over_http_and_by_signal_while_the_loop_is_blocked(
     run: Run, ledger: Ledger, tmp_path: Path
 ) -> None:
-    port = run.event("health_listening")["port"]
-    run.event("runner_started")
+    port = run.until_event("health_listening")["port"]
+    run.until_event("runner_started")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/diagnostics", timeout=90) as answer:
         body = json.load(answer)
     assert (body["state"], body["slots"], body["executions"]) == ("running", 4, [])
     ledger.trigger("hogs_the_loop")
     until("the loop is blocked", (tmp_path / "began").exists)
-    run.process.send_signal(signal.SIGUSR1)
-    said = run.event("diagnostics_requested")
+    run.signal(signal.SIGUSR1)
+    said = run.until_event("diagnostics_requested")
     (active,) = said["diagnostics"]["executions"]
     assert active["job"] == "hogs_the_loop"
     (main,) = [x for x in said["threads"] if x["thread"] == "MainThread"]
@@ -154,15 +130,15 @@ def test_diagnostics_over_http_and_by_signal_while_the_loop_is_blocked(
     (dispatcher,) = [x for x in said["tasks"] if x["task"] == "cronledger dispatcher"]
     assert any("loops.py" in place for place in dispatcher["stack"])
     (tmp_path / "release").touch()
-    run.process.terminate()
-    assert run.process.wait(30) == 0
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
 
 
 @pytest.mark.slow
 def test_run_serves_the_queues_it_is_given_with_so_many_slots(
     run: Run, ledger: Ledger, tmp_path: Path
 ) -> None:
-    run.event("runner_started")
+    run.until_event("runner_started")
     (row,) = ledger.rows("SELECT queues, slots FROM runners")
     assert (row["queues"], row["slots"]) == (["heavy"], 4)
     (tmp_path / "release").touch()

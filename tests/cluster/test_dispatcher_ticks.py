@@ -11,17 +11,12 @@ from structlog.testing import capture_logs
 from cronledger.declaring.app import App, Context
 from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.request import ClaimResult
-from cronledger.replica import Replica
-from cronledger.settings import Settings
 from cronledger.testing import Ledger
+from tests.cluster.support.live import live
 from tests.marks import first_fast
 from tests.waiting import eventually
 
 Claiming = Callable[..., Awaitable[ClaimResult]]
-
-
-def live(ledger: Ledger, *apps: App, **settings: Any) -> Replica:
-    return Replica(*apps, url=ledger.url, settings=Settings(**settings))
 
 
 def status(ledger: Ledger, execution: int) -> str:
@@ -125,26 +120,6 @@ async def test_no_overlap_over_replicas_for_manual_runs_too(ledger: Ledger) -> N
     assert len(ledger.executions("alone")) == 1
 
 
-async def test_the_run_timeout_is_the_jobs_own(ledger: Ledger) -> None:
-    app = App("timeouts")
-
-    @app.job(run_timeout="100ms")
-    async def impatient() -> None:
-        await asyncio.sleep(60)
-
-    @app.job(run_timeout="60s")
-    async def patient() -> str:
-        await asyncio.sleep(0.3)
-        return "done"
-
-    async with ledger.replica(app) as replica:
-        ledger.trigger("impatient")
-        ledger.trigger("patient")
-        ran = {one.job: one for one in await replica.step()}
-    assert (ran["impatient"].status, ran["impatient"].error_code) == ("FAILED", "timeout")
-    assert (ran["patient"].status, ran["patient"].result) == ("SUCCESS", "done")
-
-
 @pytest.mark.parametrize("edited", first_fast([False, True]), ids=["declared", "edited in SQL"])
 async def test_without_a_run_timeout_the_heartbeats_alone_keep_it(
     ledger: Ledger, edited: bool
@@ -184,8 +159,7 @@ async def test_a_full_replica_says_so_once_and_what_is_due_has_a_reason(
         return [str(row["reason"]) for row in ledger.rows("SELECT reason FROM overdue")]
 
     with capture_logs() as logged:
-        settings = {"slots": 2, "poll_interval": "100ms", "drain_timeout": "0s"}
-        async with live(ledger, app, **settings) as replica:
+        async with live(ledger, app, slots=2, poll_interval="100ms", drain_timeout="0s") as replica:
             for _ in range(4):
                 await asyncio.to_thread(ledger.trigger, "holds")
             await eventually("both slots are taken", lambda: replica.diagnostics().saturated)

@@ -14,8 +14,8 @@ from cronledger.declaring.app import App, Context
 from cronledger.engine.claiming.request import ClaimResult
 from cronledger.replica import DrainReport, Replica
 from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import Settings
 from cronledger.testing import Ledger
+from tests.cluster.support.live import live
 from tests.waiting import eventually
 
 
@@ -47,7 +47,7 @@ async def test_drain_and_abort_are_idempotent(ledger: Ledger) -> None:
     async def job() -> None:
         await release.wait()
 
-    async with Replica(app, url=ledger.url, settings=Settings()) as replica:
+    async with live(ledger, app) as replica:
         await asyncio.to_thread(ledger.trigger, "job")
         await eventually("it runs", lambda: replica.health().running)
         first = asyncio.ensure_future(replica.drain())
@@ -70,7 +70,7 @@ async def test_a_start_that_fails_leaves_nothing(ledger: Ledger) -> None:
     mine = App("mine")
     mine.job(name="job")(job_of_another)
     with pytest.raises(ConfigurationError, match="belongs to the source 'other'"):
-        await Replica(mine, url=ledger.url, settings=Settings()).start()
+        await live(ledger, mine).start()
     assert {row["state"] for row in ledger.rows("SELECT state FROM runners")} == {"stopped"}
     assert "heartbeats" not in {t.name for t in threading.enumerate()} - names
 
@@ -92,12 +92,12 @@ async def test_apps_are_all_checked_before_one_is_applied(ledger: Ledger) -> Non
     first.job(name="new")(job_of_another)
     second.job(name="theirs")(job_of_another)
     with pytest.raises(ConfigurationError, match="belongs to the source 'other'"):
-        await Replica(first, second, url=ledger.url, settings=Settings()).start()
+        await live(ledger, first, second).start()
     assert ledger.rows("SELECT name FROM jobs") == [{"name": "theirs"}]
     twice = App("third")
     twice.job(name="new")(job_of_another)
     with pytest.raises(ConfigurationError, match="also has a job with this name"):
-        Replica(first, twice, url=ledger.url, settings=Settings())
+        live(ledger, first, twice)
 
 
 def job_of_another() -> None:
@@ -123,7 +123,7 @@ async def test_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> N
     def deaf(ctx: Context) -> None:
         release.wait(60)
 
-    replica = Replica(app, url=ledger.url, settings=Settings(runner_id="one"))
+    replica = live(ledger, app, runner_id="one")
     replica_jobs = ("quick", "again", "once", "deaf")
     with capture_logs() as logged:
         await replica.start()
@@ -164,7 +164,7 @@ async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
     def again(ctx: Context) -> str:
         return "second"
 
-    replica = Replica(app, url=ledger.url, settings=Settings(runner_id="one"))
+    replica = live(ledger, app, runner_id="one")
     await replica.start()
     replica._runtime.components.executor.GRACE = 0.2
     await asyncio.to_thread(ledger.trigger, "deaf")
@@ -173,7 +173,7 @@ async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
     (row,) = ledger.executions()
     assert (row["status"], row["runner_id"], row["error_code"]) == ("RUNNING", "one", None)
     assert (report.failed, report.released, report.unfinished) == (0, 0, 1)
-    async with Replica(other, url=ledger.url, settings=Settings(runner_id="two")):
+    async with live(ledger, other, runner_id="two"):
         await eventually("stolen", lambda: ledger.executions()[0]["status"] == "SUCCESS")
     release.set()
     (row,) = ledger.executions()
@@ -190,7 +190,7 @@ async def test_a_drain_releases_what_a_claim_has_won_and_nobody_started(
     async def job() -> None:
         raise AssertionError("it was never started")
 
-    async with Replica(app, url=ledger.url, settings=Settings()) as replica:
+    async with live(ledger, app) as replica:
         claimer = replica._runtime.components.claimer
         original = claimer.claim
 

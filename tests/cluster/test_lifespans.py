@@ -18,10 +18,10 @@ from cronledger.engine.claiming.request import ClaimResult
 from cronledger.engine.running.executor import Executor
 from cronledger.engine.runtime import lifespans
 from cronledger.engine.runtime.assembly import Components
-from cronledger.replica import LifespanError, Replica
+from cronledger.replica import LifespanError
 from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import Settings
 from cronledger.testing import Ledger
+from tests.cluster.support.live import live
 from tests.waiting import PATIENCE, eventually
 
 PROGRAM = ContextVar[str]("PROGRAM")
@@ -66,10 +66,6 @@ class Shop:
 @pytest.fixture
 def shop() -> Shop:
     return Shop()
-
-
-def live(ledger: Ledger, *apps: App, **settings: Any) -> Replica:
-    return Replica(*apps, url=ledger.url, settings=Settings(**settings))
 
 
 def handler(app: App, name: str, function: Callable[..., Any], **policies: Any) -> None:
@@ -137,34 +133,38 @@ CLOSED: dict[str, Callable[[Components], tuple[object, str]]] = {
 """The steps of a drain that may raise."""
 
 
-@pytest.mark.parametrize("step", CLOSED)
 async def test_a_drain_ends_although_a_component_cannot_be_closed(
-    ledger: Ledger, shop: Shop, step: str, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever waits for the drain as well does not hang, and everything else is closed."""
-    handler(shop.app, "works", require_same)
-    before = asyncio.all_tasks()
-    replica = live(ledger, shop.app)
-    await replica.start()
-    runtime = replica._runtime
-    component, name = CLOSED[step](runtime.components)
-    real = getattr(component, name)
+    for step, find in CLOSED.items():
+        shop = Shop()
+        handler(shop.app, "works", require_same)
+        before = asyncio.all_tasks()
+        replica = live(ledger, shop.app, runner_id=step)
+        await replica.start()
+        runtime = replica._runtime
+        component, name = find(runtime.components)
+        monkeypatch.setattr(component, name, _failing(getattr(component, name)))
+        first, second = (asyncio.ensure_future(replica.drain()) for _ in range(2))
+        with pytest.raises(OSError, match="it cannot be closed"):
+            await first
+        assert (await asyncio.wait_for(second, PATIENCE)).finished == 0
+        assert (replica.state, runtime.pool.closed) == ("stopped", True), step
+        assert shop.steps == ["enter", "close"], step
+        assert asyncio.all_tasks() <= before, step
+        (runner,) = ledger.rows("SELECT state FROM runners WHERE id = %s", step)
+        assert step == "unknown commits" or runner["state"] == "stopped", step
 
+
+def _failing(real: Callable[..., Any]) -> Callable[..., Any]:
     def close(*given: Any, **more: Any) -> Any:
         closing = real(*given, **more)
         if not asyncio.iscoroutine(closing):
             raise OSError("it cannot be closed")
         return _raise_after(closing)
 
-    monkeypatch.setattr(component, name, close)
-    first, second = (asyncio.ensure_future(replica.drain()) for _ in range(2))
-    with pytest.raises(OSError, match="it cannot be closed"):
-        await first
-    assert (await asyncio.wait_for(second, PATIENCE)).finished == 0
-    assert (replica.state, runtime.pool.closed, shop.steps) == ("stopped", True, ["enter", "close"])
-    assert asyncio.all_tasks() <= before
-    if step != "unknown commits":
-        assert ledger.rows("SELECT state FROM runners") == [{"state": "stopped"}]
+    return close
 
 
 async def _raise_after(closing: Coroutine[Any, Any, object]) -> None:
@@ -408,17 +408,6 @@ def breaking(breaks: asyncio.Event) -> Callable[[App], AbstractAsyncContextManag
     return with_a_task
 
 
-async def test_an_app_whose_lifespan_ended_early_can_be_unregistered(ledger: Ledger) -> None:
-    breaks = asyncio.Event()
-    app = App("breaks", lifespan=breaking(breaks))
-    handler(app, "job", lambda: None)
-    async with live(ledger, app) as replica:
-        breaks.set()
-        await eventually("it is seen", lambda: not replica.health().ready)
-        assert (await replica.unregister(app)).retired == ("job",)
-        assert replica.health().ready
-
-
 async def test_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
     ledger: Ledger, shop: Shop
 ) -> None:
@@ -442,7 +431,11 @@ async def test_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
             await replica.register(app)  # which enters it anew
             await eventually("it runs", lambda: status(ledger, "never") == "SUCCESS")
             assert replica.health().ready
-    assert [x["app"] for x in logs if x["event"] == "lifespan_failed"] == ["breaks"]
+            breaks.set()
+            await eventually("it is seen again", lambda: not replica.health().ready)
+            assert (await replica.unregister(app)).retired == ("never",)
+            assert replica.health().ready
+    assert [x["app"] for x in logs if x["event"] == "lifespan_failed"] == ["breaks"] * 2
 
 
 async def test_a_lifespan_that_ends_early_without_an_error_is_seen(

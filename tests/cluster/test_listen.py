@@ -1,18 +1,16 @@
 """LISTEN cannot connect, or idle connections are ended: work goes on, and the fault is visible."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from cronledger.declaring.app import App
-from cronledger.replica import Replica
-from cronledger.settings import LISTENING_POLL, POLL, Settings
+from cronledger.settings import LISTENING_POLL, POLL
 from cronledger.testing import Ledger
 from tests.cluster.support.harness import Cluster
+from tests.cluster.support.live import live
 from tests.cluster.support.proxy import Proxy
 from tests.marks import first_fast
 from tests.waiting import eventually, until
@@ -46,15 +44,9 @@ def test_stale_leases_are_stolen_and_swept(cluster: Cluster, ledger: Ledger, how
         assert second.events("listen_failed") == []
 
 
-@asynccontextmanager
-async def replica(ledger: Ledger, **settings: Any) -> AsyncIterator[Replica]:
-    async with Replica(url=ledger.url, settings=Settings(**settings)) as made:
-        yield made
-
-
 async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) -> None:
     with capture_logs() as logged:
-        async with replica(ledger, listen_url=CLOSED) as polls:
+        async with live(ledger, listen_url=CLOSED) as polls:
             trusted = polls._runtime.components.clock.trusted_since
             listener = polls._runtime.components.listener
             assert listener is not None
@@ -76,7 +68,7 @@ async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) ->
 
 
 async def test_a_poll_interval_that_is_set_applies_while_it_listens(ledger: Ledger) -> None:
-    async with replica(ledger, poll_interval="5s") as listens:
+    async with live(ledger, poll_interval="5s") as listens:
         components = listens._runtime.components
         listener = components.listener
         assert listener is not None
@@ -105,8 +97,7 @@ async def test_a_poll_finds_what_nobody_announces(ledger: Ledger, listens: bool)
     def ended() -> int:
         return len(ledger.rows("SELECT FROM executions WHERE status = 'SUCCESS'"))
 
-    settings = Settings(poll_interval="100ms", pgbouncer=not listens)
-    async with Replica(app, url=ledger.url, settings=settings):
+    async with live(ledger, app, poll_interval="100ms", pgbouncer=not listens):
         ledger.trigger("work")
         await eventually("the first has run", lambda: ended() == 1)
         ledger.rows(ANOTHER)
@@ -115,7 +106,7 @@ async def test_a_poll_finds_what_nobody_announces(ledger: Ledger, listens: bool)
 
 async def test_a_listen_that_is_lost_and_comes_back(ledger: Ledger) -> None:
     with Proxy(ledger.url) as proxy, capture_logs() as logged:
-        async with replica(ledger, listen_url=proxy.dsn) as listens:
+        async with live(ledger, listen_url=proxy.dsn) as listens:
             components = listens._runtime.components
             await eventually("it listens", lambda: components.poll() == LISTENING_POLL)
             trusted = components.clock.trusted_since

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cronledger.declaring.app import App, Context
-from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import Settings
 from cronledger.testing import Ledger
+from tests.cluster.support.live import live
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -98,7 +97,7 @@ async def test_a_pause_with_an_end_ends_in_a_step(ledger: Ledger) -> None:
 
 async def test_what_is_wrong_is_said(ledger: Ledger) -> None:
     app = App("steps")
-    async with Replica(app, url=ledger.url, settings=Settings()) as replica:
+    async with live(ledger, app) as replica:
         with pytest.raises(RuntimeError, match="manual=True"):
             await replica.step()
     manual = ledger.replica(app)

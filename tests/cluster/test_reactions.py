@@ -3,15 +3,13 @@
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 from cronledger.declaring.app import App, Context
 from cronledger.engine.event import Event
 from cronledger.engine.runtime.assembly import Components
-from cronledger.replica import Replica
-from cronledger.settings import Settings
 from cronledger.testing import Ledger
+from tests.cluster.support.live import live
 from tests.waiting import eventually
 
 
@@ -43,8 +41,7 @@ async def test_only_the_heartbeats_emit_events_in_another_thread(ledger: Ledger)
     def noted(name: str) -> Callable[..., None]:
         return lambda *_, **__: threads[name].add(threading.current_thread().name)
 
-    settings = Settings(slots=1, poll_interval=timedelta(seconds=1))
-    async with Replica(app, url=ledger.url, settings=settings) as replica:
+    async with live(ledger, app, slots=1, poll_interval="1s") as replica:
         components = replica._runtime.components
         for name, event in events(components):
             event.then(noted(name), *event.reactions)

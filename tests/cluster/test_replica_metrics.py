@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
+from cronledger import extras
+from cronledger.cli import main
 from cronledger.declaring.app import App
 from cronledger.engine.running.executor import Executor
 from cronledger.metrics.measurements import OUTCOMES
-from cronledger.replica import Replica
-from cronledger.settings import Settings
+from cronledger.process import daemon
 from cronledger.testing import Ledger
 from tests.cli.support.daemon import Run
+from tests.cluster.support.live import live
 from tests.cluster.support.proxy import Proxy
 from tests.processes import CRONLEDGER, clean_environ
-from tests.promtool import complaints, needs_promtool
+from tests.promtool import PROGRAM, complaints
 from tests.waiting import eventually, until
 
 SCOPES = [f"s{number}" for number in range(30)]
@@ -152,6 +155,8 @@ def test_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -> No
     assert metrics.value("leases_lost_total") == 1
     assert metrics.value("running") == 0
 
+    if PROGRAM is not None:
+        assert complaints(metrics.text) == ""
     # The number of series depends neither on jobs and scopes nor on what has happened. The skew of
     # the clock is known from the first check-in or claim on.
     skew = {("cronledger_replica_clock_skew_seconds", frozenset[tuple[str, str]]())}
@@ -159,15 +164,6 @@ def test_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -> No
     assert not [text for text in (b"waits", b"tenant", SCOPES[7].encode()) if text in metrics.text]
     run.signal(signal.SIGTERM)
     assert run.end() == 0, run.err
-
-
-@needs_promtool
-def test_promtool_accepts_the_metrics_of_a_live_replica(start: Start, ledger: Ledger) -> None:
-    metrics = Scraped(run := start())
-    run.until_event("runner_started")
-    ledger.trigger("fails")
-    until("it is counted", lambda: metrics.again().ended("failed") == 1)
-    assert complaints(metrics.text) == ""
 
 
 def test_metrics_are_served_while_the_database_is_away(
@@ -223,18 +219,19 @@ def test_metrics_are_served_while_the_start_waits_for_the_database(
     assert run.end() == 0, run.err
 
 
-def test_without_the_extra_run_refuses_to_start(start: Start) -> None:
-    run = start(program=(sys.executable, "-c", WITHOUT))
-    assert run.end() == 2, run.err
-    assert "CRONLEDGER_METRICS" in run.err
-    assert "pip install 'cronledger[metrics]'" in run.err
-    assert not run.events()
-
-
-def test_without_a_port_run_refuses_to_start(start: Start) -> None:
-    run = start(CRONLEDGER_HEALTH_PORT="")
-    assert run.end() == 2, run.err
-    assert "CRONLEDGER_HEALTH_PORT" in run.err
+def test_without_the_extra_or_a_port_run_refuses_to_start(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "configure", lambda *_: None)  # the logs of this process
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
+    monkeypatch.setenv("CRONLEDGER_METRICS", "true")
+    said = CliRunner().invoke(main, ["run"])
+    assert said.exit_code == 2 and "CRONLEDGER_HEALTH_PORT" in said.stderr
+    monkeypatch.setenv("CRONLEDGER_HEALTH_PORT", "0")
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    said = CliRunner().invoke(main, ["run"])
+    assert said.exit_code == 2 and "CRONLEDGER_METRICS" in said.stderr
+    assert "pip install 'cronledger[metrics]'" in said.stderr
 
 
 def test_without_the_setting_the_path_does_not_exist(start: Start) -> None:
@@ -301,7 +298,7 @@ async def test_a_release_at_the_drain_is_counted(ledger: Ledger) -> None:
         began.set()
         await asyncio.Event().wait()
 
-    replica = Replica(app, url=ledger.url, settings=Settings(poll_interval="100ms"))
+    replica = live(ledger, app, poll_interval="100ms")
     collector = replica.collector()
     await replica.start()
     await asyncio.to_thread(ledger.trigger, "held")
@@ -320,7 +317,7 @@ async def test_an_outcome_that_the_ledger_refuses_is_lost(ledger: Ledger) -> Non
         began.set()
         await release.wait()
 
-    replica = Replica(app, url=ledger.url, settings=Settings(poll_interval="100ms"))
+    replica = live(ledger, app, poll_interval="100ms")
     collector = replica.collector()
     async with replica:
         await asyncio.to_thread(ledger.trigger, "held")
@@ -345,7 +342,7 @@ async def test_a_handler_that_does_not_end_is_lost_once(
         began.set()
         release.wait()
 
-    replica = Replica(app, url=ledger.url, settings=Settings(poll_interval="100ms"))
+    replica = live(ledger, app, poll_interval="100ms")
     collector = replica.collector()
     try:
         await replica.start()

@@ -16,13 +16,12 @@ from cronledger.declaring.app import App, Context
 from cronledger.engine.maintenance.sweeper import REPAIRS
 from cronledger.ledger import identity
 from cronledger.ledger.access import connect
-from cronledger.replica import Replica
 from cronledger.rules.problems import Exit
-from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from cronledger.testing import Ledger
 from tests.cluster.support.harness import Cluster
 from tests.cluster.support.jobs import away
+from tests.cluster.support.live import live
 from tests.database import Databases
 from tests.waiting import eventually, until
 
@@ -100,9 +99,8 @@ async def test_what_runs_is_kept_until_the_ledger_is_back(ledger: Ledger) -> Non
         ended.set()
         return "kept"
 
-    settings = Settings(runner_id="one", slots=2)
     with capture_logs() as logs:
-        async with Replica(app, url=ledger.url, settings=settings) as replica:
+        async with live(ledger, app, runner_id="one", slots=2) as replica:
             number = ledger.trigger("work")
             await eventually("it runs", lambda: replica.diagnostics().running)
             before = point_elsewhere(ledger)

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from tests.database import Databases
+from tests.db.support import rows
 from tests.db.support.rows import Db, connected
-from tests.web.support.browsing import app, client
+from tests.web.support.browsing import TOKENS, app, client
 from tests.web.support.command import Start, starter
 from tests.web.support.logins import Logins
 from tests.web.support.logins import logins as created_logins
@@ -38,9 +40,26 @@ def db(database_url: str) -> Iterator[Db]:
 
 
 @pytest.fixture
+def at(db: Db) -> datetime:
+    """Now, with two jobs, of which `report` has an owner."""
+    rows.runner(db)
+    rows.job(db, "report", owner="data", labels='{"team": "data"}', timezone="Europe/Berlin")
+    rows.job(db, "tidy")
+    return rows.now(db).replace(microsecond=0)
+
+
+@pytest.fixture
 def browser(database_url: str, logins: Logins) -> Iterator[TestClient]:
     """Somebody on the page's own machine, without a sign-in."""
     with client(app(database_url, logins)) as made:
+        yield made
+
+
+@pytest.fixture
+def by_token(database_url: str, logins: Logins) -> Iterator[TestClient]:
+    """Somebody on another machine who has not signed in, at a page with tokens."""
+    page = app(database_url, logins, web_auth="token", web_tokens=TOKENS)
+    with client(page, "203.0.113.9") as made:
         yield made
 
 

@@ -1,7 +1,6 @@
 """Who may see the page and act on it. Everything that is not permitted is refused."""
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -14,13 +13,10 @@ from cronledger.web import create_app
 from cronledger.web.access.identity import Identity, Role
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.support.browsing import SAME_ORIGIN, app, client, text
+from tests.web.support.browsing import OPERATOR, SAME_ORIGIN, VIEWER, app, client, expire, text
+from tests.web.support.browsing import TOKENS as TOKENS  # noqa: PLC0414 - for tests/web/browser
 from tests.web.support.logins import Logins
 
-TOKENS = [
-    f"{name}:{role}:{sha256(f'{name}-secret'.encode()).hexdigest()}"
-    for name, role in (("alice", "operator"), ("grafana", "viewer"))
-]
 PROXY: Mapping[str, Any] = {
     "web_auth": "proxy", "web_proxy_peers": ["10.0.0.0/24"], "web_operator_groups": ["ops"],
 }  # fmt: skip
@@ -41,24 +37,16 @@ def cancel(browser: TestClient, execution: int, **headers: str) -> Any:
 # --- no sign-in -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8642", "[::1]:8642"])
-def test_loopback_serves_this_machine(browser: TestClient, host: str) -> None:
-    assert browser.get("/", headers={"Host": host}).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Host": "rebound.example"},
-        {"Host": "127.0.0.1.example"},
-        {"X-Forwarded-For": "203.0.113.9"},
-        {"Forwarded": "for=203.0.113.9"},
-    ],
-)
-def test_loopback_refuses_foreign_names_and_proxies(
-    browser: TestClient, headers: dict[str, str]
+def test_loopback_serves_this_machine_and_refuses_foreign_names_and_proxies(
+    browser: TestClient,
 ) -> None:
-    assert browser.get("/", headers=headers).status_code == 403
+    for host in ("127.0.0.1", "localhost:8642", "[::1]:8642"):
+        assert browser.get("/", headers={"Host": host}).status_code == 200
+    for name, given in (
+        ("Host", "rebound.example"), ("Host", "127.0.0.1.example"),
+        ("X-Forwarded-For", "203.0.113.9"), ("Forwarded", "for=203.0.113.9"),
+    ):  # fmt: skip
+        assert browser.get("/", headers={name: given}).status_code == 403
 
 
 def test_loopback_refuses_other_machines(database_url: str, logins: Logins) -> None:
@@ -72,73 +60,57 @@ def test_loopback_refuses_other_machines(database_url: str, logins: Logins) -> N
 # --- tokens ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def by_token(database_url: str, logins: Logins) -> TestClient:
-    """Somebody who has not signed in."""
-    return client(app(database_url, logins, web_auth="token", web_tokens=TOKENS), "203.0.113.9")
-
-
 def test_without_a_token_there_is_only_the_form(by_token: TestClient) -> None:
-    with by_token:
-        response = by_token.get("/?a=b c")
-        assert response.status_code == 303
-        assert response.headers["location"] == "/sign-in?next=%2F%3Fa%3Db%2520c"
-        form = by_token.get(response.headers["location"])
-        assert form.status_code == 200 and 'value="/?a=b%20c"' in form.text
-        assert "Running" not in form.text and "shop" not in form.text
-        assert by_token.get("/static/page.css").status_code == 200
+    response = by_token.get("/?a=b c")
+    assert response.status_code == 303
+    assert response.headers["location"] == "/sign-in?next=%2F%3Fa%3Db%2520c"
+    form = by_token.get(response.headers["location"])
+    assert form.status_code == 200 and 'value="/?a=b%20c"' in form.text
+    assert "Running" not in form.text and "shop" not in form.text
+    assert by_token.get("/static/page.css").status_code == 200
 
 
 def test_a_person_signs_in_and_out(by_token: TestClient, db: Db) -> None:
-    with by_token:
-        wrong = by_token.post("/sign-in", data={"token": "guess"}, headers=SAME_ORIGIN)
-        assert wrong.status_code == 403 and "set-cookie" not in wrong.headers
-        entered = by_token.post(
-            "/sign-in", data={"token": "alice-secret", "next": "/?a=1"}, headers=SAME_ORIGIN
-        )
-        assert entered.status_code == 303 and entered.headers["location"] == "/?a=1"
-        cookie = entered.headers["set-cookie"].lower()
-        assert "httponly" in cookie and "samesite=lax" in cookie
-        page = by_token.get("/")
-        assert "alice operator" in text(page.text) and "alice-secret" not in page.text
-        by_token.post("/sign-out", headers=SAME_ORIGIN)
-        assert by_token.get("/").status_code == 303
+    wrong = by_token.post("/sign-in", data={"token": "guess"}, headers=SAME_ORIGIN)
+    assert wrong.status_code == 403 and "set-cookie" not in wrong.headers
+    entered = by_token.post(
+        "/sign-in", data={"token": "alice-secret", "next": "/?a=1"}, headers=SAME_ORIGIN
+    )
+    assert entered.status_code == 303 and entered.headers["location"] == "/?a=1"
+    cookie = entered.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=lax" in cookie
+    page = by_token.get("/")
+    assert "alice operator" in text(page.text) and "alice-secret" not in page.text
+    by_token.post("/sign-out", headers=SAME_ORIGIN)
+    assert by_token.get("/").status_code == 303
 
 
-@pytest.mark.parametrize("next", ["//evil.example", "https://evil.example", "/\\evil", "evil"])
-def test_the_form_leads_to_no_other_site(by_token: TestClient, next: str) -> None:
-    with by_token:
-        data = {"token": "alice-secret", "next": next}
+def test_the_form_leads_to_no_other_site(by_token: TestClient) -> None:
+    for wanted in ("//evil.example", "https://evil.example", "/\\evil", "evil"):
+        data = {"token": "alice-secret", "next": wanted}
         entered = by_token.post("/sign-in", data=data, headers=SAME_ORIGIN)
         assert entered.headers["location"] == "/"
-        again = by_token.get("/sign-in", params={"next": next})
+        again = by_token.get("/sign-in", params={"next": wanted})
         assert (again.status_code, again.headers["location"]) == (303, "/")
 
 
 def test_a_program_sends_its_token_as_bearer(by_token: TestClient) -> None:
-    with by_token:
-        allowed = by_token.get("/", headers={"Authorization": "Bearer grafana-secret"})
-        assert "grafana viewer" in text(allowed.text)
-        for given in ("Bearer guess", "Basic YWxpY2U6", "Bearer", TOKENS[0]):
-            refused = by_token.get("/", headers={"Authorization": given})
-            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    allowed = by_token.get("/", headers=VIEWER)
+    assert "grafana viewer" in text(allowed.text)
+    for given in ("Bearer guess", "Basic YWxpY2U6", "Bearer", "alice-secret"):
+        refused = by_token.get("/", headers={"Authorization": given})
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    for path in ("/ledger.json", "/ledger.csv", "/metrics"):
+        refused = by_token.get(path)
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
 
 
 def test_a_viewer_acts_on_nothing(by_token: TestClient, db: Db, execution: int) -> None:
-    with by_token:
-        viewer = {"Authorization": "Bearer grafana-secret"}
-        refused = cancel(by_token, execution, **viewer)
-        assert refused.status_code == 403
-        assert "grafana may read this page, and may not act on it." in text(refused.text)
-        assert value(db, "SELECT status FROM cronledger.executions") == "PENDING"
-        assert "Cancel" not in by_token.get("/", headers=viewer).text
-
-
-@pytest.mark.parametrize("path", ["/ledger.json", "/ledger.csv", "/metrics"])
-def test_a_program_without_a_token_is_refused(by_token: TestClient, path: str) -> None:
-    with by_token:
-        refused = by_token.get(path)
-        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    refused = cancel(by_token, execution, **VIEWER)
+    assert refused.status_code == 403
+    assert "grafana may read this page, and may not act on it." in text(refused.text)
+    assert value(db, "SELECT status FROM cronledger.executions") == "PENDING"
+    assert "Cancel" not in by_token.get("/", headers=VIEWER).text
 
 
 # --- a proxy --------------------------------------------------------------------------------------
@@ -162,20 +134,13 @@ def test_the_headers_of_the_proxy_decide(database_url: str, logins: Logins) -> N
     assert "zoe operator" in text(operator.text)
 
 
-@pytest.mark.parametrize(
-    ("peer", "headers"),
-    [
-        ("203.0.113.9", [("X-Forwarded-User", "zoe"), ("X-Forwarded-Groups", "ops")]),
-        ("10.0.0.7", []),
-        ("10.0.0.7", [("X-Forwarded-User", " ")]),
-        ("10.0.0.7", [("X-Forwarded-User", "zoe"), ("X-Forwarded-User", "root")]),
-        ("", [("X-Forwarded-User", "zoe")]),
-    ],
-)
-def test_a_forged_or_missing_header_is_refused(
-    database_url: str, logins: Logins, peer: str, headers: list[tuple[str, str]]
-) -> None:
-    assert seen(database_url, logins, peer, *headers).status_code == 403
+def test_a_forged_or_missing_header_is_refused(database_url: str, logins: Logins) -> None:
+    zoe, ops = ("X-Forwarded-User", "zoe"), ("X-Forwarded-Groups", "ops")
+    for peer, *headers in (
+        ("203.0.113.9", zoe, ops), ("10.0.0.7",), ("10.0.0.7", ("X-Forwarded-User", " ")),
+        ("10.0.0.7", zoe, ("X-Forwarded-User", "root")), ("", zoe),
+    ):  # fmt: skip
+        assert seen(database_url, logins, str(peer), *headers).status_code == 403
 
 
 def test_only_the_named_groups_may_read(database_url: str, logins: Logins) -> None:
@@ -204,69 +169,51 @@ def test_the_embedding_program_identifies_people(database_url: str, logins: Logi
 # --- origin and headers ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Sec-Fetch-Site": "none"},
-        {"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1"},
-        {"Origin": "http://evil.example"},
-        {"Origin": "http://127.0.0.1:8000"},
-        {"Origin": "null"},
+def test_a_foreign_origin_changes_nothing(browser: TestClient, db: Db, execution: int) -> None:
+    """The page itself may act."""
+    for headers in (
+        {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1"},
+        {"Origin": "http://evil.example"}, {"Origin": "http://127.0.0.1:8000"}, {"Origin": "null"},
         {},
-    ],
-)
-def test_a_foreign_origin_changes_nothing(
-    browser: TestClient, db: Db, execution: int, headers: dict[str, str]
-) -> None:
-    assert cancel(browser, execution, **headers).status_code == 403
-    assert value(db, "SELECT status FROM cronledger.executions") == "PENDING"
-
-
-@pytest.mark.parametrize("headers", [SAME_ORIGIN, {"Origin": "http://127.0.0.1"}])
-def test_the_page_itself_may_act(
-    browser: TestClient, db: Db, execution: int, headers: dict[str, str]
-) -> None:
-    assert cancel(browser, execution, **headers).status_code == 303
+    ):  # fmt: skip
+        assert cancel(browser, execution, **headers).status_code == 403, headers
+        assert value(db, "SELECT status FROM cronledger.executions") == "PENDING"
+    for headers in (SAME_ORIGIN, {"Origin": "http://127.0.0.1"}):
+        assert cancel(browser, execution, **headers).status_code == 303
     assert value(db, "SELECT status FROM cronledger.executions") == "CANCELLED"
 
 
-@pytest.mark.parametrize(
-    ("origin", "status"),
-    [
-        ("https://cron.example.com", 303), ("HTTPS://CRON.example.com", 303),
-        ("http://cron.example.com", 403), ("https://cron.example.com:8443", 403),
-    ],
-)  # fmt: skip
 def test_an_action_needs_the_origin_of_the_page_with_its_scheme(
-    database_url: str, logins: Logins, execution: int, *, origin: str, status: int
+    database_url: str, logins: Logins, execution: int
 ) -> None:
     public = "https://cron.example.com"
     user = {"X-Forwarded-User": "zoe", "X-Forwarded-Groups": "ops", "Host": "cron.example.com"}
     with client(app(database_url, logins, **PROXY, web_public_url=public), "10.0.0.7") as browser:
-        assert cancel(browser, execution, **user, Origin=origin).status_code == status
+        for origin, status in (
+            ("http://cron.example.com", 403), ("https://cron.example.com:8443", 403),
+            ("https://cron.example.com", 303), ("HTTPS://CRON.example.com", 303),
+        ):  # fmt: skip
+            assert cancel(browser, execution, **user, Origin=origin).status_code == status
 
 
 def test_a_bearer_token_needs_no_origin(by_token: TestClient, db: Db, execution: int) -> None:
-    with by_token:
-        token = {"Authorization": "Bearer alice-secret"}
-        assert cancel(by_token, execution, **token, Origin="http://evil.example").status_code == 403
-        assert cancel(by_token, execution, **token).status_code == 303
+    assert cancel(by_token, execution, **OPERATOR, Origin="http://evil.example").status_code == 403
+    assert cancel(by_token, execution, **OPERATOR).status_code == 303
 
 
-@pytest.mark.parametrize("path", ["/", "/nowhere", "/static/page.css", "/static/nowhere"])
-def test_every_response_has_the_headers(browser: TestClient, path: str) -> None:
-    headers = browser.get(path).headers
-    policy = headers["content-security-policy"]
-    assert policy.startswith("default-src 'self';") and "unsafe" not in policy
-    assert headers["x-frame-options"] == "DENY"
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "same-origin"
-    assert headers["cache-control"] in ("no-store", "no-cache")
-
-
-def test_a_page_has_no_inline_script_or_style(browser: TestClient, db: Db) -> None:
+def test_every_response_has_the_headers_and_no_inline_script_or_style(
+    browser: TestClient, db: Db
+) -> None:
+    for path in ("/", "/nowhere", "/static/page.css", "/static/nowhere"):
+        headers = browser.get(path).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'self';") and "unsafe" not in policy
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
+        assert headers["cache-control"] in ("no-store", "no-cache")
+    expire(browser)
     rows.job(db)
     rows.execution(db, "RUNNING")
     page = browser.get("/").text

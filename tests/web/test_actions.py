@@ -4,23 +4,19 @@ from starlette.testclient import TestClient
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, one
-from tests.web.support.browsing import SAME_ORIGIN, app, client, text
+from tests.web.support.browsing import SAME_ORIGIN, act, app, client, text
 from tests.web.support.logins import Logins
-from tests.web.test_access import TOKENS
 
 
-def test_an_action_bears_the_name_of_its_person(database_url: str, logins: Logins, db: Db) -> None:
+def test_an_action_bears_the_name_of_its_person(by_token: TestClient, db: Db) -> None:
     rows.job(db)
     execution = rows.execution(db, "RUNNING")["id"]
-    with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
-        browser.post("/sign-in", data={"token": "alice-secret"}, headers=SAME_ORIGIN)
-        assert f"Cancel execution {execution}" in text(browser.get("/").text)
-        done = browser.post("/execution/cancel", data={"id": str(execution)}, headers=SAME_ORIGIN)
-        assert done.status_code == 303
-        after = text(browser.get(done.headers["location"]).text)
-        assert f"Execution {execution} is requested to end. Its runner is notified." in after
-        assert "cancel requested by alice" in text(browser.get("/").text)
-        assert "is requested to end" not in text(browser.get("/").text)
+    by_token.post("/sign-in", data={"token": "alice-secret"}, headers=SAME_ORIGIN)
+    assert f"Cancel execution {execution}" in text(by_token.get("/").text)
+    after = act(by_token, "/execution/cancel", id=str(execution))
+    assert f"Execution {execution} is requested to end. Its runner is notified." in after
+    assert "cancel requested by alice" in text(by_token.get("/").text)
+    assert "is requested to end" not in text(by_token.get("/").text)
     row = one(db.execute("SELECT cancel_requested_by FROM cronledger.executions"))
     assert row["cancel_requested_by"] == "alice"
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
@@ -14,15 +13,6 @@ from tests.web.support.browsing import panel, text
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 GLOBAL = {"scope_kind": "global", "scope_id": "global"}
-
-
-@pytest.fixture
-def at(db: Db) -> datetime:
-    """Now, with two jobs, of which `report` has an owner."""
-    rows.runner(db)
-    rows.job(db, "report", owner="data", labels='{"team": "data"}', timezone="Europe/Berlin")
-    rows.job(db, "tidy")
-    return rows.now(db).replace(microsecond=0)
 
 
 def open_state(db: Db, at: datetime, job: str | None = "report", **columns: Any) -> None:

@@ -16,15 +16,6 @@ MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 GLOBAL = {"scope_kind": "global", "scope_id": "global"}
 
 
-@pytest.fixture
-def at(db: Db) -> datetime:
-    """Now, with two jobs, of which `report` has an owner."""
-    rows.runner(db)
-    rows.job(db, "report", owner="data", labels='{"team": "data"}', timezone="Europe/Berlin")
-    rows.job(db, "tidy")
-    return rows.now(db).replace(microsecond=0)
-
-
 def breach(db: Db, at: datetime, job: str = "report", **columns: Any) -> None:
     """A breach of `finish_by` an hour ago, of a plan_time two hours ago."""
     row: dict[str, Any] = {

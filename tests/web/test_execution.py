@@ -3,16 +3,14 @@
 from datetime import timedelta
 
 import psycopg
-import pytest
 from psycopg.errors import InsufficientPrivilege
 from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.support.browsing import SAME_ORIGIN, app, client, panel, text
+from tests.web.support.browsing import OPERATOR, VIEWER, act, app, client, panel, text
 from tests.web.support.logins import Logins
-from tests.web.test_access import TOKENS
 
 PARTS = {
     "result": "SELECT FROM cronledger.execution_status WHERE result ->> 'rows' = '7'",
@@ -48,10 +46,6 @@ def test_an_execution_has_its_course(browser: TestClient, db: Db) -> None:
     assert "1 won r0" in attempts and "runner_crashed" in attempts
     assert "2 stolen r1" in attempts
     assert shown.count("<rect") == 2 and "secret-token" not in shown
-
-
-def test_a_traced_execution_shows_its_trace(browser: TestClient, db: Db) -> None:
-    rows.job(db)
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     traced = rows.execution(db, trace_id=trace)["id"]
     assert f"Trace {trace}" in panel(page(browser, traced), "execution")
@@ -78,33 +72,31 @@ def test_what_changed_since_the_last_success_is_named(browser: TestClient, db: D
     assert neighbours.index("FAILED") < neighbours.index("SUCCESS")
 
 
-@pytest.mark.parametrize(("person", "group"), [("alice", "operator"), ("grafana", "viewer")])
 def test_a_person_sees_the_same_on_the_page_and_in_the_database(
-    database_url: str, logins: Logins, db: Db, person: str, group: str
+    by_token: TestClient, database_url: str, logins: Logins, db: Db
 ) -> None:
     rows.job(db, target=Jsonb({"command": ["deploy"]}))
     execution = rows.execution(
         db, payload=Jsonb(SECRETS), result=Jsonb({"rows": 7, "secret": "hunter2"}), output="said so"
     )["id"]
-    headers = {"Authorization": f"Bearer {person}-secret"}
-    with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
-        shown = browser.get(f"/execution?id={execution}", headers=headers).text
-        job = browser.get("/job?name=job", headers=headers).text
-    on_page = {
-        "result": "&#34;rows&#34;: 7" in shown, "output": "said so" in shown,
-        "payload": "ada" in shown, "target": "deploy" in text(job),
-    }  # fmt: skip
-    assert "hunter2" not in shown
-    in_database = {}
-    with psycopg.connect(logins.url(database_url, group), autocommit=True) as c:
-        for name, statement in PARTS.items():
-            try:
-                in_database[name] = c.execute(statement.encode()).fetchone() is not None
-            except InsufficientPrivilege:
-                in_database[name] = False
-    assert on_page == in_database
-    hidden = {name for name, sees in on_page.items() if not sees}
-    assert hidden == ({"payload", "target"} if group == "viewer" else set())
+    for headers, group in ((OPERATOR, "operator"), (VIEWER, "viewer")):
+        shown = by_token.get(f"/execution?id={execution}", headers=headers).text
+        job = by_token.get("/job?name=job", headers=headers).text
+        on_page = {
+            "result": "&#34;rows&#34;: 7" in shown, "output": "said so" in shown,
+            "payload": "ada" in shown, "target": "deploy" in text(job),
+        }  # fmt: skip
+        assert "hunter2" not in shown
+        in_database = {}
+        with psycopg.connect(logins.url(database_url, group), autocommit=True) as c:
+            for name, statement in PARTS.items():
+                try:
+                    in_database[name] = c.execute(statement.encode()).fetchone() is not None
+                except InsufficientPrivilege:
+                    in_database[name] = False
+        assert on_page == in_database
+        hidden = {name for name, sees in on_page.items() if not sees}
+        assert hidden == ({"payload", "target"} if group == "viewer" else set())
 
 
 def test_the_settings_name_what_is_hidden(database_url: str, logins: Logins, db: Db) -> None:
@@ -116,32 +108,23 @@ def test_the_settings_name_what_is_hidden(database_url: str, logins: Logins, db:
     assert "DE00" not in shown and "DE11" not in shown and "visible" in shown
 
 
-@pytest.mark.parametrize(("id", "status"), [("42", 404), ("x", 400), ("", 400), ("9" * 19, 400)])
-def test_an_execution_that_does_not_exist(browser: TestClient, id: str, status: int) -> None:
-    assert browser.get(f"/execution?id={id}").status_code == status
-
-
-def act(browser: TestClient, name: str, **data: str) -> str:
-    """Send a form, and return what the page says afterwards."""
-    done = browser.post(f"/execution/{name}", data=data, headers=SAME_ORIGIN)
-    if done.status_code != 303:
-        return text(done.text)
-    return text(browser.get(done.headers["location"]).text)
+def test_an_execution_that_does_not_exist_is_refused(browser: TestClient) -> None:
+    for id, status in {"42": 404, "x": 400, "": 400, "9" * 19: 400}.items():
+        assert browser.get(f"/execution?id={id}").status_code == status
 
 
 def test_an_execution_is_retried_and_cancelled(browser: TestClient, db: Db) -> None:
     rows.job(db)
     execution = str(rows.execution(db, "FAILED")["id"])
-    assert f"Execution {execution} has one more attempt" in act(browser, "retry", id=execution)
+    assert f"Execution {execution} has one more attempt" in act(
+        browser, "/execution/retry", id=execution
+    )
     assert value(db, "SELECT next_attempt_at IS NOT NULL FROM cronledger.executions")
-    assert f"Execution {execution} was waiting" in act(browser, "cancel", id=execution)
+    assert f"Execution {execution} was waiting" in act(browser, "/execution/cancel", id=execution)
     assert value(db, "SELECT status FROM cronledger.executions") == "CANCELLED"
-
-
-def test_an_unknown_end_needs_a_confirmation(browser: TestClient, db: Db) -> None:
-    rows.job(db)
+    # An unknown end needs a confirmation.
     execution = str(rows.execution(db, "FAILED", error_code="stale_timeout")["id"])
     assert "It has ended, and may run again" in text(page(browser, int(execution)))
-    refused = act(browser, "retry", id=execution)
+    refused = act(browser, "/execution/retry", id=execution)
     assert "the end of attempt 1 is unknown (stale_timeout)" in refused
-    assert "has one more attempt" in act(browser, "retry", id=execution, force="yes")
+    assert "has one more attempt" in act(browser, "/execution/retry", id=execution, force="yes")

@@ -7,9 +7,7 @@ from starlette.testclient import TestClient
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.support.browsing import HOST, app, panel, text
-from tests.web.support.logins import Logins
-from tests.web.test_prefix import mounted
+from tests.web.support.browsing import panel, text
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -126,16 +124,3 @@ def test_a_job_without_schedule_says_so(browser: TestClient, db: Db) -> None:
     shown = page(browser)
     assert "None: it has no schedule" in panel(shown, "firings")
     assert "0 planned = 0 ran · 0 unexplained" in panel(shown, "day")
-
-
-def test_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, db: Db) -> None:
-    day = yesterday(db)
-    with TestClient(mounted(app(database_url, logins)), HOST, client=("127.0.0.1", 1)) as outer:
-        for path in (
-            f"job?name=job&day={day}", "job/run?name=job", "job/pause?name=job&until=1h",
-            "job/backfill?name=job&from=6h", "why?job=job&time=03:00", "load", "jobs",
-        ):  # fmt: skip
-            shown = outer.get(f"/ops/cron/{path}")
-            assert shown.status_code == 200, path
-            addresses = re.findall(r'(?:href|src|action)="([^"]*)"', shown.text)
-            assert [x for x in addresses if not x.startswith(("/ops/cron/", "#"))] == [], path

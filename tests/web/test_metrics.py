@@ -2,19 +2,15 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 from starlette.testclient import TestClient
 
 from cronledger import extras
 from cronledger.metrics import ledger_metrics
-from tests.database import Databases
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.db.support.scrapes import Scrape
@@ -22,6 +18,7 @@ from tests.processes import clean_environ
 from tests.promtool import complaints, needs_promtool
 from tests.web.support.browsing import app, client, text
 from tests.web.support.logins import Logins
+from tests.web.support.outages import away
 
 TOKEN = f"prometheus:viewer:{sha256(b'scrape-secret').hexdigest()}"
 BEARER = {"Authorization": "Bearer scrape-secret"}
@@ -65,12 +62,10 @@ def test_prometheus_gets_the_format_that_it_prefers(browser: TestClient) -> None
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
 
 
-@pytest.mark.parametrize(
-    "headers", [{"Host": "rebound.example"}, {"X-Forwarded-For": "203.0.113.9"}]
-)
-def test_no_foreign_page_reads_the_metrics(browser: TestClient, headers: dict[str, str]) -> None:
-    refused = browser.get("/metrics", headers=headers)
-    assert refused.status_code == 403 and "cronledger_up" not in refused.text
+def test_no_foreign_page_reads_the_metrics(browser: TestClient) -> None:
+    for name, given in (("Host", "rebound.example"), ("X-Forwarded-For", "203.0.113.9")):
+        refused = browser.get("/metrics", headers={name: given})
+        assert refused.status_code == 403 and "cronledger_up" not in refused.text
 
 
 def test_with_tokens_prometheus_sends_its_token(database_url: str, logins: Logins) -> None:
@@ -126,36 +121,23 @@ def test_two_servers_cost_one_reading(browser: TestClient, db: Db) -> None:
 
 @pytest.mark.usefixtures("fresh")
 def test_without_its_database_nothing_is_known_until_it_is_back(
-    browser: TestClient, db: Db, database_url: str, databases: Databases
+    browser: TestClient, db: Db, database_url: str
 ) -> None:
     rows.job(db)
     assert Scrape(browser.get("/metrics").text).one("jobs") == 1
-    name = str(conninfo_to_dict(database_url)["dbname"])
-    with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
-        away = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS ").format(sql.Identifier(name))
-        c.execute(away + sql.SQL("false"))
-        c.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
-        )
+    with away(database_url):
         response = browser.get("/metrics")
         assert response.status_code == 200
         found = Scrape(response.text)
         assert found.keys() == {"up", "build_info"} and found.one("up") == 0
-        c.execute(away + sql.SQL("true"))
     assert Scrape(browser.get("/metrics").text).one("jobs") == 1
 
 
-@pytest.fixture
-def limited(database_url: str, logins: Logins) -> Iterator[TestClient]:
-    """The page with series for two jobs."""
-    with client(app(database_url, logins, metrics_jobs=2)) as made:
-        yield made
-
-
-def test_the_setting_limits_the_jobs_of_the_page(limited: TestClient, db: Db) -> None:
+def test_the_setting_limits_the_jobs_of_the_page(database_url: str, logins: Logins, db: Db) -> None:
     for number in range(3):
         rows.job(db, f"job-{number}")
-    found = Scrape(limited.get("/metrics").text)
+    with client(app(database_url, logins, metrics_jobs=2)) as browser:
+        found = Scrape(browser.get("/metrics").text)
     assert (found.one("job_series_limit"), found.one("job_series_omitted")) == (2, 1)
     assert len(found["job_info"]) == 2
 

@@ -38,25 +38,24 @@ def named(shown: str) -> set[str]:
     return {name for name in ("report", "tidy") if re.search(rf"\b{name}\b", shown)}
 
 
-@pytest.mark.parametrize("query", OWNED)
-@pytest.mark.parametrize("name", ["failing", "running", "next"])
-def test_now_shows_the_jobs_that_match(
-    browser: TestClient, jobs: None, query: str, name: str
+def test_now_shows_the_jobs_that_match_or_states_that_nothing_does(
+    browser: TestClient, jobs: None
 ) -> None:
-    assert named(panel(browser.get("/").text, name)) == {"report", "tidy"}
-    assert named(panel(browser.get(f"/?{query}").text, name)) == {"report"}
-
-
-@pytest.mark.parametrize("query", NOT_OWNED)
-def test_now_states_that_nothing_matches(browser: TestClient, jobs: None, query: str) -> None:
-    shown = browser.get(f"/?{query}").text
-    assert panel(shown, "overdue").endswith("Everything that matches and is due has started.")
-    assert "The last execution of every job that matches succeeded." in panel(shown, "failing")
-    assert panel(shown, "running").endswith("Nothing that matches is running.")
-    assert "Nothing that matches is among the next 10,000 firings" in panel(shown, "next")
-    assert "No promise of the jobs that match is broken now." in panel(shown, "violations")
-    assert "r1" in panel(shown, "runners")
-    assert "Of the jobs that match, none is overdue or failing" in text(shown)
+    for query in ("", *OWNED):
+        shown = browser.get(f"/?{query}").text
+        for name in ("failing", "running", "next"):
+            assert named(panel(shown, name)) == ({"report"} if query else {"report", "tidy"})
+    for query in NOT_OWNED:
+        shown = browser.get(f"/?{query}").text
+        assert panel(shown, "overdue").endswith("Everything that matches and is due has started.")
+        assert "The last execution of every job that matches succeeded." in panel(shown, "failing")
+        assert panel(shown, "running").endswith("Nothing that matches is running.")
+        assert "Nothing that matches is among the next 10,000 firings" in panel(shown, "next")
+        assert "No promise of the jobs that match is broken now." in panel(shown, "violations")
+        assert "r1" in panel(shown, "runners")
+        assert "Of the jobs that match, none is overdue or failing" in text(shown)
+    for page in ("/", "/ledger", "/audit", "/jobs"):
+        assert "<option selected>gone</option>" in browser.get(f"{page}?owner=gone").text
 
 
 def test_overdue_and_violations_are_filtered(browser: TestClient, db: Db) -> None:
@@ -124,24 +123,16 @@ def test_pages_and_exports_of_the_ledger_keep_the_filters(
     assert "report" in rest
 
 
-@pytest.mark.parametrize("query", OWNED)
 def test_audit_lists_the_actions_on_jobs_that_match(
-    browser: TestClient, jobs: None, query: str
+    browser: TestClient, jobs: None, db: Db
 ) -> None:
+    db.execute("SELECT cronledger.pause_queue('default')")  # an action on no job
     assert named(panel(browser.get("/audit").text, "audit")) == {"report", "tidy"}
-    assert named(panel(browser.get(f"/audit?{query}").text, "audit")) == {"report"}
-
-
-def test_actions_on_no_job_match_no_owner(browser: TestClient, jobs: None, db: Db) -> None:
-    db.execute("SELECT cronledger.pause_queue('default')")
+    for query in OWNED:
+        assert named(panel(browser.get(f"/audit?{query}").text, "audit")) == {"report"}
     assert "pause_queue" in panel(browser.get("/audit").text, "audit")
     assert "pause_queue" not in panel(browser.get("/audit?owner=data").text, "audit")
     assert "No action matches." in panel(browser.get("/audit?owner=nobody").text, "audit")
-
-
-def test_an_owner_without_jobs_stays_chosen(browser: TestClient, jobs: None) -> None:
-    for page in ("/", "/ledger", "/audit", "/jobs"):
-        assert "<option selected>gone</option>" in browser.get(f"{page}?owner=gone").text
 
 
 def test_a_label_has_one_definition(db: Db) -> None:

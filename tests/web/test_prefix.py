@@ -12,9 +12,8 @@ from cronledger.web import create_app
 from cronledger.web.access.identity import Identity, Role
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.support.browsing import HOST, SAME_ORIGIN, app, text
+from tests.web.support.browsing import HOST, SAME_ORIGIN, TOKENS, app, text
 from tests.web.support.logins import Logins
-from tests.web.test_access import TOKENS
 
 
 def mounted(page: Starlette) -> FastAPI:
@@ -25,25 +24,23 @@ def mounted(page: Starlette) -> FastAPI:
 
 
 def test_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, db: Db) -> None:
-    rows.job(db)
+    rows.job(db, schedule="0 * * * *")
+    db.execute("UPDATE cronledger.schedules SET planned_through = cronledger.db_now()")
     execution = rows.execution(db, "RUNNING")["id"]
-    settings = Settings.load(
-        {
-            "web_read_url": logins.url(database_url, "viewer"),
-            "web_act_url": logins.url(database_url, "operator"),
-        }
-    )
-    outer = mounted(
-        create_app(
-            identify=lambda _: Identity("zoe", Role.OPERATOR), settings=settings, url=database_url
-        )
-    )
+    urls = {"web_read_url": "viewer", "web_act_url": "operator"}
+    settings = Settings.load({name: logins.url(database_url, role) for name, role in urls.items()})
+    zoe = Identity("zoe", Role.OPERATOR)
+    outer = mounted(create_app(identify=lambda _: zoe, settings=settings, url=database_url))
     with TestClient(outer, HOST, root_path="/outer", follow_redirects=False) as browser:
-        shown = browser.get("/outer/ops/cron/")
-        assert shown.status_code == 200 and "zoe operator" in text(shown.text)
-        addresses = re.findall(r'(?:href|src|action)="([^"]*)"', shown.text)
-        assert len(addresses) > 3
-        assert [x for x in addresses if not x.startswith(("/outer/ops/cron/", "#"))] == []
+        for path in (
+            "", "job?name=job", "job/run?name=job", "job/pause?name=job&until=1h",
+            "job/backfill?name=job&from=6h", "why?job=job&time=03:00", "load", "jobs",
+        ):  # fmt: skip
+            shown = browser.get(f"/outer/ops/cron/{path}")
+            assert shown.status_code == 200 and "zoe operator" in text(shown.text), path
+            addresses = re.findall(r'(?:href|src|action)="([^"]*)"', shown.text)
+            assert len(addresses) > 3
+            assert [x for x in addresses if not x.startswith(("/outer/ops/cron/", "#"))] == [], path
         assert browser.get("/outer/ops/cron/static/page.css").status_code == 200
         assert browser.get("/outer/ops/cron/nowhere").status_code == 404
         done = browser.post(

@@ -18,7 +18,7 @@ from cronledger.web import reading
 from cronledger.web.reading import Reader
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.support.browsing import panel, text
+from tests.web.support.browsing import expire, panel, text
 from tests.web.support.logins import Logins
 from tests.web.support.outages import away
 
@@ -94,12 +94,12 @@ def test_without_its_database_the_page_shows_its_last_data_and_recovers(
     rows.runner(db, "replica-1")
     assert "replica-1" in panel(browser.get("/").text, "runners")
     with away(database_url):
-        browser.app.state.site.reader.expire()  # type: ignore[attr-defined]
+        expire(browser)
         page = browser.get("/")
         assert page.status_code == 200
         assert "replica-1" in panel(page.text, "runners")
         assert "This page shows what it read" in text(page.text) and 'class="calm"' not in page.text
-    browser.app.state.site.reader.expire()  # type: ignore[attr-defined]
+    expire(browser)
     page = browser.get("/")
     assert "This page shows what it read" not in text(page.text)
     assert "replica-1" in panel(page.text, "runners")

@@ -7,10 +7,9 @@ from starlette.testclient import TestClient
 
 from cronledger.web.access import sessions
 from tests.db.support.rows import Db
-from tests.web.support.browsing import SAME_ORIGIN, app, client, text
+from tests.web.support.browsing import SAME_ORIGIN, TOKENS, app, client, text
 from tests.web.support.logins import Logins
 from tests.web.support.outages import away
-from tests.web.test_access import TOKENS
 
 PEER = "203.0.113.9"
 PUBLIC = {"web_public_url": "https://cron.example.com"}
@@ -102,29 +101,26 @@ def test_a_known_session_continues_while_the_database_is_away(
             assert "confirm the session" in text(unknown.text)
 
 
-@pytest.mark.parametrize(
-    ("settings", "headers", "secure"),
-    [
+def test_the_cookie_is_secure_if_the_browser_uses_https(database_url: str, logins: Logins) -> None:
+    proxied = {"web_proxy_peers": [PEER]}
+    cases: tuple[tuple[Any, dict[str, str], bool], ...] = (
         ({}, HTTPS, False),
-        ({"web_proxy_peers": [PEER]}, HTTPS, True),
-        ({"web_proxy_peers": [PEER]}, {"X-Forwarded-Proto": "http"}, False),
-        ({"web_proxy_peers": [PEER]}, {}, False),
+        (proxied, HTTPS, True),
+        (proxied, {"X-Forwarded-Proto": "http"}, False),
+        (proxied, {}, False),
         (PUBLIC, {"Host": "cron.example.com"}, True),
         (PUBLIC, {"Host": "127.0.0.1"}, False),
         ({"web_public_url": "http://cron.example.com"}, {"Host": "cron.example.com"}, False),
-    ],
-)
-def test_the_cookie_is_secure_if_the_browser_uses_https(
-    database_url: str, logins: Logins, settings: Any, headers: dict[str, str], *, secure: bool
-) -> None:
-    with process(database_url, logins, **settings) as browser:
-        cookie = sign_in(browser, **headers)
-        assert cookie.startswith("__Host-cronledger_session=") is secure
-        assert ("; Secure" in cookie) is secure
-        assert "; Path=/;" in cookie
-        assert "Domain" not in cookie
-        shown = browser.get("/", headers={"Cookie": cookie.partition(";")[0], **headers})
-        assert shown.status_code == 200
+    )
+    for settings, headers, secure in cases:
+        with process(database_url, logins, **settings) as browser:
+            cookie = sign_in(browser, **headers)
+            assert cookie.startswith("__Host-cronledger_session=") is secure
+            assert ("; Secure" in cookie) is secure
+            assert "; Path=/;" in cookie
+            assert "Domain" not in cookie
+            shown = browser.get("/", headers={"Cookie": cookie.partition(";")[0], **headers})
+            assert shown.status_code == 200
 
 
 def test_the_sign_in_leads_somebody_with_a_session_to_the_wanted_page(

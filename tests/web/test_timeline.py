@@ -264,18 +264,15 @@ def test_the_parts_of_a_short_dense_window_lead_to_windows_of_a_minute(
         assert browser.get(address.replace("&amp;", "&")).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ("since=2d", "has 2d; use a window of 1m to 1d."),
-        ("since=2026-11-18T12:00Z&until=2026-11-18T11:00Z", "use a window of 1m to 1d."),
-        ("since=soon", "since: 'soon' is neither a time nor a duration; write 2026-"),
-        ("by=host", "by is one of runner, queue, not 'host'."),
-    ],
-)
-def test_a_window_that_cannot_be_shown(browser: TestClient, query: str, message: str) -> None:
-    refused = browser.get(f"/timeline?{query}")
-    assert refused.status_code == 400 and message in text(refused.text)
+def test_an_invalid_window_is_refused(browser: TestClient) -> None:
+    for query, message in {
+        "since=2d": "has 2d; use a window of 1m to 1d.",
+        "since=2026-11-18T12:00Z&until=2026-11-18T11:00Z": "use a window of 1m to 1d.",
+        "since=soon": "since: 'soon' is neither a time nor a duration; write 2026-",
+        "by=host": "by is one of runner, queue, not 'host'.",
+    }.items():
+        refused = browser.get(f"/timeline?{query}")
+        assert refused.status_code == 400 and message in text(refused.text)
 
 
 def test_names_of_others_in_the_picture_are_escaped(browser: TestClient, db: Db) -> None:

@@ -18,9 +18,8 @@ from cronledger.web.examining import UNDER_WAY
 from tests.db.support import rows
 from tests.db.support.rows import Db, connected, one, value
 from tests.waiting import until
-from tests.web.support.browsing import SAME_ORIGIN, app, client, panel, text
+from tests.web.support.browsing import SAME_ORIGIN, VIEWER, app, client, panel, text
 from tests.web.support.logins import Logins
-from tests.web.test_access import TOKENS
 
 HOUR = timedelta(hours=1)
 
@@ -61,19 +60,22 @@ def start(browser: TestClient, **data: str) -> str:
 
 def ended(browser: TestClient) -> str:
     """The page once no run is under way in its process."""
-    deadline = time.monotonic() + 60
-    while "Run verify" not in (html := browser.get("/verify").text):
-        assert time.monotonic() < deadline, panel(html, "run")
-        time.sleep(0.05)
-    return html
+
+    def page() -> str:
+        html = browser.get("/verify").text
+        return html if "Run verify" in html else ""
+
+    return until("the run has ended", page)
 
 
 def checked(browser: TestClient) -> str:
     """The panel of doctor once its checks are made."""
-    deadline = time.monotonic() + 60
-    while UNDER_WAY in (found := panel(browser.get("/verify").text, "doctor")):
-        assert time.monotonic() < deadline, found
-    return found
+
+    def doctor() -> str:
+        found = panel(browser.get("/verify").text, "doctor")
+        return "" if UNDER_WAY in found else found
+
+    return until("the checks are made", doctor)
 
 
 @contextmanager
@@ -87,8 +89,9 @@ def held(database_url: str) -> Iterator[None]:
             c.execute("ALTER VIEW cronledger.verify_executions ALTER COLUMN id DROP DEFAULT")
 
 
-def test_without_a_run_the_page_says_that_nobody_knows(browser: TestClient) -> None:
+def test_a_page_without_a_run_states_that_nobody_knows(browser: TestClient) -> None:
     page = browser.get("/verify").text
+    assert re.findall(r'<option value="(\w+)">', page) == ["all", "7d", "1d"]
     assert "Nobody knows whether this ledger keeps its promises" in panel(page, "last")
     assert "No run is recorded." in panel(page, "runs")
 
@@ -130,11 +133,6 @@ def test_violations_of_a_run_stay_until_a_later_run_checks_its_range(
     assert 'id="violating"' not in browser.get("/verify").text
 
 
-def test_the_first_window_of_the_form_is_all_kept_history(browser: TestClient) -> None:
-    options = re.findall(r'<option value="(\w+)">', browser.get("/verify").text)
-    assert options == ["all", "7d", "1d"]
-
-
 def test_older_runs_follow(browser: TestClient, db: Db) -> None:
     for number in range(25):
         run(db, requested_by=f"nightly{number:02}")
@@ -149,20 +147,15 @@ def test_older_runs_follow(browser: TestClient, db: Db) -> None:
 
 def test_a_run_is_made_in_the_background_and_recorded(browser: TestClient, db: Db) -> None:
     spoil(db)
+    db.execute("UPDATE cronledger.jobs SET timezone = 'Asia/Kolkata'")
     assert "Run 1 checks all kept history of all jobs." in start(browser)
     page = ended(browser)
     assert "1 violation 1 missing" in panel(page, "last")
     assert "missing hourly" in panel(page, "found")
+    assert "IST" in panel(page, "found")  # the zone of the job
     made = one(db.execute("SELECT * FROM cronledger.verifications"))
     assert (made["outcome"], made["violations"]) == ("finished", 1)
     assert made["from_plan_time"] is None and "@" in made["requested_by"]
-
-
-def test_violations_of_a_run_have_the_zone_of_their_job(browser: TestClient, db: Db) -> None:
-    spoil(db)
-    db.execute("UPDATE cronledger.jobs SET timezone = 'Asia/Kolkata'")
-    start(browser)
-    assert "IST" in panel(ended(browser), "found")
 
 
 def test_a_run_has_the_window_and_the_job_of_the_form(browser: TestClient, db: Db) -> None:
@@ -175,14 +168,12 @@ def test_a_run_has_the_window_and_the_job_of_the_form(browser: TestClient, db: D
     assert made["started_at"] - made["from_plan_time"] < timedelta(days=1, minutes=5)
 
 
-def test_a_run_bears_the_name_of_its_person(database_url: str, logins: Logins, db: Db) -> None:
-    with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
-        viewer = {"Authorization": "Bearer grafana-secret"}
-        assert "Operators run it here" in text(browser.get("/verify", headers=viewer).text)
-        assert browser.post("/verify", data={"window": "1d"}, headers=viewer).status_code == 403
-        browser.post("/sign-in", data={"token": "alice-secret"}, headers=SAME_ORIGIN)
-        start(browser)
-        ended(browser)
+def test_a_run_bears_the_name_of_its_person(by_token: TestClient, db: Db) -> None:
+    assert "Operators run it here" in text(by_token.get("/verify", headers=VIEWER).text)
+    assert by_token.post("/verify", data={"window": "1d"}, headers=VIEWER).status_code == 403
+    by_token.post("/sign-in", data={"token": "alice-secret"}, headers=SAME_ORIGIN)
+    start(by_token)
+    ended(by_token)
     assert value(db, "SELECT requested_by FROM cronledger.verifications") == "alice"
 
 
@@ -229,9 +220,7 @@ def test_a_run_whose_end_could_not_be_recorded_says_so(
             " WHERE application_name LIKE 'cronledger web verifies%%' AND pid <> pg_backend_pid()"
             " AND datname = current_database()"
         )
-        deadline = time.monotonic() + 60
-        while not value(db, ends):
-            assert time.monotonic() < deadline
+        until("the run waits", lambda: value(db, ends))
         page = ended(browser)
     assert "Run 1 failed" in panel(page, "run")
     assert "unfinished (ended here, but its end could not be recorded)" in panel(page, "runs")
@@ -245,9 +234,7 @@ def test_a_stop_of_the_server_interrupts_the_run(database_url: str, logins: Logi
             "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND database ="
             " (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
-        deadline = time.monotonic() + 60
-        while not value(db, rows_waiting):
-            assert time.monotonic() < deadline
+        until("the run waits", lambda: value(db, rows_waiting))
         browser.__exit__(None, None, None)
         made = one(db.execute("SELECT * FROM cronledger.verifications"))
         browser.__enter__()
@@ -264,27 +251,21 @@ def test_a_run_that_fails_says_why(browser: TestClient, database_url: str, db: D
             " WHERE application_name = 'cronledger web verifies' AND wait_event_type = 'Lock'"
             " AND datname = current_database()"
         )
-        deadline = time.monotonic() + 60
-        while not value(db, cancelled):
-            assert time.monotonic() < deadline
+        until("the run waits", lambda: value(db, cancelled))
         page = ended(browser)
     assert "Run 1 failed: canceling statement due to user request" in panel(page, "run")
     assert "interrupted QueryCanceled" in panel(page, "runs")
 
 
-@pytest.mark.parametrize(
-    ("data", "status", "message"),
-    [
+def test_an_invalid_form_of_a_run_is_refused(browser: TestClient, db: Db) -> None:
+    cases: tuple[tuple[dict[str, str], int, str], ...] = (
         ({"window": "3d"}, 400, "window is one of all, 7d, 1d, not '3d'."),
         ({}, 400, "window is one of"),
         ({"window": "1d", "job": "none"}, 404, "The job none does not exist."),
-    ],
-)
-def test_a_run_that_cannot_be_made(
-    browser: TestClient, db: Db, data: dict[str, str], status: int, message: str
-) -> None:
-    refused = browser.post("/verify", data=data, headers=SAME_ORIGIN)
-    assert refused.status_code == status and message in text(refused.text)
+    )
+    for data, status, message in cases:
+        refused = browser.post("/verify", data=data, headers=SAME_ORIGIN)
+        assert refused.status_code == status and message in text(refused.text)
     assert value(db, "SELECT count(*) FROM cronledger.verifications") == 0
 
 
@@ -307,6 +288,8 @@ def test_doctor_has_a_remedy_for_each_finding(browser: TestClient, db: Db) -> No
     assert "runners problem no replica is alive start one with `cronledger run`" in doctor
     assert "jobs problem no live runner can run alone (queue default) start a replica" in doctor
     assert "autovacuum ok" in doctor
+    for check in ("pooler", "listening", "roles"):
+        assert f"{check} not checked depends on the connection string" in doctor
 
 
 @pytest.mark.parametrize("error", [OSError("no room"), ValueError("not a name")])
@@ -336,12 +319,6 @@ def test_checks_are_made_read_only_with_the_patience_of_the_page(
     monkeypatch.setattr(examining, "examine", look)
     assert "look" in checked(browser)
     assert seen == ["on", "3s"]
-
-
-def test_checks_of_replicas_are_named_and_not_made(browser: TestClient) -> None:
-    doctor = checked(browser)
-    for check in ("pooler", "listening", "roles"):
-        assert f"{check} not checked depends on the connection string" in doctor
 
 
 def test_checks_that_need_more_rights_are_named(database_url: str, logins: Logins, db: Db) -> None:

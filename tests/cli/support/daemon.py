@@ -3,14 +3,16 @@
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.processes import CRONLEDGER
+from tests.waiting import PATIENCE, until
+
+T = TypeVar("T")
 
 
 class Run:
@@ -43,22 +45,26 @@ class Run:
         whole = self.err.split("\n")[:-1]  # the last line may be written just now
         return [json.loads(line) for line in whole if line.startswith("{")]
 
-    def until(self, met: Callable[[], object], seconds: float = 90) -> None:
-        """Return once `met`; fail when the process ends before, or after so long."""
-        deadline = time.monotonic() + seconds
-        while not met():
-            assert self.process.poll() is None, self.err
-            assert time.monotonic() < deadline, self.err
-            time.sleep(0.02)
+    def until(self, met: Callable[[], T | None]) -> T:
+        """Return what `met` returns as soon as it is true; fail when the process ends before."""
+
+        def look() -> T | None:
+            found = met()
+            assert found or self.process.poll() is None, "it has ended"
+            return found
+
+        try:
+            return until("the condition of a process", look)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.err}") from None
 
     def until_event(self, name: str) -> dict[str, Any]:
-        self.until(lambda: any(event["event"] == name for event in self.events()))
-        return next(event for event in self.events() if event["event"] == name)
+        return self.until(lambda: next((x for x in self.events() if x["event"] == name), None))
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def end(self, seconds: float = 90) -> int:
+    def end(self, seconds: float = PATIENCE) -> int:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -1,6 +1,7 @@
 """A person in front of the page, without a browser: requests, and the text of what comes back."""
 
 import re
+from hashlib import sha256
 from html import unescape
 from typing import Any
 
@@ -13,6 +14,11 @@ from tests.web.support.logins import Logins
 
 HOST = "http://127.0.0.1"
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+TOKENS = [
+    f"{name}:{role}:{sha256(f'{name}-secret'.encode()).hexdigest()}"
+    for name, role in (("alice", "operator"), ("grafana", "viewer"))
+]
+OPERATOR, VIEWER = ({"Authorization": f"Bearer {name}-secret"} for name in ("alice", "grafana"))
 
 
 def app(database_url: str, logins: Logins, **settings: Any) -> Starlette:
@@ -32,6 +38,19 @@ def client(page: Starlette, peer: str = "127.0.0.1", **parameters: Any) -> TestC
     return TestClient(
         page, base_url=HOST, client=(peer, 50_000), follow_redirects=False, **parameters
     )
+
+
+def act(browser: TestClient, path: str, /, **data: Any) -> str:
+    """Send a form, and return the text of the page afterwards."""
+    done = browser.post(path, data=data, headers=SAME_ORIGIN)
+    if done.status_code != 303:
+        return text(done.text)
+    return text(browser.get(done.headers["location"]).text)
+
+
+def expire(browser: TestClient) -> None:
+    """Let the page read the ledger again with the next request."""
+    browser.app.state.site.reader.expire()  # type: ignore[attr-defined]
 
 
 def text(html: str) -> str:
