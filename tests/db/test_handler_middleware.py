@@ -111,7 +111,7 @@ async def test_an_exception_becomes_a_retry_a_discard_a_result_or_another_except
     whole: Whole,
 ) -> None:
     whole.app = App(middleware=[Middleware(sync=turning, asynchronous=turning_async)])
-    jobs = [whole.job(function, max_attempts=2) for function in (fails, fails_async)]
+    jobs = [whole.job(f, max_attempts=2, retry_backoff=["0s"]) for f in (fails, fails_async)]
     async with whole.replica():
         found = [{x: await whole.run(job, x) for x in ("busy", "gone", "known")} for job in jobs]
         error = await whole.run("fails", "other")
