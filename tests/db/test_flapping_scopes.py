@@ -1,7 +1,7 @@
 """Scopes that retire and return several times before they are planned keep all of their past."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,8 +14,7 @@ from cronledger.cli import main
 from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
 from cronledger.sources.backfill import past
-from tests.db.support.engine import Ledger, Runner, runners
-from tests.db.support.ledger_bench import STOPPED, TICK
+from tests.db.support.engine import TICK, Ledger, runners
 
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
@@ -28,32 +27,23 @@ Set = Callable[[str], None]
 def ledger(ledger: Ledger) -> Ledger:
     """A ledger whose clock stands still, half a second after a minute, until a test moves it."""
     at = ledger.now().replace(second=0, microsecond=500_000) + MINUTE
-    ledger.values(STOPPED.format(at=at.isoformat()))
+    ledger.stop_clock(at)
     return ledger
 
 
-def pass_time(ledger: Ledger, by: timedelta) -> None:
-    ledger.values("UPDATE time_travel SET ahead = ahead + %s", by)
-
-
-@pytest.fixture(params=["edit", "provider"])
-def scopes(ledger: Ledger, request: pytest.FixtureRequest) -> Set:
+def job_of(ledger: Ledger, by: str, name: str = "job", **columns: Any) -> Set:
     """A job that runs in each minute, and how an operator or its provider sets its scopes."""
-    return job_of(ledger, request.param)
-
-
-def job_of(ledger: Ledger, by: str, **columns: Any) -> Set:
     given = {
         "schedule": "* * * * *", "catch_up": "all", "catch_up_limit": 100, "overlap": "allow",
         "scope_kind": "shard", "scopes": ["a", "b"] if by == "edit" else None, **columns,
     }  # fmt: skip
-    ledger.job(**given)
+    ledger.job(name, **given)
 
     def set_scopes(names: str) -> None:
         if by == "edit":
-            ledger.values(f"UPDATE jobs SET scopes = '{names}'")
+            ledger.values("UPDATE jobs SET scopes = %s WHERE name = %s", names, name)
         else:
-            ledger.values(f"SELECT cronledger_internal.set_scopes('job', 'shard', '{names}')")
+            ledger.values("SELECT cronledger_internal.set_scopes(%s, 'shard', %s)", name, names)
 
     set_scopes("{a,b}")
     return set_scopes
@@ -61,31 +51,25 @@ def job_of(ledger: Ledger, by: str, **columns: Any) -> Set:
 
 def flap(ledger: Ledger, scopes: Set) -> list[datetime]:
     """Let the scopes change while no replica plans. Return when they did."""
-    pass_time(ledger, 4 * MINUTE)
+    ledger.pass_time(4 * MINUTE)
     changed = []
     for names, minutes in FLAPS:
         scopes(names)
         changed.append(ledger.now())
-        pass_time(ledger, minutes * MINUTE)
+        ledger.pass_time(minutes * MINUTE)
     return changed
 
 
-async def settle(one: Runner) -> None:
-    while await one.settle():
-        for start in list(one.held):
-            await one.finish(start)
-
-
-def history(ledger: Ledger, scope: str = "a") -> list[Any]:
+def history(ledger: Ledger, job: str = "job") -> list[Any]:
     return ledger.values(
-        "SELECT retired_at, returned_at FROM scope_retirements WHERE scope_id = %s ORDER BY 1",
-        scope,
-    )
+        "SELECT retired_at, returned_at FROM scope_retirements"
+        " WHERE job_name = %s AND scope_id = 'a' ORDER BY 1", job,
+    )  # fmt: skip
 
 
-def skips(ledger: Ledger, scope: str = "a") -> list[Any]:
+def skips(ledger: Ledger) -> list[Any]:
     return ledger.values(
-        "SELECT reason, from_plan_time, count FROM skips WHERE scope_id = %s ORDER BY 2", scope
+        "SELECT reason, from_plan_time, count FROM skips WHERE scope_id = 'a' ORDER BY 2"
     )
 
 
@@ -93,40 +77,38 @@ def ran(ledger: Ledger, scope: str) -> int:
     return int(ledger.one("SELECT count(*) FROM executions WHERE scope_id = %s", scope))
 
 
-def violations(url: str) -> list[str]:
-    return [str(violation) for violation in verify(url)]
-
-
+@pytest.mark.parametrize("by", ["edit", "provider"])
 async def test_i2_what_is_due_between_two_retirements_runs(
-    ledger: Ledger, scopes: Set, database_url: str
+    ledger: Ledger, database_url: str, by: str
 ) -> None:
-    first, back, second, again = flap(ledger, scopes)
+    first, back, second, again = flap(ledger, job_of(ledger, by))
     assert history(ledger) == [(first, back), (second, again)]
     async with runners(database_url, {}) as (one,):
-        await settle(one)
+        await one.run_due()
     half = SECOND / 2
     assert skips(ledger) == [
         ("retired", first + MINUTE - half, 2), ("retired", second + MINUTE - half, 3),
     ]  # fmt: skip
     assert (ran(ledger, "a"), ran(ledger, "b")) == (4 + 11 + 5, 4 + 2 + 11 + 3 + 5)
     assert ledger.values("SELECT retired_at FROM schedules") == [None, None]
-    assert violations(database_url) == []
+    assert ledger.violations() == []
 
 
 async def test_what_was_due_before_a_scope_retired_is_missed_while_it_is_retired(
-    ledger: Ledger, scopes: Set, database_url: str
+    ledger: Ledger, database_url: str
 ) -> None:
+    scopes = job_of(ledger, "edit")
     flap(ledger, scopes)
     scopes("{b}")
-    pass_time(ledger, 2 * MINUTE)
+    ledger.pass_time(2 * MINUTE)
     async with runners(database_url, {}) as (one,):
-        await settle(one)
+        await one.run_due()
     reasons = [(reason, count) for reason, _, count in skips(ledger)]
     assert reasons == [
         ("missed", 4), ("retired", 2), ("missed", 11), ("retired", 3), ("missed", 5), ("retired", 2)
     ]  # fmt: skip
     assert (ran(ledger, "a"), ledger.parked(scope="a")) == (0, "retired")
-    assert violations(database_url) == []
+    assert ledger.violations() == []
 
 
 async def test_verify_finds_skips_that_no_retirement_of_a_provided_scope_explains(
@@ -134,66 +116,60 @@ async def test_verify_finds_skips_that_no_retirement_of_a_provided_scope_explain
 ) -> None:
     flap(ledger, job_of(ledger, "provider"))
     async with runners(database_url, {}) as (one,):
-        await settle(one)
+        await one.run_due()
     second = history(ledger)[1][0]
     ledger.values("DELETE FROM scope_retirements WHERE retired_at = %s", second)
     (found,) = verify(database_url)
     assert (found.kind, found.plan_time) == ("untrue_skip", second + MINUTE - SECOND / 2)
 
 
-@contextmanager
-def open_transaction(ledger: Ledger) -> Iterator[Set]:
-    options = "-csearch_path=cronledger,cronledger_internal"
-    with psycopg.connect(ledger.url, options=options) as c:
-
-        def execute(statement: str) -> None:
-            c.execute(statement.encode())
-            pass_time(ledger, MINUTE)
-
-        yield execute
-    pass_time(ledger, TICK)
-
-
-WITH, WITHOUT = (f"SELECT set_scopes('job', 'shard', '{x}')" for x in ("{a,b}", "{b}"))
+WITH, WITHOUT = (f"SELECT set_scopes('{{job}}', 'shard', '{x}')" for x in ("{{a,b}}", "{{b}}"))
 AT_ONCE = "SET CONSTRAINTS ALL IMMEDIATE"
+OPEN_EDITS = [
+    ("{a,b}", [WITHOUT, WITH], ["ended"]),
+    ("{a,b}", [WITHOUT, WITH, WITHOUT], ["ended", "commit"]),
+    ("{b}", [WITH, WITHOUT], ["open"]),
+    ("{b}", [WITH, WITHOUT, WITH], ["commit ends"]),
+    ("{a,b}", [WITHOUT, AT_ONCE], ["ended", "commit"]),
+    ("{a,b}", [WITHOUT, AT_ONCE, WITH], ["ended"]),
+    ("{b}", [WITH, AT_ONCE], ["commit ends"]),
+]
+"""The scopes before a transaction, its statements a minute apart, and which retirements remain."""
 
 
-@pytest.mark.parametrize(
-    ("before", "statements", "retirements"),
-    [
-        ("{a,b}", [WITHOUT, WITH], ["ended"]),
-        ("{a,b}", [WITHOUT, WITH, WITHOUT], ["ended", "commit"]),
-        ("{b}", [WITH, WITHOUT], ["open"]),
-        ("{b}", [WITH, WITHOUT, WITH], ["commit ends"]),
-        ("{a,b}", [WITHOUT, AT_ONCE], ["ended", "commit"]),
-        ("{a,b}", [WITHOUT, AT_ONCE, WITH], ["ended"]),
-        ("{b}", [WITH, AT_ONCE], ["commit ends"]),
-    ],
-)
-async def test_only_what_is_committed_is_a_retirement(
-    ledger: Ledger, database_url: str, before: str, statements: list[str], retirements: list[str]
-) -> None:
+async def test_only_what_is_committed_is_a_retirement(ledger: Ledger, database_url: str) -> None:
     """A change that its own transaction takes back was never in force."""
-    scopes = job_of(ledger, "provider")
-    scopes("{b}")
+    setters = [job_of(ledger, "provider", f"job{n}") for n in range(len(OPEN_EDITS))]
+    for set_scopes in setters:
+        set_scopes("{b}")
     gone = ledger.now()
-    pass_time(ledger, MINUTE)
-    scopes(before)
+    ledger.pass_time(MINUTE)
+    for set_scopes, (before, _, _) in zip(setters, OPEN_EDITS, strict=True):
+        set_scopes(before)
     back = ledger.now()
-    pass_time(ledger, 3 * MINUTE)
-    with open_transaction(ledger) as execute:
-        for statement in statements:
-            execute(statement)
+    ledger.pass_time(3 * MINUTE)
+    options = "-csearch_path=cronledger,cronledger_internal"
+    with ExitStack() as stack:
+        opened = [
+            stack.enter_context(psycopg.connect(ledger.url, options=options)) for _ in setters
+        ]
+        for step in range(3):
+            for n, (_, statements, _) in enumerate(OPEN_EDITS):
+                for statement in statements[step : step + 1]:
+                    opened[n].execute(statement.format(job=f"job{n}").encode())
+            ledger.pass_time(MINUTE)
         commit = ledger.now()
+    ledger.pass_time(TICK)
     meant = {
         "ended": (gone, back), "open": (gone, None), "commit ends": (gone, commit),
         "commit": (commit, None),
     }  # fmt: skip
-    assert history(ledger) == [meant[name] for name in retirements]
-    pass_time(ledger, 5 * MINUTE)
-    async with runners(database_url, {}) as (one,):
-        await settle(one)
-    assert violations(database_url) == []
+    for n, (_, _, retirements) in enumerate(OPEN_EDITS):
+        assert history(ledger, f"job{n}") == [meant[name] for name in retirements], n
+    ledger.pass_time(5 * MINUTE)
+    async with runners(database_url, {"slots": 1000}) as (one,):
+        await one.settle()
+    assert ledger.violations() == []
 
 
 async def test_a_return_after_the_clock_went_back_leaves_what_was_planned_as_retired(
@@ -202,41 +178,40 @@ async def test_a_return_after_the_clock_went_back_leaves_what_was_planned_as_ret
     scopes = job_of(ledger, "provider")
     scopes("{b}")
     gone = ledger.now()
-    pass_time(ledger, 10 * MINUTE)
+    ledger.pass_time(10 * MINUTE)
     async with runners(database_url, {}) as (one,):
-        await settle(one)
+        await one.run_due()
         planned = ledger.now()
-        pass_time(ledger, -8 * MINUTE)
+        ledger.pass_time(-8 * MINUTE)
         scopes("{a,b}")
         assert history(ledger) == [(gone, planned)]
-        pass_time(ledger, 9 * MINUTE)
-        await settle(one)
+        ledger.pass_time(9 * MINUTE)
+        await one.run_due()
     assert [(reason, count) for reason, _, count in skips(ledger)] == [("retired", 10)]
     assert ran(ledger, "a") == 1
-    assert violations(database_url) == []
+    assert ledger.violations() == []
 
 
 async def test_a_step_for_deadlines_knows_the_retirements_that_are_planned(
-    ledger: Ledger, scopes: Set, database_url: str
+    ledger: Ledger, database_url: str
 ) -> None:
-    ledger.edit(start_by="10s")
-    flap(ledger, scopes)
+    flap(ledger, job_of(ledger, "provider", start_by="10s"))
     async with runners(database_url, {}) as (one,):
-        await settle(one)
+        await one.run_due()
         await one.repair()
     at = {row[1].minute for row in skips(ledger)}
     breached = ledger.values("SELECT plan_time FROM breaches WHERE scope_id = 'a'")
     assert len(breached) == 4 + 11 + 5 - 1  # the last one is not late yet
     assert at.isdisjoint(plan_time.minute for plan_time in breached)
-    assert violations(database_url) == []
+    assert ledger.violations() == []
 
 
 async def test_why_and_backfill_know_the_retirements_of_a_scope(
-    ledger: Ledger, scopes: Set, database_url: str
+    ledger: Ledger, database_url: str
 ) -> None:
-    first, back, *_ = flap(ledger, scopes)
+    first, back, *_ = flap(ledger, job_of(ledger, "edit"))
     async with runners(database_url, {}) as (one,):
-        await settle(one)
+        await one.run_due()
     moment = (first + MINUTE).replace(microsecond=0).isoformat()
     arguments = ["why", "job", moment, "--scope", "a"]
     answer = CliRunner(env={"CRONLEDGER_DATABASE_URL": database_url}).invoke(main, arguments)
@@ -248,8 +223,8 @@ async def test_why_and_backfill_know_the_retirements_of_a_scope(
     assert len(found.plan_times) == 4 + 11 + 5
 
 
-def test_retirements_are_kept_as_long_as_executions(ledger: Ledger, scopes: Set) -> None:
-    _, back, *_ = flap(ledger, scopes)
+def test_retirements_are_kept_as_long_as_executions(ledger: Ledger) -> None:
+    _, back, *_ = flap(ledger, job_of(ledger, "provider"))
     maintain = "SELECT maintain_partitions()"
     ledger.values("UPDATE schedules SET planned_through = db_now()")
     ledger.values(maintain)

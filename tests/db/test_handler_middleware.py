@@ -107,31 +107,25 @@ async def fails_async(ctx: Context, payload: str) -> str:
     return fails(ctx, payload)
 
 
-@pytest.mark.parametrize("function", [fails, fails_async], ids=["sync", "async"])
 async def test_an_exception_becomes_a_retry_a_discard_a_result_or_another_exception(
-    whole: Whole, function: Callable[..., Any]
+    whole: Whole,
 ) -> None:
     whole.app = App(middleware=[Middleware(sync=turning, asynchronous=turning_async)])
-    job = whole.job(function, max_attempts=2)
+    jobs = [whole.job(f, max_attempts=2, retry_backoff=["0s"]) for f in (fails, fails_async)]
     async with whole.replica():
-        rows = {x: await whole.run(job, x) for x in ("busy", "gone", "known")}
-    assert (rows["busy"]["status"], rows["busy"]["result"]) == ("SUCCESS", "the handler's")
-    (first,) = rows["busy"]["attempts"]
-    assert first["error_code"] == "retry_requested"
-    assert (rows["gone"]["status"], rows["gone"]["error_code"]) == ("FAILED", "gone")
-    assert rows["gone"]["attempt"] == 1
-    assert (rows["known"]["status"], rows["known"]["result"]) == ("SUCCESS", "the middleware's")
-
-
-async def test_an_error_of_the_middleware_fails_the_attempt(whole: Whole) -> None:
-    whole.app = App(middleware=[turning])
-    job = whole.job(fails)
-    async with whole.replica():
-        row = await whole.run(job, "other")
-        invalid = await whole.run(job, ["not", "text"])
-    assert (row["status"], row["error_code"]) == ("FAILED", "handler_error")
-    assert row["error_msg"].startswith("RuntimeError: the middleware's own")
-    assert "ValueError: other" in row["error_msg"]
+        found = [{x: await whole.run(job, x) for x in ("busy", "gone", "known")} for job in jobs]
+        error = await whole.run("fails", "other")
+        invalid = await whole.run("fails", ["not", "text"])
+    for rows in found:
+        assert (rows["busy"]["status"], rows["busy"]["result"]) == ("SUCCESS", "the handler's")
+        (first,) = rows["busy"]["attempts"]
+        assert first["error_code"] == "retry_requested"
+        assert (rows["gone"]["status"], rows["gone"]["error_code"]) == ("FAILED", "gone")
+        assert rows["gone"]["attempt"] == 1
+        assert (rows["known"]["status"], rows["known"]["result"]) == ("SUCCESS", "the middleware's")
+    assert error["attempts"][0]["error_code"] == "handler_error"
+    assert error["attempts"][0]["error_msg"].startswith("RuntimeError: the middleware's own")
+    assert "ValueError: other" in error["attempts"][0]["error_msg"]
     assert invalid["error_code"] == "payload_invalid"  # pydantic's is a ValueError, not seen here
 
 
@@ -193,9 +187,8 @@ async def swallow_async(ctx: Context, call_next: AsyncNext) -> Any:
     return "swallowed"
 
 
-@pytest.mark.parametrize("how", ["lease", "cancel", "timeout"])
 async def test_middleware_that_swallows_everything_makes_no_success_of_a_stop(
-    whole: Whole, how: str
+    whole: Whole,
 ) -> None:
     began: list[int] = []
     stolen = threading.Event()
@@ -216,32 +209,38 @@ async def test_middleware_that_swallows_everything_makes_no_success_of_a_stop(
         ctx.check_lease()
 
     whole.app = App(middleware=[Middleware(sync=swallow, asynchronous=swallow_async)])
-    policies = {"run_timeout": "200ms"} if how == "timeout" else {"stale_timeout": "15s"}
-    jobs = [whole.job(f, **policies) for f in (asynchronous, synchronous, at_once)]
+    policies: dict[str, dict[str, Any]] = {
+        "lease": {"stale_timeout": "15s"}, "cancel": {}, "timeout": {"run_timeout": "1s"},
+    }  # fmt: skip
+    made: dict[str, list[int]] = {}
+    for how, policy in policies.items():
+        for function in (asynchronous, synchronous, at_once):
+            function.__qualname__ = function.__name__
+            whole.app.job(name=f"{function.__name__} {how}", **policy)(function)
     async with whole.replica():
-        executions = [await whole.trigger(job) for job in jobs]
-        if how == "cancel":
-            await eventually("they run", lambda: len(began) == 3)
-            for execution in executions:
-                whole.rows("SELECT cronledger.cancel(%s)", execution)
-        if how == "lease":
-            await eventually("they run", lambda: len(began) == 3)
-            for execution in executions:
-                whole.rows(STEAL, execution)
+        for name in whole.app.jobs:
+            made.setdefault(name.split()[1], []).append(await whole.trigger(name))
+        held = {*made["lease"], *made["cancel"]}
+        await eventually("they run", lambda: held <= set(began))
+        for execution in made["cancel"]:
+            whole.rows("SELECT cronledger.cancel(%s)", execution)
+        for execution in made["lease"]:
+            whole.rows(STEAL, execution)
         stolen.set()
-        if how != "lease":
-            rows = [await whole.end(execution) for execution in executions]
-    if how == "lease":
-        rows = [whole.get(execution) for execution in executions]
-    expected = {
-        "lease": ("RUNNING", None),  # the thief's
-        "cancel": ("CANCELLED", "cancelled"),
-        "timeout": ("FAILED", "timeout"),
+        for execution in made["cancel"] + made["timeout"]:
+            await whole.end(execution)
+    found = {how: {(row["status"], row["error_code"]) for row in map(whole.get, ids)}
+             for how, ids in made.items()}  # fmt: skip
+    assert found == {
+        "lease": {("RUNNING", None)},  # the thief's
+        "cancel": {("CANCELLED", "cancelled")},
+        "timeout": {("FAILED", "timeout")},
     }
-    assert [(row["status"], row["error_code"]) for row in rows] == [expected[how]] * 3
 
 
-async def test_a_timeout_of_the_middleware_is_its_own(whole: Whole) -> None:
+async def test_a_timeout_of_the_middleware_is_its_own_and_a_def_returns_no_awaitable(
+    whole: Whole,
+) -> None:
     async def impatient(ctx: Context, call_next: AsyncNext) -> Any:
         try:
             async with asyncio.timeout(0.01):
@@ -252,42 +251,28 @@ async def test_a_timeout_of_the_middleware_is_its_own(whole: Whole) -> None:
     async def sleeps() -> None:
         await asyncio.sleep(600)
 
-    job = whole.job(sleeps, middleware=[impatient])
-    async with whole.replica():
-        row = await whole.run(job)
-    assert (row["status"], row["result"]) == ("SUCCESS", "took too long")
-
-
-async def test_a_def_that_returns_an_awaitable_has_no_middleware(whole: Whole) -> None:
     async def inner() -> str:
         return "never"
 
-    def outer() -> Awaitable[str]:
+    def awaitable() -> Awaitable[str]:
         return inner()
 
-    whole.app = App(middleware=[swallow_nothing])
-    job = whole.job(outer)
-    async with whole.replica():
-        row = await whole.run(job)
-    assert row["error_code"] == "handler_error"
-    assert "declare the handler as an `async def`" in row["error_msg"]
-
-
-async def test_the_writes_of_a_def_that_returns_an_awaitable_are_rolled_back(
-    whole: Whole,
-) -> None:
-    async def inner() -> str:
-        return "never"
-
-    def outer(ctx: Context) -> Awaitable[str]:
+    def writes(ctx: Context) -> Awaitable[str]:
         with ctx.transaction() as conn:
             conn.execute(WRITE, ["never"])
         return inner()
 
-    job = whole.job(outer, middleware=[swallow])
+    whole.job(sleeps, middleware=[impatient])
+    whole.job(awaitable, middleware=[swallow_nothing])
+    whole.job(writes, middleware=[swallow])
     async with whole.replica():
-        row = await whole.run(job)
-    assert (row["status"], row["result"]) == ("SUCCESS", "swallowed")
+        late, refused, rolled_back = [
+            await whole.run(job) for job in ("sleeps", "awaitable", "writes")
+        ]
+    assert (late["status"], late["result"]) == ("SUCCESS", "took too long")
+    assert refused["error_code"] == "handler_error"
+    assert "declare the handler as an `async def`" in refused["error_msg"]
+    assert (rolled_back["status"], rolled_back["result"]) == ("SUCCESS", "swallowed")
     assert done(whole) == []
 
 

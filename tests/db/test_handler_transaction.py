@@ -27,16 +27,23 @@ def done(whole: Whole) -> list[str]:
     return [row["what"] for row in whole.rows("SELECT what FROM done ORDER BY 1")]
 
 
-async def test_writes_and_success_commit_together(whole: Whole) -> None:
+async def test_writes_and_success_commit_together_whatever_role_the_handler_took(
+    whole: Whole,
+) -> None:
     seen: list[int] = []
+    role = f"clerk_{whole.one('SELECT current_database()')}"
+    whole.rows(f"CREATE ROLE {role}")
+    whole.rows(f"GRANT INSERT ON done TO {role}")
 
     async def asynchronous(ctx: Context) -> Result:
         async with ctx.transaction() as conn:
             await conn.execute(WRITE, ["async"])
+            await conn.execute(f"SET ROLE {role}")
             return Result({"n": 1}, rows_affected=1)
 
     def synchronous(ctx: Context) -> str:
         with ctx.transaction() as conn:
+            conn.execute(f"SET ROLE {role}")
             conn.execute(WRITE, ["sync"])
         # The block was left, and nothing is committed yet.
         with psycopg.connect(whole.url) as other:
@@ -45,8 +52,12 @@ async def test_writes_and_success_commit_together(whole: Whole) -> None:
         return "returned"
 
     jobs = [whole.job(asynchronous), whole.job(synchronous)]
-    async with whole.replica():
-        first, second = [await whole.run(job) for job in jobs]
+    try:
+        async with whole.replica():
+            first, second = [await whole.run(job) for job in jobs]
+    finally:
+        whole.rows(f"DROP OWNED BY {role}")
+        whole.rows(f"DROP ROLE {role}")
     assert (first["status"], first["result"], first["rows_affected"]) == ("SUCCESS", {"n": 1}, 1)
     assert (second["status"], second["result"]) == ("SUCCESS", "returned")
     assert seen == [0]
@@ -55,32 +66,6 @@ async def test_writes_and_success_commit_together(whole: Whole) -> None:
     assert whole.one(
         "SELECT count(*) FROM done d JOIN cronledger.executions e ON e.xmin::text = d.xmin::text"
     ) == 2  # fmt: skip
-
-
-async def test_success_is_written_whatever_role_the_handler_took(whole: Whole) -> None:
-    role = f"clerk_{whole.one('SELECT current_database()')}"
-    whole.rows(f"CREATE ROLE {role}")
-    whole.rows(f"GRANT INSERT ON done TO {role}")
-
-    async def asynchronous(ctx: Context) -> None:
-        async with ctx.transaction() as conn:
-            await conn.execute(f"SET ROLE {role}")
-            await conn.execute(WRITE, ["async"])
-
-    def synchronous(ctx: Context) -> None:
-        with ctx.transaction() as conn:
-            conn.execute(f"SET ROLE {role}")
-            conn.execute(WRITE, ["sync"])
-
-    jobs = [whole.job(asynchronous), whole.job(synchronous)]
-    try:
-        async with whole.replica():
-            rows = [await whole.run(job) for job in jobs]
-    finally:
-        whole.rows(f"DROP OWNED BY {role}")
-        whole.rows(f"DROP ROLE {role}")
-    assert [(row["status"], row["error_msg"]) for row in rows] == [("SUCCESS", None)] * 2
-    assert done(whole) == ["async", "sync"]
 
 
 async def test_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
@@ -99,36 +84,27 @@ async def test_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
             conn.execute(WRITE, ["never"])
         raise Retry(after=0, message="once more")
 
-    jobs = [whole.job(f, max_attempts=2) for f in (in_the_block, after_the_block, in_a_thread)]
-    async with whole.replica():
-        executions = [await whole.trigger(job) for job in jobs]
-        await eventually(
-            "all have failed", lambda: all(whole.get(x)["error_code"] for x in executions)
-        )
-    ended = [whole.get(x)["error_code"] for x in executions]
-    assert ended == ["handler_error", "unwanted", "retry_requested"]
-    assert done(whole) == []
-
-
-async def test_a_block_that_failed_leaves_room_for_another(whole: Whole) -> None:
-    async def tries_again(ctx: Context) -> str:
-        try:
+    async def second_block(ctx: Context) -> None:
+        with suppress(psycopg.errors.DivisionByZero):
             async with ctx.transaction() as conn:
-                await conn.execute(WRITE, ["first"])
+                await conn.execute(WRITE, ["never"])
                 await conn.execute("SELECT 1 / 0")
-        except psycopg.errors.DivisionByZero:
-            async with ctx.transaction() as conn:
-                await conn.execute(WRITE, ["second"])
-        return "done"
+        async with ctx.transaction() as conn:
+            await conn.execute(WRITE, ["second"])
 
-    job = whole.job(tries_again)
+    functions = (in_the_block, after_the_block, in_a_thread, second_block)
+    jobs = [whole.job(f, max_attempts=2, retry_backoff=["0s"]) for f in functions]
     async with whole.replica():
-        assert (await whole.run(job))["result"] == "done"
+        ended = [await whole.run(job) for job in jobs]
+    codes = [row["error_code"] for row in ended]
+    assert codes == ["handler_error", "unwanted", "retry_requested", None]
     assert done(whole) == ["second"]
 
 
-async def test_a_lost_lease_rolls_everything_back(whole: Whole) -> None:
-    inside, go = threading.Event(), threading.Event()
+async def test_without_the_lease_nothing_is_committed_and_no_transaction_begins(
+    whole: Whole,
+) -> None:
+    inside, begun, go = threading.Event(), threading.Event(), threading.Event()
 
     def loses(ctx: Context) -> None:
         with ctx.transaction() as conn:
@@ -136,45 +112,34 @@ async def test_a_lost_lease_rolls_everything_back(whole: Whole) -> None:
             inside.set()
             assert go.wait(90)
 
-    job = whole.job(loses)
-    async with whole.replica():
-        execution = await whole.trigger(job)
-        await eventually("it is inside", inside.is_set)
-        whole.rows(
-            "UPDATE cronledger.executions SET lease_token = gen_random_uuid(), runner_id = 'thief'"
-            " WHERE id = %s", execution,
-        )  # fmt: skip
-        go.set()
-        await eventually("it has ended", lambda: whole.sessions("cronledger transaction") == 0)
-    row = whole.get(execution)
-    assert (row["status"], row["runner_id"]) == ("RUNNING", "thief")
-    assert done(whole) == []
-
-
-async def test_a_transaction_is_refused_without_the_lease(whole: Whole) -> None:
-    began, go = asyncio.Event(), asyncio.Event()
-
     async def late(ctx: Context) -> None:
-        began.set()
-        await go.wait()
+        begun.set()
+        await eventually("its lease is lost", go.is_set)
         async with ctx.transaction() as conn:
             await conn.execute(WRITE, ["never"])
 
-    job = whole.job(late)
+    jobs = [whole.job(loses), whole.job(late)]
     async with whole.replica():
-        execution = await whole.trigger(job)
-        await began.wait()
+        stolen, swept = [await whole.trigger(job) for job in jobs]
+        await eventually("both have begun", lambda: inside.is_set() and begun.is_set())
+        whole.rows(
+            "UPDATE cronledger.executions SET lease_token = gen_random_uuid(), runner_id = 'thief'"
+            " WHERE id = %s", stolen,
+        )  # fmt: skip
         whole.rows(
             "UPDATE cronledger.executions SET status = 'FAILED', finished_at = now(),"
-            " error_code = 'stale_timeout' WHERE id = %s", execution,
+            " error_code = 'stale_timeout' WHERE id = %s", swept,
         )  # fmt: skip
         go.set()
-    assert whole.get(execution)["error_code"] == "stale_timeout"
+        await eventually("they end", lambda: whole.sessions("cronledger transaction") == 0)
+    row = whole.get(stolen)
+    assert (row["status"], row["runner_id"]) == ("RUNNING", "thief")
+    assert whole.get(swept)["error_code"] == "stale_timeout"
     assert done(whole) == []
 
 
 @pytest.mark.parametrize("how", first_fast(["cancel", "timeout", "drain"]))
-async def test_who_was_stopped_commits_nothing(whole: Whole, how: str) -> None:
+async def test_a_stopped_handler_commits_nothing(whole: Whole, how: str) -> None:
     inside = threading.Event()
 
     async def asynchronous(ctx: Context) -> None:
@@ -219,7 +184,7 @@ async def test_who_was_stopped_commits_nothing(whole: Whole, how: str) -> None:
     assert done(whole) == []
 
 
-async def test_heartbeats_pass_and_thieves_do_not(whole: Whole) -> None:
+async def test_an_open_transaction_admits_heartbeats_and_no_thief(whole: Whole) -> None:
     inside, go = asyncio.Event(), asyncio.Event()
 
     async def long(ctx: Context) -> None:
@@ -245,7 +210,7 @@ async def test_heartbeats_pass_and_thieves_do_not(whole: Whole) -> None:
     assert done(whole) == ["kept"]
 
 
-async def test_who_waits_for_a_connection_can_be_cancelled(
+async def test_a_handler_that_waits_for_a_connection_can_be_cancelled(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connections.__init__, "__defaults__", (1,))
@@ -363,7 +328,7 @@ async def test_a_commit_without_an_answer_is_looked_up(
     assert commits == attempt
 
 
-async def test_killed_backend_between_write_and_return(whole: Whole) -> None:
+async def test_a_backend_killed_between_write_and_return_costs_an_attempt(whole: Whole) -> None:
     async def killed(ctx: Context) -> None:
         async with ctx.transaction() as conn:
             await conn.execute(WRITE, [f"attempt {ctx.attempt}"])

@@ -92,18 +92,33 @@ async def test_a_request_and_its_answer(whole: Whole, site: Site) -> None:
     assert (site.asked[3][0], site.asked[3][3]) == ("GET", "")
 
 
-async def test_retries_follow_the_job_and_keep_their_key(whole: Whole, site: Site) -> None:
+async def test_failures_name_the_status_and_retries_keep_their_key(
+    whole: Whole, site: Site, unused_tcp_port: int
+) -> None:
     site.answer("/busy", status=503, text="later", Retry_After="0")
-    policies = {"max_attempts": 3, "retry_backoff": ["1h"]}
-    http(whole, "busy", site.url + "/busy", policies)
-    http(whole, "teapot", site.url + "/busy", expect=[503])
+    site.answer("/from", status=302, Location=f"https://elsewhere.example/?key={TOKEN}")
+    http(whole, "busy", site.url + "/busy", {"max_attempts": 3, "retry_backoff": ["1h"]})
+    http(whole, "expects 503", site.url + "/busy", expect=[503])
+    http(whole, "redirect", site.url + "/from", headers={"X-Key": {"env": "SITE_TOKEN"}})
+    http(whole, "expects 302", site.url + "/from", expect=[302])
+    http(whole, "nobody listens", f"http://127.0.0.1:{unused_tcp_port}/")
     async with whole.replica():
-        row, expected = await whole.run("busy"), await whole.run("teapot")
-    assert (row["status"], row["attempt"], row["error_code"]) == ("FAILED", 3, "http_status")
-    assert row["error_msg"] == "GET returned 503 Service Unavailable; expected 200 to 299"
-    assert row["output"] == "later"
-    assert {asked[2]["Idempotency-Key"] for asked in site.asked[:3]} == {f"cronledger-{row['id']}"}
-    assert expected["status"] == "SUCCESS"
+        rows = {job.name: await whole.run(job.name) for job in whole.jobs}
+    assert {name: (row["status"], row["error_code"], row["attempt"])
+            for name, row in rows.items()} == {
+        "busy": ("FAILED", "http_status", 3), "expects 503": ("SUCCESS", None, 1),
+        "redirect": ("FAILED", "http_status", 1), "expects 302": ("SUCCESS", None, 1),
+        "nobody listens": ("FAILED", "not_started", 1),
+    }  # fmt: skip
+    busy = rows["busy"]
+    assert busy["error_msg"] == "GET returned 503 Service Unavailable; expected 200 to 299"
+    assert busy["output"] == "later"
+    assert {asked[2]["Idempotency-Key"] for asked in site.asked[:3]} == {f"cronledger-{busy['id']}"}
+    assert rows["redirect"]["error_msg"] == (
+        "GET returned 302 Found; expected 200 to 299; "
+        "the redirect to https://elsewhere.example/?key=*** is not followed"
+    )
+    assert [path for _, path, _, _ in site.asked] == ["/busy"] * 4 + ["/from"] * 2
 
 
 async def test_secrets_are_nowhere(whole: Whole, site: Site) -> None:
@@ -133,10 +148,7 @@ QUOTED = 's3cr3t-"quoted"\\value'
 """A secret that is written differently in JSON and in what Python says of bytes."""
 
 
-@pytest.mark.parametrize("token", [TOKEN, QUOTED], ids=["plain", "quoted"])
-async def test_no_secret_is_in_an_exception(
-    whole: Whole, monkeypatch: pytest.MonkeyPatch, token: str
-) -> None:
+async def test_no_secret_is_in_an_exception(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that answers with what it was sent instead of a status line."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -146,20 +158,22 @@ async def test_no_secret_is_in_an_exception(
         await writer.drain()
         writer.close()
 
-    monkeypatch.setenv("SITE_TOKEN", token)
+    monkeypatch.setenv("SITE_QUOTED", QUOTED)
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    http(whole, "echo", f"http://127.0.0.1:{port}/", headers={"X-Key": {"env": "SITE_TOKEN"}})
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    for name in ("SITE_TOKEN", "SITE_QUOTED"):
+        http(whole, name, url, headers={"X-Key": {"env": name}})
     with capture_logs() as logs:
         async with whole.replica():
-            row = await whole.run("echo")
+            rows = [await whole.run(name) for name in ("SITE_TOKEN", "SITE_QUOTED")]
     server.close()
-    assert row["error_code"] == "handler_error"
-    assert "***" in row["error_msg"]
-    assert "s3cr3t" not in str(row) + str(logs)
+    for row in rows:
+        assert row["error_code"] == "handler_error"
+        assert "***" in row["error_msg"]
+    assert "s3cr3t" not in str(rows) + str(logs)
 
 
-async def test_a_secret_is_struck_out_however_it_is_written(
+async def test_a_secret_is_struck_out_however_it_is_written_and_where_the_tail_begins_in_it(
     whole: Whole, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def echo(request: web.Request) -> web.Response:
@@ -167,55 +181,26 @@ async def test_a_secret_is_struck_out_however_it_is_written(
         forms = [json.dumps(got), repr(got), repr(got.encode()), quote(got, safe=""), escape(got)]
         return web.Response(text="\n".join(forms))
 
-    monkeypatch.setenv("SITE_TOKEN", QUOTED)
-    site.answers["/echo"] = echo
-    http(whole, "echo", site.url + "/echo", headers={"X-Key": {"env": "SITE_TOKEN"}})
-    async with whole.replica():
-        row = await whole.run("echo")
-    assert row["output"].count("***") == 5
-    assert "s3cr3t" not in row["output"]
-
-
-async def test_a_secret_that_the_tail_begins_in_is_struck_out(whole: Whole, site: Site) -> None:
-    async def echo(request: web.Request) -> web.Response:
+    async def long(request: web.Request) -> web.Response:
         return web.Response(text=TOKEN + "x" * (1024 - len(TOKEN) + 3))
 
-    site.answers["/echo"] = echo
-    http(whole, "echo", site.url + "/echo", headers={"X-Key": {"env": "SITE_TOKEN"}})
+    monkeypatch.setenv("SITE_QUOTED", QUOTED)
+    site.answers |= {"/echo": echo, "/long": long}
+    http(whole, "echo", site.url + "/echo", headers={"X-Key": {"env": "SITE_QUOTED"}})
+    http(whole, "long", site.url + "/long", headers={"X-Key": {"env": "SITE_TOKEN"}})
     async with whole.replica(output_tail_bytes=1024):
-        row = await whole.run("echo")
-    assert TOKEN[-4:] not in row["output"]
-    assert row["output"].endswith("x" * 500)
-
-
-async def test_a_redirect_is_a_failure_that_names_its_location(whole: Whole, site: Site) -> None:
-    elsewhere = f"https://elsewhere.example/?key={TOKEN}"
-    site.answer("/from", status=302, Location=elsewhere)
-    headers = {"X-Key": {"env": "SITE_TOKEN"}}
-    http(whole, "leads away", site.url + "/from", headers=headers)
-    http(whole, "expects it", site.url + "/from", expect=[302])
-    async with whole.replica():
-        refused, expected = [await whole.run(job) for job in ("leads away", "expects it")]
-    assert (refused["status"], refused["error_code"]) == ("FAILED", "http_status")
-    assert refused["error_msg"] == (
-        "GET returned 302 Found; expected 200 to 299; "
-        "the redirect to https://elsewhere.example/?key=*** is not followed"
-    )
-    assert expected["status"] == "SUCCESS"
-    assert [path for _, path, _, _ in site.asked] == ["/from", "/from"]
+        echoed, tail = [(await whole.run(job))["output"] for job in ("echo", "long")]
+    assert echoed.count("***") == 5
+    assert "s3cr3t" not in echoed
+    assert TOKEN[-4:] not in tail
+    assert tail.endswith("x" * 500)
 
 
 async def test_private_addresses_only_by_permission(whole: Whole, site: Site) -> None:
     port = site.url.rpartition(":")[2]
     hosts = (
-        "127.0.0.1",
-        "localhost",
-        "[::1]",
-        "[::ffff:127.0.0.1]",
-        "0x7f.1",
-        "10.0.0.1",
-        "0.0.0.0",
-    )
+        "127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0x7f.1", "10.0.0.1", "0.0.0.0",
+    )  # fmt: skip
     for number, host in enumerate(hosts):
         http(whole, f"j{number}", f"http://{host}:{port}/", allow_private=False)
     async with whole.replica():
@@ -224,13 +209,6 @@ async def test_private_addresses_only_by_permission(whole: Whole, site: Site) ->
             assert (row["status"], row["error_code"]) == ("FAILED", "not_started")
             assert "is not a public address" in row["error_msg"], (hosts[number], row["error_msg"])
     assert site.asked == []
-
-
-async def test_nobody_listens(whole: Whole, site: Site, unused_tcp_port: int) -> None:
-    http(whole, "nobody", f"http://127.0.0.1:{unused_tcp_port}/")
-    async with whole.replica():
-        row = await whole.run("nobody")
-    assert (row["status"], row["error_code"]) == ("FAILED", "not_started")
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancelled"])

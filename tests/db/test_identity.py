@@ -23,7 +23,8 @@ from tests.database import Databases
 from tests.db.support.engine import Ledger, runners
 from tests.marks import first_fast
 
-pytestmark = pytest.mark.own_database  # its database is copied
+copied = pytest.mark.own_database
+"""The database of the test is copied, which needs one without other sessions."""
 
 MINUTE = timedelta(minutes=1)
 
@@ -66,22 +67,27 @@ def seen(url: str) -> Finding:
         return found
 
 
+async def begin(ledger: Ledger) -> None:
+    """An execution of a job that is reentrant, and one of another, are RUNNING."""
+    ledger.job("once")
+    ledger.job("again", allow_stale_reentry=True, max_attempts=3)
+    async with runners(ledger.url, {}) as (original,):
+        for job in ("once", "again"):
+            ledger.trigger(job)
+        assert len(await original.settle()) == 2
+
+
 def planned(ledger: Ledger) -> list[Any]:
     return ledger.values("SELECT job_name, planned_through, next_due_at FROM schedules ORDER BY 1")
 
 
+@copied
 async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
     ledger: Ledger, databases: Databases
 ) -> None:
+    await begin(ledger)
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    ledger.job("once", overlap="wait")
-    ledger.job("again", allow_stale_reentry=True, max_attempts=3)
-    async with runners(ledger.url, {}) as (original,):
-        ledger.travel(by=MINUTE)
-        assert len(await original.settle()) == 1
-        for job in ("once", "again"):
-            ledger.trigger(job)
-        await original.settle()
+    ledger.edit("once", overlap="wait")
     ledger.trigger("once")
     ledger.values("UPDATE jobs SET paused_at = db_now(), paused_until = db_now() + '1 s'"
                 " WHERE name = 'again'")  # fmt: skip
@@ -102,6 +108,7 @@ async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
         assert clone.values("SELECT name FROM jobs WHERE paused_at IS NOT NULL") == ["again"]
 
 
+@copied
 async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, databases: Databases) -> None:
     ledger.job("job", scope_kind="shard")
     asked: list[str] = []
@@ -123,6 +130,7 @@ async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, databases: 
             assert sorted(clone.values("SELECT scope_id FROM schedules")) == ["a", "b"]
 
 
+@copied
 def test_workers_in_other_languages_are_refused_and_what_they_run_goes_on(
     ledger: Ledger, databases: Databases
 ) -> None:
@@ -144,6 +152,7 @@ def test_workers_in_other_languages_are_refused_and_what_they_run_goes_on(
         assert clone.one("SELECT finish(%s, %s)", *held) == "ok"
 
 
+@copied
 async def test_a_replica_does_not_start_in_a_clone(ledger: Ledger, databases: Databases) -> None:
     with cloned(ledger, databases) as clone:
         with pytest.raises(OtherDatabaseError, match="the ledger belongs to the database with oid"):
@@ -151,13 +160,19 @@ async def test_a_replica_does_not_start_in_a_clone(ledger: Ledger, databases: Da
         assert clone.values("SELECT id FROM runners") == []
 
 
-async def test_another_server_is_another_database(ledger: Ledger) -> None:
+async def test_another_server_and_a_ledger_without_identity_are_other_databases(
+    ledger: Ledger,
+) -> None:
     async with runners(ledger.url, {}) as (runner,):
         ledger.values("UPDATE identity SET system_identifier = 7")
         await runner.check_in()
         await runner.step()
         assert runner.dispatcher.refused is not None
         assert "system identifier 7, and this server has" in runner.dispatcher.refused
+    ledger.values("DELETE FROM identity")
+    assert why(ledger) == "its table identity is empty"
+    assert accept(ledger, skip_missed=False).why == "its table identity is empty"
+    assert why(ledger) is None
 
 
 async def test_a_failover_goes_on_and_is_recorded(ledger: Ledger) -> None:
@@ -208,14 +223,6 @@ def test_a_failover_that_is_not_recorded_yet_is_looked_at_each_time(ledger: Ledg
         with pytest.raises(psycopg.Error) as refused:
             session.execute(require)
         assert refused.value.sqlstate == "CL005"
-
-
-async def test_a_failover_of_a_ledger_with_one_runner(ledger: Ledger) -> None:
-    async with runners(ledger.url, {}) as (runner,):
-        fail_over(ledger)
-        await runner.check_in()
-        assert why(ledger) is None
-        assert 99 not in ledger.values("SELECT timeline FROM identity")
 
 
 async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_minutes(
@@ -294,6 +301,7 @@ async def test_what_is_refused_goes_on_once_it_is_accepted(ledger: Ledger) -> No
         assert ledger.one("SELECT max(revision) FROM job_revisions") == 1
 
 
+@copied
 @pytest.mark.parametrize("catch_up", first_fast(["latest", "all", "skip"]))
 async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
     ledger: Ledger, databases: Databases, catch_up: str
@@ -327,16 +335,12 @@ async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
         ) == [("retired", "me@here (accept-database)"), ("active", "me@here (accept-database)")]
 
 
+@copied
 async def test_skip_missed_ends_what_the_original_has_begun(
     ledger: Ledger, databases: Databases
 ) -> None:
-    ledger.job("once")
-    ledger.job("again", allow_stale_reentry=True, max_attempts=3)
+    await begin(ledger)
     ledger.job("failed", max_attempts=3)
-    async with runners(ledger.url, {}) as (original,):
-        for job in ("once", "again"):
-            ledger.trigger(job)
-        await original.settle()
     ledger.trigger("failed")
     with cloned(ledger, databases) as clone:
         done = accept(clone, skip_missed=True)
@@ -355,15 +359,11 @@ async def test_skip_missed_ends_what_the_original_has_begun(
         ]
 
 
+@copied
 async def test_an_accepted_copy_has_no_violation_while_it_is_paused(
     ledger: Ledger, databases: Databases
 ) -> None:
-    ledger.job("once")
-    ledger.job("again", allow_stale_reentry=True, max_attempts=3)
-    async with runners(ledger.url, {}) as (original,):
-        for job in ("once", "again"):
-            ledger.trigger(job)
-        await original.settle()
+    await begin(ledger)
     with cloned(ledger, databases) as clone:
         clone.travel(by=timedelta(hours=1))
         kinds = "SELECT kind FROM violations"
@@ -381,15 +381,11 @@ async def test_an_accepted_copy_has_no_violation_while_it_is_paused(
         assert clone.statuses("once") == clone.statuses("again") == ["CANCELLED"]
 
 
+@copied
 async def test_catch_up_treats_what_the_original_has_begun_like_a_crash(
     ledger: Ledger, databases: Databases
 ) -> None:
-    ledger.job("once")
-    ledger.job("again", allow_stale_reentry=True, max_attempts=3)
-    async with runners(ledger.url, {}) as (original,):
-        for job in ("once", "again"):
-            ledger.trigger(job)
-        await original.settle()
+    await begin(ledger)
     with cloned(ledger, databases) as clone:
         accept(clone, skip_missed=False)
         clone.travel(by=timedelta(hours=1))
@@ -413,11 +409,4 @@ def test_who_may_accept(ledger: Ledger) -> None:
     with pytest.raises(errors.InvalidParameterValue):
         ledger.values("SELECT accept_database(NULL)")
     assert "refused it at" in ledger.one("SELECT why FROM accept_database(false)")
-    assert why(ledger) is None
-
-
-def test_a_ledger_without_identity_is_another_database_until_accepted(ledger: Ledger) -> None:
-    ledger.values("DELETE FROM identity")
-    assert why(ledger) == "its table identity is empty"
-    assert accept(ledger, skip_missed=False).why == "its table identity is empty"
     assert why(ledger) is None

@@ -192,7 +192,7 @@ def test_a_policy_that_is_added_or_removed_counts_from_the_next_round(
 
 
 def test_no_row_is_read_where_nothing_is_due(ledger: Ledger, db: Db, start: datetime) -> None:
-    for n in range(200):
+    for n in range(40):
         ended(db, job="other" if n % 10 else "job", plan_time=start + n * timedelta(seconds=1))
     ledger.travel(by=2 * HOUR)
     round_of(ledger)
@@ -206,7 +206,7 @@ def test_no_row_is_read_where_nothing_is_due(ledger: Ledger, db: Db, start: date
     assert read() == (0, 0)
     ledger.travel(by=8 * DAY)
     redacted, rows = read()
-    assert redacted == 20 and 20 <= rows <= 10 * 20
+    assert redacted == 4 and 4 <= rows <= 40
     assert read() == (0, 0)
 
 
@@ -236,7 +236,7 @@ async def test_the_sweeper_redacts_with_its_hourly_maintenance(
     assert ledger.values(HELD) == []
 
 
-@pytest.mark.parametrize("length", ["59 minutes", "-1 day", "36526 days"])
-def test_a_length_that_cannot_be_kept_is_refused(ledger: Ledger, length: str) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match="keep_output"):
-        ledger.job(keep_output=length)
+def test_a_length_that_cannot_be_kept_is_refused(ledger: Ledger) -> None:
+    for length in ("59 minutes", "-1 day", "36526 days"):
+        with pytest.raises(psycopg.errors.CheckViolation, match="keep_output"):
+            ledger.job(keep_output=length)

@@ -107,38 +107,30 @@ def test_a_handler_that_sees_the_end_of_its_lease_first_records_the_cause() -> N
     assert other.expired is None
 
 
-def test_what_is_not_held_is_neither_renewed_nor_lost() -> None:
+def test_a_removed_lease_is_neither_renewed_nor_lost() -> None:
     one, _ = lease()
     leases = held(one)
     leases.remove(one.token)
     assert not one.held
     assert leases.renew([one.token], 200.0) == {}
     assert leases.lose(one.token) is None
-    assert leases.lost == 0
-    assert len(leases) == 0
-    assert leases.next_moment(beats=True) == NEVER
+    assert (leases.lost, len(leases), leases.next_moment(beats=True)) == (0, 0, NEVER)
 
 
-def test_hurry_outlives_an_answer_that_was_under_way() -> None:
-    one, _ = lease(sent=time.monotonic(), length=60)
-    leases = held(one)
+def test_a_request_to_renew_now_outlives_what_was_under_way() -> None:
+    early, _ = lease(sent=time.monotonic(), length=60)
+    leases = held(early)
     sent = time.monotonic()
     leases.renew_now()
-    assert leases.due(time.monotonic()) == [one]
-    leases.renew([one.token], sent)  # asked before the renew_now: it may have seen nothing
-    assert leases.due(time.monotonic()) == [one]
-    leases.renew([one.token], time.monotonic())
-    assert leases.due(time.monotonic()) == []
-
-
-def test_hurry_reaches_a_lease_whose_claim_was_under_way() -> None:
-    # Others see the COMMIT of a claim, and cancel, before its answer has come to the runner.
-    early, _ = lease(sent=time.monotonic(), length=60)
-    leases = Leases()
-    leases.renew_now()
-    late, _ = lease(sent=time.monotonic(), length=60)
-    leases.add([early, late])
     assert leases.due(time.monotonic()) == [early]
+    leases.renew([early.token], sent)  # sent before the request: it may have seen nothing
+    assert leases.due(time.monotonic()) == [early]
+    # Others see the COMMIT of a claim, and cancel, before its answer has come to the runner.
+    claimed, late = (lease(sent=at, length=60)[0] for at in (sent, time.monotonic()))
+    leases.add([claimed, late])
+    assert leases.due(time.monotonic()) == [early, claimed]
+    leases.renew([early.token, claimed.token], time.monotonic())
+    assert leases.due(time.monotonic()) == []
 
 
 def test_a_very_old_lease_has_a_statement_of_its_own() -> None:
@@ -285,33 +277,24 @@ def test_a_busy_row_is_not_a_lost_one(beating: Beating) -> None:
     assert beating.leases.lost == 0
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "lease_token = gen_random_uuid()",
-        "status = 'FAILED', error_code = 'stale_timeout', finished_at = now(), duration_ms = 0",
-    ],
-)
-def test_another_holder_and_another_end_are_a_lost_lease(beating: Beating, change: str) -> None:
-    lost, kept = beating.hold("lost", "kept")
-    statement = f"UPDATE cronledger.executions SET {change} WHERE scope_id = 'lost'"
-    beating.ledger.values(statement)
+def test_another_holder_another_end_and_a_missing_row_are_lost_leases(beating: Beating) -> None:
+    changes = {
+        "stolen": "UPDATE cronledger.executions SET lease_token = gen_random_uuid()",
+        "swept": "UPDATE cronledger.executions SET status = 'FAILED', duration_ms = 0,"
+        " error_code = 'stale_timeout', finished_at = now()",
+        "dropped": "DELETE FROM cronledger.executions",
+    }
+    *lost, kept = beating.hold(*changes, "kept", length=60)
+    for scope, statement in changes.items():
+        beating.ledger.values(f"{statement} WHERE scope_id = '{scope}'")
     with capture_logs() as logs, beating.beating() as heartbeats:
         heartbeats.renew_now()
-        until("it is told", lambda: beating.told["lost"])
-    assert beating.told == {"lost": ["lease_lost"], "kept": []}
-    assert (lost.held, kept.held) == (False, True)
-    assert (lost.usable, kept.usable) == (False, True)
-    assert beating.leases.lost == 1
-    assert [x["scope"] for x in logs if x["event"] == "lease_lost"] == ["lost"]
-
-
-def test_a_dropped_row_is_a_lost_lease(beating: Beating) -> None:
-    beating.hold("gone")
-    beating.ledger.values("DELETE FROM cronledger.executions")
-    with beating.beating() as heartbeats:
-        heartbeats.renew_now()
-        until("it is told", lambda: beating.told["gone"] == ["lease_lost"])
+        until("all are told", lambda: all(beating.told[scope] for scope in changes))
+    assert beating.told == {key: ["lease_lost"] for key in changes} | {"kept": []}
+    assert {(one.held, one.usable) for one in lost} == {(False, False)}
+    assert (kept.held, kept.usable) == (True, True)
+    assert beating.leases.lost == 3
+    assert {x["scope"] for x in logs if x["event"] == "lease_lost"} == changes.keys()
 
 
 def test_a_finish_whose_answer_is_under_way_is_not_a_lost_lease(beating: Beating) -> None:

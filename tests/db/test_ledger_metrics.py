@@ -26,14 +26,11 @@ DAY = timedelta(days=1)
 
 
 def skip(db: Db, first: datetime, last: datetime, count: int, **columns: Any) -> None:
-    row: dict[str, Any] = {
-        "job_name": "job",
-        "scope_kind": "global",
-        "scope_id": "global",
-        "reason": "missed",
-    }
-    row |= {"from_plan_time": first, "through_plan_time": last, "count": count, "revision": 1}
-    rows.insert(db, "skips", **row | columns)
+    rows.insert(
+        db, "skips", job_name="job", scope_kind="global", scope_id="global",
+        from_plan_time=first, through_plan_time=last, count=count, revision=1,
+        **{"reason": "missed"} | columns,
+    )  # fmt: skip
 
 
 def channel(db: Db, name: str) -> None:
@@ -112,7 +109,9 @@ def test_the_definition_of_a_job_is_its_info(database_url: str, db: Db) -> None:
     assert found.one("jobs") == 2
 
 
-def test_a_job_that_never_ran_has_no_past(database_url: str, db: Db) -> None:
+def test_a_job_that_never_ran_has_no_past_and_a_paused_one_no_next_plan_time(
+    database_url: str, db: Db
+) -> None:
     rows.job(db)
     due = (rows.now(db) + HOUR).replace(microsecond=0)
     planned(db, next_plan_time=due, next_due_at=due)
@@ -120,6 +119,11 @@ def test_a_job_that_never_ran_has_no_past(database_url: str, db: Db) -> None:
         "scopes": 1, "spec_suspend": 0, "next_schedule_time": due.timestamp(), "status_active": 0,
         "status_consecutive_failures": 0,
     }  # fmt: skip
+    db.execute("SELECT cronledger.pause('job')")
+    found = scrape(database_url).of_job()
+    assert found["spec_suspend"] == 1 and "next_schedule_time" not in found
+    db.execute("UPDATE cronledger.jobs SET paused_until = cronledger.db_now() - interval '1 s'")
+    assert scrape(database_url).of_job()["spec_suspend"] == 0
 
 
 def test_the_status_of_a_job_is_that_of_its_scopes(database_url: str, db: Db) -> None:
@@ -166,21 +170,9 @@ def test_a_retired_scope_fails_no_longer(database_url: str, db: Db) -> None:
     assert scrape(database_url).of_job()["status_consecutive_failures"] == 3
 
 
-def test_a_paused_job_has_no_next_plan_time(database_url: str, db: Db) -> None:
-    rows.job(db)
-    planned(db, next_plan_time=rows.now(db) + HOUR, next_due_at=rows.now(db) + HOUR)
-    db.execute("SELECT cronledger.pause('job')")
-    found = scrape(database_url).of_job()
-    assert found["spec_suspend"] == 1 and "next_schedule_time" not in found
-    db.execute("UPDATE cronledger.jobs SET paused_until = cronledger.db_now() - interval '1 s'")
-    assert scrape(database_url).of_job()["spec_suspend"] == 0
-
-
 def test_at_most_a_hundred_failures_are_counted(database_url: str, db: Db) -> None:
     rows.job(db)
-    at = rows.now(db)
-    for minutes in range(150):
-        rows.execution(db, "FAILED", plan_time=at - timedelta(minutes=minutes + 1))
+    rows.copies(db, rows.execution(db, "FAILED"), 100)
     found = scrape(database_url).of_job()
     assert found["status_consecutive_failures"] == 100
     assert "status_last_successful_time" not in found
@@ -189,9 +181,8 @@ def test_at_most_a_hundred_failures_are_counted(database_url: str, db: Db) -> No
 def test_an_early_success_is_found_through_the_sums_by_hour(database_url: str, db: Db) -> None:
     rows.job(db)
     at = rows.now(db).replace(minute=0, second=0, microsecond=0)
-    rows.partitions(db, at - 10 * DAY)
-    success = rows.execution(db, "SUCCESS", plan_time=at - 10 * DAY)
-    for minutes in range(20):
+    success = rows.execution(db, "SUCCESS", plan_time=at - 3 * DAY)
+    for minutes in range(3):
         rows.execution(db, "FAILED", plan_time=at - DAY - timedelta(minutes=minutes))
     db.execute("UPDATE cronledger.executions SET changed_xact = pg_current_xact_id()")
     db.execute("SELECT cronledger_internal.mark_changed_hours('0', 1000)")
@@ -200,7 +191,7 @@ def test_an_early_success_is_found_through_the_sums_by_hour(database_url: str, d
     assert rows.value(db, "SELECT cronledger.rolled_up_before()") >= at - HOUR
     found = scrape(database_url).of_job()
     assert found["status_last_successful_time"] == success["finished_at"].timestamp()
-    assert found["status_consecutive_failures"] == 20
+    assert found["status_consecutive_failures"] == 3
 
 
 def test_what_is_due_and_does_not_start_is_counted_by_reason_and_queue(
@@ -233,10 +224,9 @@ def test_a_scope_provider_that_fails_is_overdue_and_waits_in_no_queue(
     database_url: str, db: Db
 ) -> None:
     rows.job(db, scope_kind="tenant")
-    rows.insert(
-        db, "scope_providers", job_name="job", asked_at=rows.now(db), asked_by="r1", failures=2,
-        failing_since=rows.now(db) - HOUR, error="it broke",
-    )  # fmt: skip
+    at = rows.now(db)
+    rows.insert(db, "scope_providers", job_name="job", asked_at=at, asked_by="r1", failures=2,
+                failing_since=at - HOUR, error="it broke")  # fmt: skip
     found = scrape(database_url)
     assert found["overdue"]["provider_failed",] == 1
     assert found["queue_depth"] == {("default",): 0}
@@ -257,8 +247,11 @@ def test_queues_have_limits_and_pauses(database_url: str, db: Db) -> None:
 
 
 def test_the_number_of_queues_is_limited(database_url: str, db: Db) -> None:
-    for number in range(103):
-        rows.job(db, f"job-{number}", queue=f"queue-{number:03}")
+    db.execute(
+        "INSERT INTO cronledger.jobs (name, handler, queue)"
+        " SELECT 'job-' || n, 'external', 'queue-' || to_char(n, 'FM000')"
+        " FROM generate_series(0, 102) n"
+    )
     db.execute("SELECT cronledger.pause_queue('queue-102')")
     found = scrape(database_url)
     assert len(found["queue_depth"]) == 100
@@ -283,46 +276,39 @@ def test_runners_are_counted_by_state(database_url: str, db: Db) -> None:
     assert found["runners"] == {(s,): n for s, n in expected.items()}
 
 
-def test_attempts_of_runners_that_vanished_are_crashes(database_url: str, db: Db) -> None:
-    rows.job(db)
+def test_crashes_skips_and_final_failures_of_the_last_time_are_counted(
+    database_url: str, db: Db
+) -> None:
     at = rows.now(db)
+    for name in ("job", "failing", "crashing"):
+        rows.job(db, name)
 
     def stolen(hours: int) -> Jsonb:
         seen = (at - hours * HOUR).isoformat()
         entry = {"attempt": 1, "runner_id": "r0", "started_at": seen, "last_seen": seen}
         return Jsonb([entry | {"error_code": "runner_crashed"}])
 
-    rows.partitions(db, at - 2 * DAY)
-    rows.execution(db, "SUCCESS", attempt=2, attempts=stolen(1), plan_time=at - HOUR)
-    rows.execution(db, "SUCCESS", attempt=2, attempts=stolen(47), plan_time=at - 2 * DAY)
-    rows.execution(db, "FAILED", error_code="stale_timeout")
-    rows.execution(db, "FAILED", plan_time=at - HOUR / 2)
-    assert scrape(database_url).one("runner_crashes") == 2
-
-
-def test_skipped_plan_times_of_a_day_are_counted_by_reason(database_url: str, db: Db) -> None:
-    rows.job(db)
-    at = rows.now(db)
+    crashed: dict[str, Any] = {"job": "crashing", "attempt": 2}
+    rows.execution(db, "SUCCESS", **crashed, attempts=stolen(1), plan_time=at - HOUR)
+    rows.execution(db, "SUCCESS", **crashed, attempts=stolen(47), plan_time=at - 2 * DAY)
+    rows.execution(db, "FAILED", "crashing", error_code="stale_timeout")
+    for minutes, retried in ((1, None), (2, at + HOUR), (90, None)):
+        plan_time = at - timedelta(minutes=minutes)
+        rows.execution(db, "FAILED", "failing", plan_time=plan_time, next_attempt_at=retried)
     skip(db, at - HOUR, at - HOUR, 1)
     skip(db, at - 3 * HOUR, at - 2 * HOUR, 61)
     skip(db, at - 40 * DAY, at - 39 * DAY, 1440)
     # Of this range, which grows every minute, one day of ten lies in the last day.
     skip(db, at - 10 * DAY, at, 14401, reason="paused")
-    found = scrape(database_url)["skipped_plan_times"]
-    assert found["missed",] == 62
-    assert 1440 <= found["paused",] <= 1442
-    assert found["overlap",] == found["retired",] == found["superseded",] == 0
-    assert scrape(database_url)["job_skipped_plan_times"]["job", "missed"] == 62
 
-
-def test_final_failures_of_the_last_hour_are_counted(database_url: str, db: Db) -> None:
-    rows.job(db)
-    at = rows.now(db)
-    for minutes, retried in ((1, None), (2, at + HOUR), (90, None)):
-        plan_time = at - timedelta(minutes=minutes)
-        rows.execution(db, "FAILED", plan_time=plan_time, next_attempt_at=retried)
     found = scrape(database_url)
-    assert found.one("failures_final") == found["job_failures_final"]["job",] == 1
+    assert found.one("runner_crashes") == 2
+    assert found.one("failures_final") == 2
+    assert found["job_failures_final"] == {("crashing",): 1, ("failing",): 1}
+    skipped = found["skipped_plan_times"]
+    assert skipped["missed",] == found["job_skipped_plan_times"]["job", "missed"] == 62
+    assert 1440 <= skipped["paused",] <= 1442
+    assert skipped["overlap",] == skipped["retired",] == skipped["superseded",] == 0
 
 
 def test_the_lateness_is_that_of_scheduled_starts_of_the_last_hour(
@@ -330,17 +316,12 @@ def test_the_lateness_is_that_of_scheduled_starts_of_the_last_hour(
 ) -> None:
     rows.job(db)
     at = rows.now(db)
-
-    def started(minutes: int, late: float, **columns: Any) -> None:
+    started: list[tuple[int, float, dict[str, Any]]] = [
+        (1, 4.5, {}), (2, 30, {"trigger": "manual"}), (3, 30, {"attempt": 2}), (70, 30, {}),
+    ]  # fmt: skip
+    for minutes, late, columns in started:
         due = at - timedelta(minutes=minutes)
-        rows.execution(
-            db, plan_time=due, started_at=due + timedelta(seconds=late), **columns
-        )  # fmt: skip
-
-    started(1, 4.5)
-    started(2, 30, trigger="manual")
-    started(3, 30, attempt=2)
-    started(70, 30)
+        rows.execution(db, plan_time=due, started_at=due + timedelta(seconds=late), **columns)
     assert scrape(database_url).one("start_lateness_p99_seconds") == pytest.approx(4.5)
 
 

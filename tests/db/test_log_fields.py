@@ -14,9 +14,6 @@ from tests.db.support.whole_replica import Whole
 log = logging.getLogger("shop")
 
 
-def _quiet() -> None: ...
-
-
 class Lines(logging.Handler):
     """The fields of each record, by its message."""
 
@@ -39,11 +36,10 @@ def lines() -> Iterator[Lines]:
     log.removeHandler(made)
 
 
-async def test_lines_of_handlers_have_the_fields_of_their_execution(
-    whole: Whole, lines: Lines
-) -> None:
+async def test_lines_about_an_execution_have_its_fields(whole: Whole, lines: Lines) -> None:
     def sync() -> None:
         log.info("sync")
+        bound.append(dict(structlog.contextvars.get_contextvars()))
 
     async def asynchronous() -> None:
         log.info("async")
@@ -54,11 +50,20 @@ async def test_lines_of_handlers_have_the_fields_of_their_execution(
     async def in_a_task() -> None:
         log.info("task")
 
+    bound: list[dict[str, Any]] = []
+    structlog.reset_defaults()  # an earlier test may have configured it
+    replica_log = logging.getLogger("cronledger")
+    replica_log.addHandler(lines)
+    replica_log.setLevel(logging.INFO)
     jobs = [whole.job(sync), whole.job(asynchronous)]
     log.info("before")
-    async with whole.replica(runner_id="me"):
-        rows = [await whole.run(job) for job in jobs]
-        log.info("beside")
+    try:
+        async with whole.replica(runner_id="me"):
+            rows = [await whole.run(job) for job in jobs]
+            log.info("beside")
+    finally:
+        replica_log.removeHandler(lines)
+        replica_log.setLevel(logging.NOTSET)
     expected = [
         {
             "job": row["job_name"], "scope_kind": "global", "scope": "global",
@@ -67,31 +72,18 @@ async def test_lines_of_handlers_have_the_fields_of_their_execution(
         }
         for row in rows
     ]  # fmt: skip
-    assert lines.fields == {
+    wanted = {
         "before": {}, "sync": expected[0], "async": expected[1], "task": expected[1],
         "thread": expected[1], "beside": {},
     }  # fmt: skip
+    assert {text: lines.fields[text] for text in wanted} == wanted
     assert tuple(expected[0]) == FIELDS
-
-
-async def test_lines_of_the_replica_about_an_execution_have_the_fields_as_well(
-    whole: Whole, lines: Lines
-) -> None:
-    structlog.reset_defaults()  # an earlier test may have configured it
-    replica_log = logging.getLogger("cronledger")
-    replica_log.addHandler(lines)
-    replica_log.setLevel(logging.INFO)
-    job = whole.job(_quiet)
-    try:
-        async with whole.replica():
-            row = await whole.run(job)
-    finally:
-        replica_log.removeHandler(lines)
-        replica_log.setLevel(logging.NOTSET)
-    (started,) = (line for text, line in lines.fields.items() if "execution_started" in text)
-    assert (started["job"], started["execution_id"], started["attempt"]) == (
-        row["job_name"], row["id"], 1,
-    )  # fmt: skip
+    # The replica's own lines, and structlog's names.
+    started = [line for text, line in lines.fields.items() if "execution_started" in text]
+    assert [(line["job"], line["execution_id"], line["attempt"]) for line in started] == [
+        (row["job_name"], row["id"], 1) for row in rows
+    ]
+    assert bound[0].keys() == set(FIELDS) - {"scope_kind", "runner"}
 
 
 async def test_structlog_and_values_of_the_line_itself(whole: Whole, lines: Lines) -> None:
@@ -119,15 +111,3 @@ async def test_structlog_and_values_of_the_line_itself(whole: Whole, lines: Line
         row["id"],
     )
     assert lines.fields["line"]["attempt"] == "first"
-
-
-async def test_the_names_are_those_of_the_events_of_a_replica(whole: Whole) -> None:
-    seen: list[dict[str, Any]] = []
-
-    def handler() -> None:
-        seen.append(dict(structlog.contextvars.get_contextvars()))
-
-    job = whole.job(handler)
-    async with whole.replica():
-        await whole.run(job)
-    assert seen[0].keys() == set(FIELDS) - {"scope_kind", "runner"}

@@ -1,13 +1,14 @@
 """New names that people cannot tell from others are refused, wherever they enter the ledger."""
 
+from itertools import product
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import errors, sql
+from psycopg import errors
 
 from cronledger.rules.names import problem_of
-from tests.db.support.rows import Db, value
+from tests.db.support.rows import Db, insert, value
 
 BAD = ("a ", " a", "\u00a0a", "a\u2003", "a\tb", "a\x1b", "a\x85b", " ")
 INSERT = "INSERT INTO cronledger.jobs (name, handler, queue, scope_kind, scopes)"
@@ -27,29 +28,19 @@ ENTRIES = {
 }
 
 
-@pytest.fixture
-def opened(db: Db) -> Db:
-    """A job whose scopes appear when they are named."""
-    db.execute(
+def test_a_questionable_name_is_refused_at_every_entry(db: Db) -> None:
+    db.execute(  # its scopes appear when they are named
         "INSERT INTO cronledger.jobs (name, handler, scope_kind) VALUES ('open', 'external', 'k')"
     )
-    return db
-
-
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_a_questionable_name_is_refused_at_every_entry(opened: Db, entry: str) -> None:
-    for name in BAD:
+    for (entry, statement), name in product(ENTRIES.items(), BAD):
         with pytest.raises(psycopg.DatabaseError) as refused:
-            opened.execute(ENTRIES[entry].encode(), [name])
-        assert isinstance(refused.value, errors.InvalidParameterValue), (name, refused.value)
-    assert value(opened, "SELECT count(*) FROM cronledger.jobs") == 1
-    assert value(opened, "SELECT count(*) FROM cronledger.schedules") == 0
-
-
-def test_a_trigger_makes_no_scope(opened: Db) -> None:
+            db.execute(statement.encode(), [name])
+        assert isinstance(refused.value, errors.InvalidParameterValue), (entry, name, refused.value)
     for name in BAD:
         with pytest.raises(errors.NoDataFound, match="has no scope"):
-            opened.execute("SELECT cronledger.trigger('open', 'k', %s)", [name])
+            db.execute("SELECT cronledger.trigger('open', 'k', %s)", [name])
+    assert value(db, "SELECT count(*) FROM cronledger.jobs") == 1
+    assert value(db, "SELECT count(*) FROM cronledger.schedules") == 0
 
 
 def test_python_and_sql_refuse_the_same_names(db: Db) -> None:
@@ -67,14 +58,7 @@ def questionable(db: Db, name: str, **columns: Any) -> None:
     """A job that is older than the rule."""
     db.execute("ALTER TABLE cronledger.jobs DISABLE TRIGGER check_values")
     db.execute("ALTER TABLE cronledger.schedules DISABLE TRIGGER check_new_name")
-    given = {"name": name, "handler": "external", **columns}
-    db.execute(
-        sql.SQL("INSERT INTO cronledger.jobs ({}) VALUES ({})").format(
-            sql.SQL(", ").join(map(sql.Identifier, given)),
-            sql.SQL(", ").join(map(sql.Placeholder, given)),
-        ),
-        given,
-    )
+    insert(db, "jobs", name=name, handler="external", **columns)
     db.execute("ALTER TABLE cronledger.jobs ENABLE TRIGGER check_values")
     db.execute("ALTER TABLE cronledger.schedules ENABLE TRIGGER check_new_name")
 

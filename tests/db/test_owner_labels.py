@@ -2,10 +2,10 @@
 
 import json
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
@@ -59,23 +59,8 @@ def test_a_file_declares_them_with_defaults(declared: Ledger) -> None:
     ]
 
 
-def test_an_app_declares_them(ledger: Ledger, database_url: str) -> None:
-    app = App("shop")
-
-    @app.job("* * * * *", owner="data", labels={"team": "data"})
-    def report() -> None: ...
-
-    @app.job("* * * * *", labels={})
-    def tidy() -> None: ...
-
-    apply(database_url, list(app.jobs.values()), source="shop")
-    found = ledger.values("SELECT name, owner, labels FROM job_details ORDER BY name")
-    assert found == [("report", "data", {"team": "data"}), ("tidy", None, None)]
-
-
-@pytest.mark.parametrize(
-    ("policy", "field"),
-    [
+def test_a_wrong_owner_or_label_is_named() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"owner": " "}, "owner"),
         ({"owner": "a\nb"}, "owner"),
         ({"owner": "x" * 201}, "owner"),
@@ -85,23 +70,34 @@ def test_an_app_declares_them(ledger: Ledger, database_url: str) -> None:
         ({"labels": {"team": "x" * 201}}, r"labels\.team"),
         ({"labels": {f"k{n}": "x" for n in range(51)}}, "labels"),
         ({"labels": ["team"]}, "labels"),
-    ],
-)
-def test_what_is_wrong_is_named(policy: dict[str, Any], field: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"jobs\.report\.{field} = .*; .*") as caught:
-        App("shop").job("* * * * *", name="report", **policy)(lambda: None)
-    assert len(caught.value.problems) == 1
+    ]
+    for policy, field in wrong:
+        with pytest.raises(ConfigurationError, match=rf"jobs\.report\.{field} = .*; .*") as caught:
+            App("shop").job("* * * * *", name="report", **policy)(lambda: None)
+        assert len(caught.value.problems) == 1
 
 
-def test_no_default_is_not_an_edit(ledger: Ledger, database_url: str) -> None:
-    # A definition without owner and labels is the same as one from before there were any.
+def test_an_app_declares_them_and_the_default_is_not_part_of_the_definition(
+    ledger: Ledger, database_url: str
+) -> None:
     app = App("shop")
 
-    @app.job("* * * * *")
+    @app.job("* * * * *", owner="data", labels={"team": "data"})
     def report() -> None: ...
 
+    @app.job("* * * * *", labels={})
+    def tidy() -> None: ...
+
+    @app.job("* * * * *")
+    def plain() -> None: ...
+
     apply(database_url, list(app.jobs.values()), source="shop")
-    definition = ledger.one("SELECT definition FROM job_revisions")
+    found = ledger.values("SELECT name, owner, labels FROM job_details ORDER BY name")
+    assert found == [
+        ("plain", None, None), ("report", "data", {"team": "data"}), ("tidy", None, None),
+    ]  # fmt: skip
+    # A definition without them is the same as one from before there were any.
+    definition = ledger.one("SELECT definition FROM job_revisions WHERE job_name = 'plain'")
     assert not definition.keys() & {"owner", "labels"}
 
 
@@ -160,9 +156,10 @@ def test_a_diff_shows_them(declared: Ledger, database_url: str, tmp_path: Path) 
     assert "changed tidy" not in shown.stdout
 
 
-@pytest.mark.parametrize(
-    ("filters", "found"),
-    [
+def test_commands_filter(declared: Ledger, database_url: str) -> None:
+    for job in ("report", "tidy"):
+        declared.trigger(job)
+    filters: list[tuple[list[str], list[str]]] = [
         ([], ["report", "tidy"]),
         (["--owner", "data"], ["report"]),
         (["--label", "team=core"], ["tidy"]),
@@ -170,35 +167,30 @@ def test_a_diff_shows_them(declared: Ledger, database_url: str, tmp_path: Path) 
         (["--label", "team=data", "--label", "tier=1"], []),
         (["--owner", "platform", "--label", "team=data"], []),
         (["--label", "team=Data"], []),
-    ],
-)
-def test_commands_filter(
-    declared: Ledger, database_url: str, filters: list[str], found: list[str]
-) -> None:
-    for job in ("report", "tidy"):
-        declared.trigger(job)
-    for listing, key in (("jobs", "name"), ("executions", "job_name")):
-        said = command(database_url, listing, "list", "--json", *filters)
+    ]
+    for (options, found), (listing, key) in product(
+        filters, (("jobs", "name"), ("executions", "job_name"))
+    ):
+        said = command(database_url, listing, "list", "--json", *options)
         rows = json.loads(said.stdout)
-        assert sorted(row[key] for row in rows) == found
+        assert sorted(row[key] for row in rows) == found, (options, listing)
         assert all(row["owner"] and row["labels"] for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_a_wrong_filter_is_refused(database_url: str) -> None:
+    for given, message in (
         (["team"], "'team' is not KEY=VALUE; write it like team=data"),
         (["=data"], "'=data' is not KEY=VALUE; write it like team=data"),
         (["team=data", "team=bi"], "'team' is given as 'data' and as 'bi'"),
-    ],
-)
-def test_a_wrong_filter_is_refused(database_url: str, given: list[str], message: str) -> None:
-    options = [option for label in given for option in ("--label", label)]
-    said = command(database_url, "jobs", "list", *options)
-    assert (said.exit_code, message in said.stderr) == (2, True), said.stderr
+    ):
+        options = [option for label in given for option in ("--label", label)]
+        said = command(database_url, "jobs", "list", *options)
+        assert (said.exit_code, message in said.stderr) == (2, True), said.stderr
 
 
-async def test_the_values_of_clients_have_them(declared: Ledger, database_url: str) -> None:
+async def test_the_values_of_clients_have_them_unless_the_job_was_deleted(
+    declared: Ledger, database_url: str
+) -> None:
     made = declared.trigger("report")
     declared.values(
         "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
@@ -207,17 +199,11 @@ async def test_the_values_of_clients_have_them(declared: Ledger, database_url: s
     )
     with Client(database_url) as client:
         one, (listed,), (skip,) = client.execution(made), client.executions(), client.skips()
-    async with AsyncClient(database_url) as asynchronous:
-        other = await asynchronous.execution(made)
-    assert {(each.owner, json.dumps(each.labels)) for each in (one, listed, skip, other)} == {
-        ("data", '{"team": "data"}')
-    }
-
-
-def test_a_job_that_was_deleted_has_none(declared: Ledger, database_url: str) -> None:
-    made = declared.trigger("report")
-    with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute("DELETE FROM cronledger.jobs WHERE name = 'report'")
-    with Client(database_url) as client:
+        async with AsyncClient(database_url) as asynchronous:
+            other = await asynchronous.execution(made)
+        assert {(each.owner, json.dumps(each.labels)) for each in (one, listed, skip, other)} == {
+            ("data", '{"team": "data"}')
+        }
+        declared.values("DELETE FROM jobs WHERE name = 'report'")
         found = client.execution(made)
     assert (found.owner, found.labels) == (None, None)

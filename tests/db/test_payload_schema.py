@@ -1,8 +1,9 @@
 """The JSON Schema of a job's payload: where it comes from, and where people find it."""
 
+import importlib
 import json
-import os
-import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,6 @@ from cronledger import App, Context
 from cronledger.cli import main
 from cronledger.sources.apply import apply
 from tests.db.support.engine import Ledger, runners
-from tests.processes import CRONLEDGER
 
 ORDER = """
 from pydantic import BaseModel
@@ -41,43 +41,46 @@ def schemas(url: str) -> dict[str, Any]:
     return {row["name"]: row["payload_schema"] for row in rows}
 
 
-def command(url: str, directory: Path, *arguments: str) -> str:
-    """Run a command in a process of its own, whose sets have an order of their own."""
-    done = subprocess.run(
-        [*CRONLEDGER, *arguments],
-        cwd=directory, check=False, capture_output=True, text=True,
-        env=os.environ | {"CRONLEDGER_DATABASE_URL": url, "PYTHONPATH": str(directory)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def command(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., str]]:
+    """Call the command line in an empty directory, from which it imports the module `shop`."""
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def call(*arguments: str) -> str:
+        sys.modules.pop("shop", None)
+        importlib.invalidate_caches()
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    yield call
+    sys.modules.pop("shop", None)
 
 
-def test_an_app_stores_the_schema_of_its_handlers(
-    ledger: Ledger, database_url: str, tmp_path: Path
+def test_an_app_stores_the_schema_of_its_handlers_and_a_change_of_the_type_is_an_edit(
+    ledger: Ledger, database_url: str, command: Callable[..., str]
 ) -> None:
-    (tmp_path / "shop.py").write_text(ORDER)
-    command(database_url, tmp_path, "jobs", "apply", "shop:app")
+    shop = Path("shop.py")
+    shop.write_text(ORDER)
+    command("jobs", "apply", "shop:app")
     schema = schemas(database_url)["ship"]
     assert schema["required"] == ["number"]
     assert schema["properties"]["number"] == {"title": "Number", "type": "integer"}
+    # Sorted, because each process has its own order of a set.
     assert schema["properties"]["tags"]["default"] == ["a", "b", "c", "d", "e", "f"]
-    applied = json.loads(command(database_url, tmp_path, "jobs", "apply", "shop:app", "--json"))
+    applied = json.loads(command("jobs", "apply", "shop:app", "--json"))
     assert (applied["unchanged"], applied["changed"]) == (1, [])
-    shown = json.loads(command(database_url, tmp_path, "jobs", "show", "ship", "--json"))
-    assert shown["payload_schema"] == schema
-    assert "payload_schema" in command(database_url, tmp_path, "jobs", "show", "ship")
+    assert json.loads(command("jobs", "show", "ship", "--json"))["payload_schema"] == schema
+    assert "payload_schema" in command("jobs", "show", "ship")
 
-
-def test_a_change_of_the_type_is_an_edit_that_diff_shows(
-    ledger: Ledger, database_url: str, tmp_path: Path
-) -> None:
-    (tmp_path / "shop.py").write_text(ORDER)
-    command(database_url, tmp_path, "jobs", "apply", "shop:app")
-    (tmp_path / "shop.py").write_text(ORDER.replace("number: int", "number: int | None"))
-    said = json.loads(command(database_url, tmp_path, "jobs", "diff", "shop:app", "--json"))
-    (change,) = said["jobs"]
+    shop.write_text(ORDER.replace("number: int", "number: int | None"))
+    (change,) = json.loads(command("jobs", "diff", "shop:app", "--json"))["jobs"]
     assert list(change["fields"]) == ["payload_schema"]
-    command(database_url, tmp_path, "jobs", "apply", "shop:app")
+    command("jobs", "apply", "shop:app")
     kept = ledger.values(
         "SELECT definition -> 'payload_schema' -> 'properties' -> 'number' ? 'anyOf'"
         " FROM job_revisions ORDER BY revision"
@@ -120,14 +123,12 @@ def test_there_is_none_for_any_json_and_for_what_has_no_schema() -> None:
 
 
 async def test_a_file_declares_it_and_neither_sql_nor_replicas_check_by_it(
-    ledger: Ledger, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, database_url: str, command: Callable[..., str]
 ) -> None:
-    (tmp_path / "jobs.toml").write_text(
+    Path("jobs.toml").write_text(
         '[jobs.a]\nexternal = true\npayload_schema = { type = "object", required = ["n"] }\n'
     )
-    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
-    applied = CliRunner().invoke(main, ["jobs", "apply", str(tmp_path / "jobs.toml")])
-    assert applied.exit_code == 0, applied.output
+    command("jobs", "apply", "jobs.toml")
     assert schemas(database_url) == {"a": {"type": "object", "required": ["n"]}}
     assert ledger.one("SELECT trigger('a', payload => '[]')") is not None
     with ledger.unchecked():  # a replica does not read it, whatever its numbers are

@@ -15,7 +15,7 @@ class Order(BaseModel):
     on: date
 
 
-async def test_handlers_get_the_validated_value(whole: Whole) -> None:
+async def test_handlers_get_the_validated_value_or_the_default(whole: Whole) -> None:
     def model(payload: Order) -> str:
         return f"{type(payload).__name__} {payload.number} {payload.on.year}"
 
@@ -25,25 +25,19 @@ async def test_handlers_get_the_validated_value(whole: Whole) -> None:
     def raw(ctx: Context, *, payload: Any) -> Any:
         return payload
 
-    jobs = [whole.job(f) for f in (model, with_context, raw)]
-    given: list[Any] = [{"number": 7, "on": "2026-01-31"}, ["1", 2], {"a": None}]
-    async with whole.replica():
-        ended = [await whole.run(job, payload) for job, payload in zip(jobs, given, strict=True)]
-    assert [row["result"] for row in ended] == ["Order 7 2026", [3, ["1", 2]], {"a": None}]
-
-
-async def test_a_default_stands_in_for_no_payload(whole: Whole) -> None:
     def optional(payload: Order | None = None) -> str:
         return repr(payload)
 
     def wanted(payload: Order) -> None:
         raise AssertionError("called without a payload")
 
-    jobs = [whole.job(f) for f in (optional, wanted)]
+    jobs = [whole.job(f) for f in (model, with_context, raw, optional, wanted)]
+    given: list[Any] = [{"number": 7, "on": "2026-01-31"}, ["1", 2], {"a": None}, None, None]
     async with whole.replica():
-        first, second = [await whole.run(job) for job in jobs]
-    assert first["result"] == "None"
-    assert second["error_code"] == "payload_invalid"
+        ended = [await whole.run(job, payload) for job, payload in zip(jobs, given, strict=True)]
+    results = [row["result"] for row in ended[:4]]
+    assert results == ["Order 7 2026", [3, ["1", 2]], {"a": None}, "None"]
+    assert ended[4]["error_code"] == "payload_invalid"
 
 
 async def test_a_bad_payload_fails_its_own_execution_for_good(whole: Whole) -> None:

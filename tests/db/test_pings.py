@@ -26,6 +26,10 @@ from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
 
 
+def declared(**policies: Any) -> Job:
+    return Job.model_validate({"name": "a", "handler": "external", **policies})
+
+
 class Checks:
     """A server with checks, which keeps the requests that it receives. While held, it hangs."""
 
@@ -60,52 +64,51 @@ async def checks() -> AsyncIterator[Checks]:
     await runner.cleanup()
 
 
-async def test_each_attempt_reports_its_start_and_its_end(whole: Whole, checks: Checks) -> None:
+async def test_each_attempt_reports_its_start_and_its_end(
+    whole: Whole, checks: Checks, database_url: str
+) -> None:
     def flaky(ctx: Context) -> str:
         if ctx.attempt == 1:
             raise Retry("0s", "no disk")
         return "done"
 
-    job = whole.job(flaky, ping=f"{checks.url}/uuid?create=1", max_attempts=2)
-    async with whole.replica(ping_allow_private=True):
-        await whole.run(job)
-        await eventually("four pings are received", lambda: len(checks.requests) == 4)
-    assert checks.paths == ["/uuid/start", "/uuid/log", "/uuid/start", "/uuid"]
-    runs = [query["rid"] for _, query, _ in checks.requests]
-    assert runs[0] == runs[1] != runs[2] == runs[3]
-    assert {query["create"] for _, query, _ in checks.requests} == {"1"}
-    assert "no disk" in checks.requests[1][2]
-
-
-async def test_the_exit_status_of_a_command_is_part_of_its_address(
-    whole: Whole, checks: Checks
-) -> None:
-    target = {"command": ["sh", "-c", "echo no space left; exit 3"]}
-    whole.declare("backup", "command", target, ping=f"{checks.url}/uuid")
-    whole.declare("killed", "command", {"command": "kill -9 $$"}, ping=f"{checks.url}/other")
-    async with whole.replica(ping_allow_private=True):
-        await whole.run("backup")
-        await eventually("its pings are received", lambda: len(checks.requests) == 2)
-        await whole.run("killed")
-        await eventually("its pings are received", lambda: len(checks.requests) == 4)
-    assert checks.paths == ["/uuid/start", "/uuid/3", "/other/start", "/other/fail"]
-    assert "no space left" in checks.requests[1][2]
-
-
-async def test_a_failure_that_the_ledger_writes_as_cancelled_is_reported_as_such(
-    whole: Whole, checks: Checks, database_url: str
-) -> None:
-    def failing() -> None:
+    def cancelled() -> None:
         with psycopg.connect(database_url) as c:  # the replica is not notified
-            c.execute("UPDATE cronledger.executions SET cancel_requested_at = cronledger.db_now()")
+            c.execute(
+                "UPDATE cronledger.executions SET cancel_requested_at = cronledger.db_now()"
+                " WHERE status = 'RUNNING'"
+            )
         raise ValueError("no disk")
 
-    job = whole.job(failing, ping=f"{checks.url}/uuid")
+    whole.job(flaky, ping=f"{checks.url}/uuid?create=1", max_attempts=2)
+    whole.job(cancelled, ping=f"{checks.url}/cancelled")
+    backup = ["sh", "-c", "echo no space left; exit 3"]
+    whole.declare("backup", "command", {"command": backup}, ping=f"{checks.url}/backup")
+    whole.declare("killed", "command", {"command": "kill -9 $$"}, ping=f"{checks.url}/killed")
+    reports = {
+        "flaky": ["/uuid/start", "/uuid/log", "/uuid/start", "/uuid"],
+        "backup": ["/backup/start", "/backup/3"],
+        "killed": ["/killed/start", "/killed/fail"],
+        "cancelled": ["/cancelled/start", "/cancelled/log"],  # the ledger writes CANCELLED
+    }
+    expected: list[str] = []
+
+    def all_received() -> bool:
+        return len(checks.paths) == len(expected)
+
     async with whole.replica(ping_allow_private=True):
-        assert (await whole.run(job))["status"] == "CANCELLED"
-        await eventually("both pings are received", lambda: len(checks.requests) == 2)
-    assert checks.paths == ["/uuid/start", "/uuid/log"]
-    assert checks.requests[1][2].startswith("CANCELLED\n")
+        for job, paths in reports.items():
+            await whole.run(job)
+            expected += paths
+            await eventually("its pings are received", all_received)
+    assert checks.paths == expected
+    runs = [query["rid"] for _, query, _ in checks.requests[:4]]
+    assert runs[0] == runs[1] != runs[2] == runs[3]
+    assert {query["create"] for _, query, _ in checks.requests[:4]} == {"1"}
+    texts = {path: text for path, _, text in checks.requests}
+    assert "no disk" in texts["/uuid/log"]
+    assert "no space left" in texts["/backup/3"]
+    assert texts["/cancelled/log"].startswith("CANCELLED\n")
 
 
 async def test_a_check_that_hangs_delays_no_execution_and_no_drain(
@@ -138,49 +141,56 @@ async def test_a_swept_execution_is_reported(
     assert "worker" in checks.requests[0][2]
 
 
-async def test_a_replica_reports_that_the_ledger_is_alive(whole: Whole, checks: Checks) -> None:
-    async with whole.replica(ping_allow_private=True, ping_url=f"{checks.url}/ledger"):
-        await eventually("the ledger is reported", lambda: checks.paths == ["/ledger"])
-
-
-async def test_jobs_without_a_check_send_nothing(whole: Whole, checks: Checks) -> None:
+async def test_a_replica_reports_the_ledger_and_no_job_without_a_check(
+    whole: Whole, checks: Checks
+) -> None:
     def quiet() -> None: ...
 
     job = whole.job(quiet)
-    async with whole.replica(ping_allow_private=True):
+    async with whole.replica(ping_allow_private=True, ping_url=f"{checks.url}/ledger"):
         await whole.run(job)
-    assert checks.requests == []
+        await eventually("the ledger is reported", lambda: checks.requests)
+    assert set(checks.paths) == {"/ledger"}
 
 
 # -- sending ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("status", "tries"), [(500, 3), (429, 3), (404, 1), (302, 1)])
+async def sent(*urls: str, allow_private: bool = True) -> list[dict[str, Any]]:
+    """Send a ping to each address. Return what was logged about that."""
+    sender = Pings(allow_private=allow_private)
+    with capture_logs(processors=[merge_contextvars]) as lines:
+        with bound_contextvars(execution_id=7):
+            for url in urls:
+                sender.put(Ping(url, "start"))
+        await sender.close(10)
+    return [dict(line) for line in lines]
+
+
 async def test_a_ping_is_tried_again_if_that_may_help(
-    checks: Checks, monkeypatch: pytest.MonkeyPatch, status: int, tries: int
+    checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pings, "WAITS", (0.0, 0.0, 0.0))
-    checks.status = status
-    sender = Pings(allow_private=True)
-    with capture_logs() as lines:
-        sender.put(Ping(f"{checks.url}/secret-key", "start"))
-        await sender.close(10)
-    assert len(checks.requests) == tries
-    (line,) = lines
-    assert (line["event"], line["error"]) == ("ping_failed", f"status {status}")
-    assert "secret-key" not in str(line)
+    for status, tries in ((500, 3), (429, 3), (404, 1), (302, 1)):
+        checks.status = status
+        checks.requests.clear()
+        (line,) = await sent(f"{checks.url}/secret-key")
+        assert len(checks.requests) == tries
+        assert (line["event"], line["error"]) == ("ping_failed", f"status {status}")
+        assert "secret-key" not in str(line)
 
 
-async def test_a_check_that_is_unreachable_is_logged_without_its_key(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_failure_is_logged_without_the_key_and_another_execution(
+    checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pings, "WAITS", (0.0,))
-    sender = Pings(allow_private=True)
-    with capture_logs() as lines:
-        sender.put(Ping("http://127.0.0.1:1/secret-key"))
-        await sender.close(10)
-    assert [line["event"] for line in lines] == ["ping_failed"]
+    lines = await sent("http://127.0.0.1:1/secret-key")
+    lines += await sent(f"{checks.url}/secret-key", allow_private=False)
+    assert [line["event"] for line in lines] == ["ping_failed"] * 2
     assert "secret-key" not in str(lines)
+    assert "execution_id" not in str(lines)
+    assert "ping_allow_private" in lines[1]["error"]
+    assert checks.requests == []
 
 
 async def test_an_address_that_cannot_be_requested_blocks_nothing(
@@ -188,12 +198,8 @@ async def test_an_address_that_cannot_be_requested_blocks_nothing(
 ) -> None:
     monkeypatch.setattr(pings, "WAITS", (0.0,))
     url = "http://\u00fc..example/secret-key"  # the empty label cannot be encoded
-    Job.model_validate({"name": "a", "handler": "external", "ping": url})
-    sender = Pings(allow_private=True)
-    with capture_logs() as lines:
-        for _ in range(pings.MOST_WAITING + 1):
-            sender.put(Ping(url, "start"))
-        await sender.close(10)
+    declared(ping=url)
+    lines = await sent(*[url] * (pings.MOST_WAITING + 1))
     events = [line["event"] for line in lines]
     assert events == ["ping_dropped"] + ["ping_failed"] * pings.MOST_WAITING
     assert "secret-key" not in str(lines)
@@ -217,29 +223,6 @@ async def test_a_ping_that_waits_for_its_turn_is_not_given_up(
     assert checks.paths == ["/hanging", "/waiting"]
 
 
-async def test_a_failed_ping_does_not_name_another_execution(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pings, "WAITS", (0.0,))
-    sender = Pings(allow_private=True)
-    with capture_logs(processors=[merge_contextvars]) as lines:
-        with bound_contextvars(execution_id=7):
-            sender.put(Ping("http://127.0.0.1:1/"))
-        await sender.close(10)
-    (line,) = lines
-    assert line["event"] == "ping_failed"
-    assert "execution_id" not in line
-
-
-async def test_a_private_address_needs_permission(checks: Checks) -> None:
-    sender = Pings(allow_private=False)
-    with capture_logs() as lines:
-        sender.put(Ping(checks.url))
-        await sender.close(10)
-    assert checks.requests == []
-    assert "ping_allow_private" in lines[0]["error"]
-
-
 async def test_pings_of_one_check_keep_their_order_and_are_bounded(checks: Checks) -> None:
     checks.open.clear()
     sender = Pings(allow_private=True)
@@ -260,17 +243,15 @@ async def test_pings_of_one_check_keep_their_order_and_are_bounded(checks: Check
 
 def test_a_bad_url_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="must begin with http"):
-        Job.model_validate({"name": "a", "handler": "external", "ping": "hc-ping.com/x"})
+        declared(ping="hc-ping.com/x")
 
 
 def test_a_check_is_part_of_the_definition_and_of_no_view(
     ledger: Ledger, database_url: str
 ) -> None:
-    declared = Job.model_validate(
-        {"name": "a", "handler": "external", "ping": "https://hc-ping.com/secret-key"}
-    )
-    apply(database_url, [declared], source="test")
-    apply(database_url, [declared], source="test")
+    job = declared(ping="https://hc-ping.com/secret-key")
+    for _ in range(2):
+        apply(database_url, [job], source="test")
     assert ledger.values("SELECT revision, ping FROM jobs") == [
         (1, "https://hc-ping.com/secret-key")
     ]
@@ -333,7 +314,7 @@ async def test_an_execution_of_the_schedule_checks_in_with_sentry(
 
 
 def test_a_schedule_that_sentry_does_not_know_is_logged_once(sentry: Transport) -> None:
-    job = Job.model_validate({"name": "a", "handler": "external", "schedule": "@every 90s"})
+    job = declared(schedule="@every 90s")
     check_ins = SentryCheckIns()
     with capture_logs() as lines:
         for _ in range(2):
@@ -342,13 +323,10 @@ def test_a_schedule_that_sentry_does_not_know_is_logged_once(sentry: Transport) 
     assert sentry.check_ins == []
 
 
-def test_without_the_sdk_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_sdk_or_its_function_nothing_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sentry_sdk")
     assert not SentryCheckIns().active
     assert "sentry_sdk" not in sys.modules
-
-
-def test_an_sdk_without_the_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentry_sdk", ModuleType("sentry_sdk"))
     assert not SentryCheckIns().active
 
@@ -380,10 +358,8 @@ async def test_an_execution_that_nobody_is_told_of_gets_no_id(
 
 
 def test_the_start_and_the_end_of_an_execution_are_one_check_in(sentry: Transport) -> None:
-    job = Job.model_validate(
-        {"name": "Nightly Backup", "handler": "external", "schedule": "30 2 * * *",
-         "timezone": "Europe/Berlin", "grace": "90s", "run_timeout": "4h"}
-    )  # fmt: skip
+    job = declared(name="Nightly Backup", schedule="30 2 * * *", timezone="Europe/Berlin",
+                   grace="90s", run_timeout="4h")  # fmt: skip
     scope = ScopeKey("Nightly Backup", "global", "global")
     check_ins = SentryCheckIns()
     check_ins.started(job, scope, "5a9f4c1e00004000800000000000000a")
@@ -399,54 +375,36 @@ def test_the_start_and_the_end_of_an_execution_are_one_check_in(sentry: Transpor
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("schedule", "expected"),
-    [
-        ("*/5 * * * *", {"type": "crontab", "value": "*/5 * * * *"}),
-        ("0 9 * * THU", {"type": "crontab", "value": "0 9 * * THU"}),
-        ("@daily", {"type": "crontab", "value": "@daily"}),
-        ("@every 15m", {"type": "interval", "value": 15, "unit": "minute"}),
-        ("@every 2h", {"type": "interval", "value": 2, "unit": "hour"}),
-        ("@every 90s", None), ("0 30 9 * * 1-5", None), ("H 2 * * *", None), ("0 0 L * *", None),
-        (None, None),
-    ],
-)  # fmt: skip
-def test_sentry_gets_the_schedules_that_it_knows(schedule: str | None, expected: Any) -> None:
-    job = Job.model_validate({"name": "a", "handler": "external", "schedule": schedule})
-    found = monitor(job)
-    assert (None if found is None else found["schedule"]) == expected
-
-
-def test_a_scope_has_a_monitor_of_its_own() -> None:
-    job = Job.model_validate({"name": "sync", "handler": "external"})
-    assert slug(job, ScopeKey("sync", "global", "global")) == "sync"
-    scopes = ["ACME Inc.", "ACME-Inc", "acme.inc", "acme-inc", "é", "ü", "x" * 99, "x" * 98]
-    slugs = [slug(job, ScopeKey("sync", "tenant", scope)) for scope in scopes]
-    assert len(set(slugs)) == len(scopes)
-    assert all(re.fullmatch("[a-z0-9_-]{1,50}", found) for found in slugs)
-    assert slugs[0].startswith("sync-acme-inc-")
-
-
-def test_jobs_with_similar_names_have_monitors_of_their_own() -> None:
-    def of(name: str, kind: str = "global", scope: str = "global") -> str:
-        job = Job.model_validate({"name": name, "handler": "external"})
-        return slug(job, ScopeKey(name, kind, scope))
-
-    found = [of("sync.acme"), of("sync-acme"), of("Sync.Acme"), of("sync", "tenant", "acme")]
-    assert len(set(found)) == 4
-    assert not of("123").isdecimal()
+def test_sentry_gets_the_schedules_that_it_knows() -> None:
+    schedules: dict[str | None, tuple[object, ...] | None] = {
+        "*/5 * * * *": ("crontab", "*/5 * * * *"), "0 9 * * THU": ("crontab", "0 9 * * THU"),
+        "0 9 1 * MON": ("crontab", "0 9 1 * MON"), "@daily": ("crontab", "@daily"),
+        "@every 15m": ("interval", 15, "minute"), "@every 2h": ("interval", 2, "hour"),
+        "@every 90s": None, "0 30 9 * * 1-5": None, "H 2 * * *": None, "0 0 L * *": None,
+        None: None,
+    }  # fmt: skip
+    for schedule, expected in schedules.items():
+        found = monitor(declared(schedule=schedule))
+        assert (None if found is None else tuple(found["schedule"].values())) == expected
+    # Sentry would read the two fields of days differently.
+    assert monitor(declared(schedule="0 9 1 * MON", day_or=False)) is None
+    assert monitor(declared(schedule="0 9 1 * *", day_or=False)) is not None
 
 
 def test_the_margin_of_a_monitor_contains_the_delay_of_the_start() -> None:
-    job = Job.model_validate(
-        {"name": "a", "handler": "external", "schedule": "@daily", "grace": "90s",
-         "schedule_delay": "10m", "jitter": "5m"}
-    )  # fmt: skip
-    assert monitor(job)["checkin_margin"] == 17
+    delayed = declared(schedule="@daily", grace="90s", schedule_delay="10m", jitter="5m")
+    assert monitor(delayed)["checkin_margin"] == 17
 
 
-def test_sentry_gets_no_schedule_that_it_would_read_differently() -> None:
-    job = {"name": "a", "handler": "external", "schedule": "0 9 1 * MON"}
-    assert monitor(Job.model_validate(job)) is not None
-    assert monitor(Job.model_validate(job | {"day_or": False})) is None
-    assert monitor(Job.model_validate(job | {"schedule": "0 9 1 * *", "day_or": False})) is not None
+def test_scopes_and_jobs_with_similar_names_have_monitors_of_their_own() -> None:
+    def of(name: str, kind: str = "global", scope: str = "global") -> str:
+        return slug(declared(name=name), ScopeKey(name, kind, scope))
+
+    assert of("sync") == "sync"
+    scopes = ["ACME Inc.", "ACME-Inc", "acme.inc", "acme-inc", "é", "ü", "x" * 99, "x" * 98]
+    slugs = [of("sync", "tenant", scope) for scope in scopes]
+    assert slugs[0].startswith("sync-acme-inc-")
+    slugs += [of("sync.acme"), of("sync-acme"), of("Sync.Acme"), of("sync", "tenant", "acme")]
+    assert len(set(slugs)) == len(scopes) + 4
+    assert all(re.fullmatch("[a-z0-9_-]{1,50}", found) for found in slugs)
+    assert not of("123").isdecimal()

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
-import pytest
 
 from cronledger.engine.running.follow_up import LOCKED_SECONDS
 from cronledger.rules import outcome
@@ -12,7 +11,6 @@ from tests.db.support.engine import FUNCTION, Ledger, runners
 from tests.db.support.rows import connected
 
 MINUTE = timedelta(minutes=1)
-FAILURE = outcome.failure(ValueError("no"))
 OTHER = {"functions": frozenset({"x:y"})}
 
 
@@ -27,21 +25,6 @@ async def test_i7_overlap_skip_records_what_did_not_run(ledger: Ledger, database
         await one.finish(running)
         ledger.travel(by=MINUTE)
         assert len(await two.settle()) == 1
-
-
-async def test_i7_a_manual_execution_blocks_the_schedule_and_is_refused_beside_it(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *")
-    async with runners(database_url, {}) as (one,):
-        ledger.trigger()
-        (manual,) = await one.settle()
-        assert manual.claimed.trigger == "manual"
-        ledger.travel(by=MINUTE)
-        assert await one.settle() == []
-        assert ledger.skipped() == [("overlap", 1)]
-        with pytest.raises(psycopg.Error, match="is RUNNING, and overlap is skip"):
-            ledger.trigger()
 
 
 async def test_i7_overlap_wait_buffers_one_with_catch_up_latest(
@@ -59,33 +42,6 @@ async def test_i7_overlap_wait_buffers_one_with_catch_up_latest(
         (waited,) = await two.settle()
     assert waited.claimed.key.plan_time - running.claimed.key.plan_time == 3 * MINUTE
     assert ledger.skipped() == [("superseded", 2)]
-
-
-async def test_i7_overlap_wait_is_a_queue_with_catch_up_all(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *", overlap="wait", catch_up="all")
-    ledger.travel(by=4 * MINUTE)
-    plans = []
-    async with runners(database_url, {}, {}) as pair:
-        for turn in range(4):
-            (start,) = await pair[turn % 2].settle()
-            assert await pair[1 - turn % 2].settle() == []
-            plans.append(start.claimed.key.plan_time)
-            await pair[turn % 2].finish(start)
-        assert await pair[0].settle() == []
-    assert plans == [plans[0] + n * MINUTE for n in range(4)]
-    assert ledger.skipped() == []
-
-
-async def test_overlap_allow_runs_side_by_side(ledger: Ledger, database_url: str) -> None:
-    ledger.job(schedule="* * * * *", overlap="allow", catch_up="all")
-    ledger.travel(by=3 * MINUTE)
-    async with runners(database_url, {}) as (one,):
-        assert len(await one.settle()) == 3
-        ledger.trigger()
-        assert len(await one.settle()) == 1
-    assert ledger.statuses() == ["RUNNING"] * 4
 
 
 async def test_i7_overlap_replace_asks_first_and_starts_after_the_end(
@@ -143,95 +99,25 @@ async def test_i7_a_replacement_that_could_not_be_asked_for_is_asked_for_later(
         assert ledger.one(asked)
 
 
-async def test_i7_a_retry_waits_for_the_next_plan_time_that_runs(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *", max_attempts=2, retry_backoff=["30 s"])
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
-        (first,) = await one.settle()
-        await one.finish(first, FAILURE)
-        ledger.values("UPDATE executions SET next_attempt_at = next_attempt_at + interval '1 m'")
-        ledger.travel(by=MINUTE)
-        (second,) = await two.settle()
-        ledger.travel(by=45 * timedelta(seconds=1))
-        assert await one.settle() == []  # due again, and another one is RUNNING
-        await two.finish(second)
-        (retried,) = await one.settle()
-    assert retried.claimed.how == "retried"
-    assert retried.claimed.key == first.claimed.key
-
-
-@pytest.mark.parametrize(
-    ("catch_up", "runs", "skips"),
-    [
-        ("skip", 0, [("missed", 9)]),
-        ("latest", 1, [("superseded", 8)]),
-        ("all", 4, [("missed", 5)]),
-    ],
-)
-async def test_catch_up_after_an_outage(
-    ledger: Ledger, database_url: str, catch_up: str, runs: int, skips: list[Any]
-) -> None:
-    ledger.job(
-        schedule="*/10 * * * *", catch_up=catch_up, overlap="allow", catch_up_limit=4,
-        catch_up_window="1 day",
-    )  # fmt: skip
+async def test_catch_up_after_an_outage(ledger: Ledger, database_url: str) -> None:
+    policies: dict[str, Any] = {"catch_up_limit": 4, "catch_up_window": "1 day"}
+    expected = {
+        "skip": (0, [("missed", 9)]), "latest": (1, [("superseded", 8)]),
+        "all": (4, [("missed", 5)]),
+    }  # fmt: skip
+    for name in expected:
+        ledger.job(name, schedule="*/10 * * * *", catch_up=name, overlap="allow", **policies)
     ledger.travel(by=95 * MINUTE)  # 13:35:30: the newest is five minutes late
     async with runners(database_url, {}) as (one,):
-        started = await one.settle()
-        assert len(started) == runs
-        plans = [s.claimed.key.plan_time for s in started]
-    assert plans == sorted(plans)
-    assert ledger.skipped() == skips
-    assert ledger.accounted() == 9
-
-
-async def test_what_is_missed_for_longer_than_the_window_never_runs(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="@hourly", catch_up="latest", catch_up_window="10 m", grace="1 m")
-    ledger.travel(by=timedelta(hours=3))  # 15:00:30
-    ledger.travel(by=20 * MINUTE)
-    async with runners(database_url, {}) as (one,):
-        assert await one.settle() == []
-    assert ledger.skipped() == [("missed", 3)]
+        started = [s.claimed.key for s in await one.settle()]
+    for name, (runs, skips) in expected.items():
+        plans = [key.plan_time for key in started if key.job_name == name]
+        assert (len(plans), plans) == (runs, sorted(plans))
+        assert ledger.skipped(name) == skips
+        assert ledger.accounted(name) == 9
 
 
 # -- parking ------------------------------------------------------------------------------------
-
-
-async def test_parked_paused_and_back(ledger: Ledger, database_url: str) -> None:
-    ledger.job(schedule="* * * * *")
-    async with runners(database_url, {}) as (one,):
-        ledger.values("SELECT pause('job')")
-        await one.settle()
-        assert ledger.parked() == "paused"
-        ledger.travel(by=5 * MINUTE)
-        assert await one.settle() == []
-        ledger.values("SELECT resume('job')")
-        assert await one.settle() == []
-        assert ledger.skipped() == [("paused", 5)]
-        ledger.travel(by=MINUTE)
-        assert len(await one.settle()) == 1
-
-
-async def test_parked_waiting_is_rearmed_by_the_sweeper_when_the_finisher_crashed(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *", overlap="wait")
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
-        (running,) = await one.settle()
-        ledger.travel(by=MINUTE)
-        await two.settle()
-        assert ledger.parked() == "waiting"
-        one.put(running)
-        await one.only_write()  # and dies before it re-arms
-        assert await two.settle() == []
-        await two.repair()
-        assert two.wakes == 1
-        assert len(await two.settle()) == 1
 
 
 async def test_parked_waiting_is_rearmed_again_when_its_schedule_was_locked(

@@ -3,8 +3,6 @@
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from tests.db.support.engine import FUNCTION, Ledger, runners
 
 MINUTE = timedelta(minutes=1)
@@ -15,58 +13,64 @@ JANUARY = "0 0 1 1 *"
 # -- when to claim --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("prepared", "due"),
-    [
-        ("SELECT cronledger.trigger('job')", True),
-        ("SELECT enqueue('job')", True),
-        ("SELECT pause('job'); SELECT cronledger.trigger('job', force => true)", True),
-        ("SELECT enqueue('job'); SELECT pause('job')", False),
-        ("SELECT pause('job'); SELECT enqueue('job')", False),
-        ("SELECT cronledger.trigger('job'); SELECT pause_queue('default')", False),
-        ("UPDATE jobs SET handler = 'external'; SELECT cronledger.trigger('job')", False),
-        ("UPDATE jobs SET handler = 'command', target = '{\"command\": [\"true\"]}';"
-         " SELECT cronledger.trigger('job')", False),
-        ("UPDATE jobs SET target = '{\"python\": \"tests:other\"}';"
-         " SELECT cronledger.trigger('job')", False),
-        ("SELECT cancel(cronledger.trigger('job'))", False),
-        # Whatever was triggered before the move stays in the queue that it had.
-        ("SELECT cronledger.trigger('job'); UPDATE jobs SET queue = 'others'", True),
-        ("UPDATE jobs SET queue = 'others'; SELECT cronledger.trigger('job')", False),
-        ("SELECT cronledger.trigger('job'); UPDATE executions SET due_at = db_now() + interval"
-         " '1 min', next_attempt_at = db_now() + interval '1 min'", False),
-    ],
-)  # fmt: skip
+PREPARED = {
+    "SELECT cronledger.trigger('{0}')": True,
+    "SELECT enqueue('{0}')": True,
+    "SELECT pause('{0}'); SELECT cronledger.trigger('{0}', force => true)": True,
+    "SELECT enqueue('{0}'); SELECT pause('{0}')": False,
+    "SELECT pause('{0}'); SELECT enqueue('{0}')": False,
+    "SELECT cronledger.trigger('{0}'); SELECT pause_queue('default')": False,
+    "UPDATE jobs SET handler = 'external'; SELECT cronledger.trigger('{0}')": False,
+    "UPDATE jobs SET handler = 'command', target = '{{\"command\": [\"true\"]}}';"
+    " SELECT cronledger.trigger('{0}')": False,
+    'UPDATE jobs SET target = \'{{"python": "tests:other"}}\';'
+    " SELECT cronledger.trigger('{0}')": False,
+    "SELECT cancel(cronledger.trigger('{0}'))": False,
+    # Whatever was triggered before the move stays in the queue that it had.
+    "SELECT cronledger.trigger('{0}'); UPDATE jobs SET queue = 'others'": True,
+    "UPDATE jobs SET queue = 'others'; SELECT cronledger.trigger('{0}')": False,
+    "SELECT cronledger.trigger('{0}'); UPDATE executions SET due_at = db_now() + interval"
+    " '1 min', next_attempt_at = db_now() + interval '1 min'": False,
+}
+
+
 async def test_a_waiting_execution_is_due_exactly_if_a_claim_starts_it(
-    ledger: Ledger, database_url: str, prepared: str, due: bool
+    ledger: Ledger, database_url: str
 ) -> None:
-    ledger.job(schedule=None)
     async with runners(database_url, {}) as (one,):
-        await one.settle()
-        assert (await one.poll()).due is None
-        for statement in prepared.split("; "):
-            ledger.values(statement)
-        # What the edit has woken would be due as well.
-        ledger.values(
-            "UPDATE schedules SET woken = false, next_due_at = NULL, parked = 'unscheduled'"
-        )
-        reply = await one.poll()
-        assert (reply.due is not None and reply.due <= reply.now) is due
-        assert bool(await one.settle()) is due
+        for number, (prepared, due) in enumerate(PREPARED.items()):
+            name = f"job{number}"
+            ledger.job(name, schedule=None)
+            await one.settle()
+            assert (await one.poll()).due is None
+            for statement in prepared.format(name).split("; "):
+                ledger.values(statement)
+            # What the edit has woken would be due as well.
+            ledger.values(
+                "UPDATE schedules SET woken = false, next_due_at = NULL, parked = 'unscheduled'"
+            )
+            reply = await one.poll()
+            assert (reply.due is not None and reply.due <= reply.now) is due, prepared
+            assert bool(await one.settle()) is due, prepared
+            await one.finish_all()
+            for statement in ("DELETE FROM executions", "DELETE FROM jobs"):
+                ledger.values(statement)
+            ledger.values("SELECT resume_queue('default')")
 
 
-@pytest.mark.parametrize("woken", [False, True])
 async def test_a_due_schedule_is_due_unless_its_queue_is_paused(
-    ledger: Ledger, database_url: str, woken: bool
+    ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule=JANUARY)
     async with runners(database_url, {}) as (one,):
         await one.settle()
-        ledger.values("UPDATE schedules SET next_due_at = db_now(), woken = %s", woken)
-        reply = await one.poll()
-        assert reply.due is not None and reply.due <= reply.now
-        ledger.values("SELECT pause_queue('default')")
-        assert (await one.poll()).due is None
+        for woken in (False, True):
+            ledger.values("UPDATE schedules SET next_due_at = db_now(), woken = %s", woken)
+            reply = await one.poll()
+            assert reply.due is not None and reply.due <= reply.now
+            ledger.values("SELECT pause_queue('default')")
+            assert (await one.poll()).due is None
+            ledger.values("SELECT resume_queue('default')")
 
 
 async def test_the_next_instant_is_that_of_a_retry_or_of_a_schedule(
@@ -107,19 +111,12 @@ async def test_a_forced_execution_is_found_behind_many_that_wait_for_the_end_of_
         await one.settle()
         ledger.values("SELECT enqueue('job') FROM generate_series(1, 99)")
         assert (await one.poll()).due is None
-        ledger.trigger(force=True)
+        forced = ledger.trigger(force=True)
         assert (await one.poll()).due is not None
-
-
-async def test_what_was_not_read_of_a_pause_is_left_to_the_claim(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule=None)
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        ledger.values("SELECT pause('job')")
-        await one.settle()
-        ledger.values("SELECT enqueue('job') FROM generate_series(1, 100)")
+        # What a poll does not read of a pause is left to the claim.
+        ledger.values("SELECT cancel(%s)", forced)
+        assert (await one.poll()).due is None
+        ledger.values("SELECT enqueue('job')")
         assert (await one.poll()).due is not None
 
 
@@ -141,8 +138,11 @@ async def test_what_waits_for_a_running_execution_is_not_left_behind(
         await one.only_write()  # and dies before it re-arms
         assert (await two.poll()).left_behind == ["schedules"]
         assert (await two.poll(most=None)).left_behind is None
+        assert await two.settle() == []
         await two.repair()
+        assert two.wakes == 1
         assert (await two.poll()).left_behind == []
+        assert len(await two.settle()) == 1
 
 
 async def test_a_replacement_whose_request_was_lost_is_left_behind(
@@ -208,29 +208,35 @@ async def test_a_broken_job_is_left_behind_once_its_error_is_gone(
         assert (await one.poll()).left_behind == ["schedules"]
 
 
-@pytest.mark.parametrize("reason", ["waiting", "limit", "no_runner", "spec_error"])
 async def test_more_than_a_poll_examines_counts_as_left_behind(
-    ledger: Ledger, database_url: str, reason: str
+    ledger: Ledger, database_url: str
 ) -> None:
     """The sweeper then searches, as it would without polls."""
     policies: dict[str, dict[str, Any]] = {
         "waiting": {"overlap": "wait"}, "limit": {"max_running": 1},
         "no_runner": {"target": {"python": "tests:other"}}, "spec_error": {},
     }  # fmt: skip
-    names = [f"job{number}" for number in range(3)]
-    for name in names:
-        ledger.job(name, schedule=JANUARY, **policies[reason])
     async with runners(database_url, {}) as (one,):
-        await one.settle()
-        for name in names:
+        for reason, policy in policies.items():
+            names = [f"{reason}{number}" for number in range(3)]
+            for name in names:
+                ledger.job(name, schedule=JANUARY, **policy)
+            await one.settle()
             if reason in ("waiting", "limit"):
-                ledger.trigger(name)
-        await one.settle()
-        ledger.values("UPDATE schedules SET parked = %s, next_due_at = NULL, woken = false", reason)
-        if reason == "spec_error":
-            ledger.values("UPDATE jobs SET spec_error = 'broken'")
-        assert (await one.poll(most=3)).left_behind == []
-        assert (await one.poll(most=2)).left_behind == ["schedules"]
+                for name in names:
+                    ledger.trigger(name)
+                assert len(await one.settle()) == 3
+            ledger.values(
+                "UPDATE schedules SET parked = %s, next_due_at = NULL, woken = false"
+                " WHERE job_name = ANY (%s)", reason, names,
+            )  # fmt: skip
+            if reason == "spec_error":
+                ledger.values("UPDATE jobs SET spec_error = 'broken'")
+            assert (await one.poll(most=3)).left_behind == [], reason
+            assert (await one.poll(most=2)).left_behind == ["schedules"], reason
+            await one.finish_all()
+            ledger.values("DELETE FROM executions")
+            ledger.values("DELETE FROM jobs")
 
 
 async def test_inputs_orphans_and_old_runners_are_left_behind(

@@ -13,6 +13,8 @@ import pytest
 from tests.database import _TEMPLATE_LOCK, Databases, docker_answers
 from tests.waiting import until
 
+pytestmark = pytest.mark.tools
+
 
 def _names(dsn: str) -> set[str]:
     with psycopg.connect(dsn) as connection:
@@ -58,17 +60,6 @@ def test_the_first_of_a_runs_two_workers_to_end_leaves_the_others_databases(
         with pytest.raises(psycopg.OperationalError, match="not currently accepting connections"):
             psycopg.connect(second.url(template))
     assert not {template, clone} & _names(maintenance)
-
-
-def test_a_database_somebody_is_still_connected_to_is_dropped(
-    databases: Databases, maintenance: str
-) -> None:
-    name = databases.create()
-    with psycopg.connect(databases.url(name)) as connection:
-        databases.drop(name)
-        assert name not in _names(maintenance)
-        with pytest.raises(psycopg.OperationalError):
-            connection.execute("SELECT 1")
 
 
 class _Interrupted(BaseException):
@@ -146,35 +137,26 @@ def test_a_connection_that_the_server_ended_is_replaced(maintenance: str) -> Non
         assert first not in _names(maintenance)
 
 
-@pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "docker.sock"))
-        listening.listen()
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
-        monkeypatch.delenv("DOCKER_TLS_VERIFY", raising=False)
-        yield listening
-
-
-@pytest.mark.parametrize(
-    ("status", "verdict"), [(b"200 OK", True), (b"500 Internal Server Error", False)]
-)
-def test_an_engine_counts_when_it_answers_its_ping(
-    engine: socket.socket, status: bytes, verdict: bool
+def test_a_docker_engine_counts_if_it_answers_its_ping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def answer() -> None:
-        connection, _ = engine.accept()
-        with connection:
-            assert connection.recv(1024).startswith(b"GET /_ping ")
-            connection.sendall(b"HTTP/1.0 " + status + b"\r\n\r\n")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    monkeypatch.delenv("DOCKER_TLS_VERIFY", raising=False)
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(tmp_path / "docker.sock"))
+        engine.listen()
+        assert not docker_answers(seconds=0.05)
+        engine.accept()[0].close()
 
-    thread = threading.Thread(target=answer)
-    thread.start()
-    assert docker_answers() is verdict
-    thread.join()
+        def answer(status: bytes) -> None:
+            connection, _ = engine.accept()
+            with connection:
+                assert connection.recv(1024).startswith(b"GET /_ping ")
+                connection.sendall(b"HTTP/1.0 " + status + b"\r\n\r\n")
 
-
-def test_an_engine_that_is_silent_or_absent_does_not_count(engine: socket.socket) -> None:
-    assert not docker_answers(seconds=0.05)
-    engine.close()
+        for status, verdict in ((b"200 OK", True), (b"500 Internal Server Error", False)):
+            thread = threading.Thread(target=answer, args=[status])
+            thread.start()
+            assert docker_answers() is verdict
+            thread.join()
     assert not docker_answers()

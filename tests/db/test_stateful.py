@@ -22,8 +22,8 @@ from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import Ledger, runners
-from tests.db.support.ledger_bench import TICK, Bench
+from tests.db.support.engine import TICK, Ledger, runners
+from tests.db.support.ledger_bench import Bench
 from tests.db.support.ledger_scenes import POINTS, Scenes
 from tests.db.support.model_of_rows import EPOCH, PERIOD, Row
 from tests.db.support.rolled_hours import round_of, totals

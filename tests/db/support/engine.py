@@ -13,6 +13,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from cronledger import testing
+from cronledger.audit.verify import verify
 from cronledger.engine.awaited import Awaited
 from cronledger.engine.claiming.abilities import KINDS, Abilities
 from cronledger.engine.claiming.claimer import Claimer
@@ -32,6 +33,15 @@ from tests.db.support.rows import TARGETS
 
 FUNCTION = "tests:work"
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+TICK = timedelta(milliseconds=1)
+_STOPPED = """
+UPDATE cronledger.time_travel SET ahead = '0';
+CREATE OR REPLACE FUNCTION cronledger.db_now() RETURNS timestamptz LANGUAGE sql STABLE
+    AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
+CREATE OR REPLACE FUNCTION cronledger.db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE
+    AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
+SELECT * FROM cronledger.maintain_partitions();
+"""
 
 
 class Ledger(testing.Ledger):
@@ -82,6 +92,18 @@ class Ledger(testing.Ledger):
         self.values("ALTER TABLE jobs DISABLE TRIGGER check_values")
         yield
         self.values("ALTER TABLE jobs ENABLE TRIGGER check_values")
+
+    def stop_clock(self, at: datetime) -> None:
+        """The clock of the ledger stands still at this instant until `pass_time`."""
+        self.values(_STOPPED.format(at=at.isoformat()))
+
+    def pass_time(self, by: timedelta) -> None:
+        """Move a stopped clock."""
+        self.values("UPDATE time_travel SET ahead = ahead + %s", by)
+
+    def violations(self) -> list[str]:
+        """What `verify` finds wrong."""
+        return [str(violation) for violation in verify(self.url)]
 
     def trigger(self, job: str = "job", scope: str = "global", **arguments: Any) -> int:
         """Request an execution in a scope, and return its id."""
@@ -255,6 +277,21 @@ class Runner:
         """The handler has ended so; written, and what waited for it re-armed."""
         self.put(start, ended, **more)
         await self.finisher.step()
+
+    async def finish_all(self) -> None:
+        """The handlers of all held leases have succeeded, which one statement writes."""
+        for start in list(self.held):
+            self.put(start)
+        while await self.finisher.step() == 0:
+            pass
+
+    async def run_due(self) -> int:
+        """Start and finish executions until nothing is due. Return how many started."""
+        count = 0
+        while started := await self.settle():
+            count += len(started)
+            await self.finish_all()
+        return count
 
     async def only_write(self) -> None:
         """The outcomes that were put are written, and nothing is re-armed: a crash in between."""

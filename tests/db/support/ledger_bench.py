@@ -9,22 +9,12 @@ import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from tests.db.support.engine import FUNCTION, Ledger, Runner
+from tests.db.support.engine import FUNCTION, TICK, Ledger, Runner
 from tests.db.support.model_of_ledger import Model
 from tests.db.support.model_of_rows import COLUMNS, Known, Policy, Row, Rows
 
 START = datetime(2030, 1, 7, 12, 0, 30, 500_000, tzinfo=UTC)
-TICK = timedelta(milliseconds=1)
 REPLICA, WORKER = ("python",), ("external",)
-
-STOPPED = """
-UPDATE cronledger.time_travel SET ahead = '0';
-CREATE OR REPLACE FUNCTION cronledger.db_now() RETURNS timestamptz LANGUAGE sql STABLE
-    AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
-CREATE OR REPLACE FUNCTION cronledger.db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE
-    AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
-SELECT * FROM cronledger.maintain_partitions();
-"""
 
 
 class Bench:
@@ -32,7 +22,7 @@ class Bench:
 
     def __init__(self, url: str) -> None:
         self.ledger = Ledger(url)
-        self.ledger.values(STOPPED.format(at=START.isoformat()))
+        self.ledger.stop_clock(START)
         self.loop = asyncio.Runner()
         self.replicas = [Runner(url, name) for name in ("r1", "r2")]
         for replica in self.replicas:
@@ -112,7 +102,7 @@ class Bound(RuleBasedStateMachine):
         }
 
     def pass_time(self, by: timedelta) -> None:
-        self.ledger.values("UPDATE time_travel SET ahead = ahead + %s", by)
+        self.ledger.pass_time(by)
         self.model.now += by
 
     def run(self, step: Any) -> Any:

@@ -73,6 +73,18 @@ def execution(db: Db, status: str = "SUCCESS", job: str = "job", **columns: Any)
     return insert(db, "executions", **row | columns)
 
 
+def copies(db: Db, row: DictRow, count: int) -> None:
+    """Insert `count` copies of an execution, each planned a minute before the one before it."""
+    partitions(db, *(row["plan_time"] - timedelta(minutes=n) for n in (1, count)))
+    db.execute(
+        "INSERT INTO cronledger.executions SELECT c.* FROM cronledger.executions e,"
+        " generate_series(1, %s) n, LATERAL jsonb_populate_record(e, jsonb_build_object("
+        "   'id', nextval('cronledger.execution_id'), 'lease_token', gen_random_uuid(),"
+        "   'plan_time', e.plan_time - n * interval '1 min')) c WHERE e.id = %s",
+        [count, row["id"]],
+    )
+
+
 def partitions(db: Db, *plan_times: datetime) -> None:
     """Create the partitions that are missing for executions of these plan_times.
 
