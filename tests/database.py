@@ -193,7 +193,7 @@ class Databases:
         durable = self._value("SHOW fsync") == "on"
         self._strategy = "wal_log" if durable else "file_copy"  # the latter: two checkpoints
         self._template: str | None = None
-        self._kept: tuple[str, KeptDatabase] | None = None
+        self._kept: dict[str, tuple[str, KeptDatabase]] = {}  # by template
 
     def __enter__(self) -> Self:
         self._hold(self._connection)
@@ -202,8 +202,8 @@ class Databases:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._kept is not None:
-            self._discard(*self._kept)
+        for kept in self._kept.values():
+            self._discard(*kept)
         connection = self._connection
         self._entered = False
         connection.execute(
@@ -272,25 +272,33 @@ class Databases:
         return name
 
     @contextlib.contextmanager
-    def lend(self) -> Iterator[str]:
-        """Give the name of a database that is as fresh as a clone of the template for the block.
+    def lend(self, template: str | None = None) -> Iterator[str]:
+        """Give the name of a database that is as fresh as a clone of `template` for the block.
 
-        It is the one that was given before, if that could be restored.
+        It is the one that was given before, if that could be restored. Without a name, the template
+        is the migrated database of the run.
         """
-        kept, self._kept = self._kept, None
+        template = template or self.template()
+        kept = self._kept.pop(template, None)
         if kept is not None and not kept[1].is_free():
             self._discard(*kept)
             kept = None
         if kept is None:
-            name = self.clone(self.template())
+            name = self.clone(template)
             kept = name, KeptDatabase(self.url(name))
         try:
             yield kept[0]
         finally:
-            if kept[1].restore() is None and self._kept is None:
-                self._kept = kept
+            if kept[1].restore() is None and template not in self._kept:
+                self._kept[template] = kept
             else:
                 self._discard(*kept)
+
+    def discard(self, template: str) -> None:
+        """Drop a template of a module's own, and the database that was kept for it."""
+        if template in self._kept:
+            self._discard(*self._kept.pop(template))
+        self.drop(template)
 
     def _discard(self, name: str, kept: KeptDatabase) -> None:
         kept.close()

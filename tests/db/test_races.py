@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -51,15 +50,15 @@ def lose_the_answer(runner: Runner, monkeypatch: pytest.MonkeyPatch, *, lands: b
     "how",
     ["released", "claimed again", "cancelled", "cancelled afterwards", "retried", "swept"],
 )
-async def test_what_a_lost_answer_has_written_counts_as_written(
-    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch, how: str
+async def test_an_outcome_whose_answer_is_lost_counts_as_written(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """The first COMMIT lands without an answer, and the second write finds its effect."""
     ledger.job(
         schedule=None, allow_stale_reentry=how != "swept", max_attempts=2, retry_backoff=["0 s"]
     )
     execution = ledger.trigger()
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         (start,) = await one.settle()
         if how == "cancelled":
             ledger.one("SELECT cancel(%s)", execution)
@@ -99,11 +98,11 @@ async def test_what_a_lost_answer_has_written_counts_as_written(
 
 
 async def test_an_outcome_without_its_values_counts_as_written_though_its_answer_was_lost(
-    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.job(schedule=None)
     ledger.trigger()
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         (start,) = await one.settle()
         real, calls = one.finisher._send, 0
 
@@ -129,12 +128,12 @@ async def test_an_outcome_without_its_values_counts_as_written_though_its_answer
         ]
 
 
-async def test_what_is_committed_is_reported_even_if_the_follow_up_fails(
-    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_committed_end_is_reported_even_if_the_follow_up_fails(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.job(schedule=None)
     ledger.trigger()
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         (start,) = await one.settle()
 
         async def fails(*_: Any) -> Any:
@@ -153,39 +152,41 @@ async def test_what_is_committed_is_reported_even_if_the_follow_up_fails(
 
 
 @pytest.mark.parametrize("lands", [True, False])
-@pytest.mark.parametrize("reentrant", [True, False])
 async def test_i6_a_commit_of_unknown_outcome_doubles_and_loses_nothing(
-    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch, lands: bool, reentrant: bool
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, lands: bool
 ) -> None:
-    ledger.job(schedule="* * * * *", allow_stale_reentry=reentrant)
-    ledger.job("due again", schedule=None, allow_stale_reentry=reentrant)
-    ledger.trigger("due again")
+    jobs = {f"{kind}{n}": n == 1 for kind in ("planned", "due again") for n in range(2)}
+    for name, reentrant in jobs.items():
+        planned = name.startswith("planned")
+        schedule = "* * * * *" if planned else None
+        ledger.job(name, schedule=schedule, allow_stale_reentry=reentrant)
+        if not planned:
+            ledger.trigger(name)
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         lose_the_answer(one, monkeypatch, lands=lands)
         with pytest.raises(psycopg.OperationalError):
             await one.step()
         assert one.held == []
-        assert ledger.statuses() == (["RUNNING"] if lands else [])
+        assert ledger.statuses("planned0") == (["RUNNING"] if lands else [])
         # Nobody takes what landed: it may be running, as far as others can know.
         started = await two.settle()
-        assert len(started) == (0 if lands else 2)
+        assert len(started) == (0 if lands else 4)
         started += await one.settle()
-    names = Counter(s.claimed.key.job_name for s in started)
-    assert names == {"job": 1, "due again": 1}
+    assert Counter(s.claimed.key.job_name for s in started) == dict.fromkeys(jobs, 1)
     how = ledger.values(
         "SELECT attempt, max_attempts, jsonb_array_length(attempts) FROM executions"
     )
-    assert how == [(2, 2, 1)] * 2 if lands else [(1, 1, 0)] * 2
+    assert how == [(2, 2, 1) if lands else (1, 1, 0)] * 4
 
 
-async def test_i6_a_claim_that_is_cut_off_after_its_commit_goes_back(
-    ledger: Ledger, database_url: str
+async def test_i6_executions_of_a_claim_that_is_cancelled_after_its_commit_are_released(
+    ledger: Ledger,
 ) -> None:
     """A drain cancels the dispatcher while it looks once more at what it parked."""
     ledger.job("a", schedule="* * * * *")
     ledger.job("b", schedule="* * * * *", overlap="wait")
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         ledger.trigger("b")
         await one.settle()
         ledger.travel(by=MINUTE)
@@ -207,47 +208,21 @@ async def test_i6_a_claim_that_is_cut_off_after_its_commit_goes_back(
         assert [s.claimed.key.job_name for s in await one.settle()] == ["a"]
 
 
-async def test_i6_what_a_namesake_started_is_not_released(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i6_an_attempt_of_a_namesake_is_not_released(ledger: Ledger) -> None:
     """A runner with a fixed name was killed and started again: it cannot know what became of it."""
     ledger.job(schedule=None)
     ledger.trigger()
-    async with runners(database_url, {"name": "fixed"}) as (before,):
+    async with runners(ledger.url, {"name": "fixed"}) as (before,):
         await before.settle()
-    async with runners(database_url, {"name": "fixed"}) as (after,):
+    async with runners(ledger.url, {"name": "fixed"}) as (after,):
         await after.repair()
         assert await after.settle() == []
         assert ledger.statuses() == ["RUNNING"]
-        ledger.expire()
-        await after.sweep()
-    assert ledger.one("SELECT error_code FROM executions") == "stale_timeout"
-
-
-async def test_i2_an_unknown_commit_waits_for_the_old_backend(
-    ledger: Ledger, database_url: str
-) -> None:
-    """A look at the tokens beside an open transaction would say that nothing landed."""
-    ledger.job(schedule=None)
-    ledger.trigger()
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        one.crash()
-        with psycopg.connect(database_url) as old:
-            old.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
-            old.execute("UPDATE cronledger.executions SET updated_at = cronledger.db_now()")
-            one.claimer.unknown_commits.add([start.claimed])
-            settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
-            await eventually("it waits for a lock", lambda: waiting(ledger))
-            assert not settling.done()
-            old.commit()
-        await settling
-    assert ledger.statuses() == ["PENDING"]
 
 
 @pytest.mark.parametrize("steals", [False, True], ids=["heartbeat", "thief"])
-async def test_i3_a_finish_that_waited_goes_by_the_row_as_it_is_then(
-    ledger: Ledger, database_url: str, steals: bool
+async def test_i3_a_finish_that_waited_for_a_lock_reads_the_row_again(
+    ledger: Ledger, steals: bool
 ) -> None:
     """Two of one batch: PostgreSQL 18.4 crashes at the second where each is locked by itself.
 
@@ -257,9 +232,9 @@ async def test_i3_a_finish_that_waited_goes_by_the_row_as_it_is_then(
     for name in ("a", "b"):
         ledger.job(name, schedule=None)
         ledger.trigger(name)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         starts = await one.settle()
-        with psycopg.connect(database_url) as other:
+        with psycopg.connect(ledger.url) as other:
             change = "lease_token = gen_random_uuid()" if steals else "heartbeat_at = stale_after"
             other.execute(f"UPDATE cronledger.executions SET {change}".encode())
             for start in starts:
@@ -274,8 +249,8 @@ async def test_i3_a_finish_that_waited_goes_by_the_row_as_it_is_then(
     assert one.leases.lost == 2 * steals
 
 
-async def test_i6_what_was_changed_while_a_lost_commit_was_looked_up_goes_back(
-    ledger: Ledger, database_url: str
+async def test_i6_a_lost_claim_is_released_though_its_row_changed_during_the_search(
+    ledger: Ledger,
 ) -> None:
     """PostgreSQL 18.4 passes over such a row where its partition is not the first one."""
     ledger.values(
@@ -283,11 +258,11 @@ async def test_i6_what_was_changed_while_a_lost_commit_was_looked_up_goes_back(
     )
     ledger.job(schedule=None)
     execution = ledger.trigger()
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         (start,) = await one.settle()
         one.claimer.unknown_commits.add([start.claimed])
         one.crash()
-        with psycopg.connect(database_url) as other:
+        with psycopg.connect(ledger.url) as other:
             other.execute("SELECT cronledger.cancel(%s)", [execution])
             settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
             await eventually("it waits for a lock", lambda: waiting(ledger))
@@ -296,18 +271,16 @@ async def test_i6_what_was_changed_while_a_lost_commit_was_looked_up_goes_back(
     assert ledger.statuses() == ["CANCELLED"]
 
 
-async def test_who_looks_up_a_commit_deadlocks_with_no_client(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_the_search_for_a_lost_commit_deadlocks_with_no_client(ledger: Ledger) -> None:
     """A client's transaction takes schedules in whatever order its statements name them."""
     for name in ("a", "b"):
         ledger.job(name, schedule=None)
         ledger.trigger(name)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         for start in await one.settle():
             one.claimer.unknown_commits.add([start.claimed])
         one.crash()
-        with psycopg.connect(database_url) as client:
+        with psycopg.connect(ledger.url) as client:
             lock = "SELECT FROM cronledger.schedules WHERE job_name = %s FOR NO KEY UPDATE"
             client.execute(lock, ["b"])
             settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
@@ -317,90 +290,12 @@ async def test_who_looks_up_a_commit_deadlocks_with_no_client(
     assert ledger.statuses("a") == ledger.statuses("b") == ["PENDING"]
 
 
-async def test_i10_an_edit_that_waits_for_a_claim_takes_effect_after_the_wait(
-    ledger: Ledger, database_url: str
+async def test_executions_start_even_if_the_second_look_at_parked_rows_fails(
+    ledger: Ledger,
 ) -> None:
-    """What the clock passed while the edit waited still belongs to the old revision."""
-    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    editor = Ledger(database_url)
-    with psycopg.connect(database_url) as claim, ThreadPoolExecutor(1) as pool:
-        claim.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
-        edit = pool.submit(editor.edit, schedule="*/10 * * * *")
-        await eventually("it waits for a lock", lambda: waiting(ledger))
-        ledger.travel(by=3 * MINUTE)
-        claim.commit()
-        edit.result()
-    editor.close()
-    async with runners(database_url, {}) as (one,):
-        assert [s.claimed.revision for s in await one.settle()] == [1, 1, 1]
-
-
-async def test_i7_concurrent_retries_steals_and_fresh_plans_never_overlap(
-    ledger: Ledger, database_url: str
-) -> None:
-    """Three runners at once over scopes with something of each kind; an exclusion watches."""
-    ledger.values(_ONE_RUNNING)
-    shards = [f"s{n}" for n in range(8)]
-    ledger.job(
-        schedule="* * * * *", overlap="wait", catch_up="all", allow_stale_reentry=True,
-        max_attempts=3, retry_backoff=["0 s"], scope_kind="shard", scopes=shards,
-    )  # fmt: skip
-    ledger.travel(by=3 * MINUTE)
-    ledger.values("SELECT trigger('job', 'shard', s) FROM unnest(%s::text[]) s", shards)
-    done: Counter[Any] = Counter()
-
-    async def work(runner: Runner, number: int) -> None:
-        turn = 0
-        while sum(done.values()) < 4 * len(shards):
-            turn += 1
-            await (runner.steal() if turn % 2 else runner.step())
-            for n, start in enumerate(list(runner.held)):
-                if (n + number) % 3 == 0 and start.claimed.attempt == 1:
-                    await runner.finish(start, FAILURE)
-                elif (n + number) % 3 == 1 and start.claimed.attempt == 1:
-                    runner.held.remove(start)  # it dies
-                    runner.leases.remove(start.claimed.token)
-                    ledger.values(
-                        "UPDATE executions SET stale_after = db_now() - interval '1 s'"
-                        " WHERE lease_token = %s AND status = 'RUNNING'", start.claimed.token,
-                    )  # fmt: skip
-                else:
-                    await runner.finish(start)
-                    done[start.claimed.key] += 1
-            if turn % 5 == 0:
-                await runner.repair()
-
-    async with runners(database_url, {}, {}, {}) as three:
-        await asyncio.wait_for(asyncio.gather(*(work(r, n) for n, r in enumerate(three))), 60)
-    assert set(done.values()) == {1}
-    assert ledger.statuses() == ["SUCCESS"] * 4 * len(shards)
-    assert ledger.one("SELECT count(*) FROM executions WHERE attempt > max_attempts") == 0
-
-
-# A second RUNNING row of a (job, scope) cannot be committed: the test fails by its error.
-_ONE_RUNNING = """
-CREATE TABLE cronledger.running_now (job text, scope text, PRIMARY KEY (job, scope));
-CREATE FUNCTION cronledger.one_running() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF TG_OP = 'UPDATE' AND OLD.status = 'RUNNING' AND NEW.status <> 'RUNNING' THEN
-        DELETE FROM cronledger.running_now WHERE (job, scope) = (OLD.job_name, OLD.scope_id);
-    ELSIF NEW.status = 'RUNNING' AND (TG_OP = 'INSERT' OR OLD.status <> 'RUNNING') THEN
-        INSERT INTO cronledger.running_now VALUES (NEW.job_name, NEW.scope_id);
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER one_running AFTER INSERT OR UPDATE ON cronledger.executions
-    FOR EACH ROW EXECUTE FUNCTION cronledger.one_running();
-"""
-
-
-async def test_after_the_claim_nothing_can_take_its_executions_away(
-    ledger: Ledger, database_url: str
-) -> None:
-    """The second look at parked rows fails: the claim is committed and its executions start."""
     ledger.job("a", schedule="* * * * *")
     ledger.job("b", schedule="* * * * *", overlap="wait")
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         ledger.trigger("b")
         await one.settle()
         ledger.travel(by=MINUTE)

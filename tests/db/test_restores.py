@@ -17,6 +17,7 @@ from cronledger.settings import Settings
 from cronledger.testing import Travel
 from tests.database import Databases
 from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
+from tests.marks import first_fast
 
 pytestmark = pytest.mark.own_database  # its database is copied and replaced
 
@@ -62,7 +63,7 @@ class Snapshot:
 Restore = Callable[[], None]
 
 
-@pytest.fixture(params=["rows", "schema", "database"])
+@pytest.fixture(params=first_fast(["rows", "schema", "database"]))
 def restores(
     request: pytest.FixtureRequest, ledger: Ledger, databases: Databases
 ) -> Iterator[Callable[[], Restore]]:

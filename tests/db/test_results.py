@@ -32,10 +32,10 @@ def test_each_result_comes_once_and_oldest_first(ledger: Ledger) -> None:
     assert ledger.values(TAKE, 2) == []
 
 
-def test_two_consumers_share_and_a_rollback_gives_back(ledger: Ledger, database_url: str) -> None:
+def test_two_consumers_share_and_a_rollback_gives_back(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     done = made(ledger, 4)
-    with psycopg.connect(database_url) as one, psycopg.connect(database_url) as two:
+    with psycopg.connect(ledger.url) as one, psycopg.connect(ledger.url) as two:
         one.execute("SET lock_timeout = '5s'")
         first = one.execute(TAKE, [2]).fetchall()
         second = two.execute(TAKE, [10]).fetchall()  # steps over what the other has in hand
@@ -70,7 +70,7 @@ def test_a_retried_execution_brings_its_new_result(ledger: Ledger) -> None:
     assert [row[2] for row in ledger.values(TAKE, 5)] == [2]
 
 
-def test_of_other_queues_and_of_what_has_no_result_nothing_comes(ledger: Ledger) -> None:
+def test_results_of_other_queues_and_missing_results_are_not_taken(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     ledger.job("heavy", **EXTERNAL, queue="heavy")
     enqueue(ledger, "heavy")
@@ -80,14 +80,14 @@ def test_of_other_queues_and_of_what_has_no_result_nothing_comes(ledger: Ledger)
     assert ledger.values(TAKE, 5) == []
 
 
-@pytest.mark.parametrize(
-    ("call", "names"), [("'default', 0", "n is 0"), ("'defualt', 1", "defualt")]
-)
-def test_bad_input_is_refused(ledger: Ledger, call: str, names: str) -> None:
+def test_bad_input_is_refused(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
-    with pytest.raises((errors.InvalidParameterValue, errors.NoDataFound), match=names) as raised:
-        ledger.values(f"SELECT * FROM take_results({call})")
-    assert raised.value.diag.message_hint
+    for call, names in (("'default', 0", "n is 0"), ("'defualt', 1", "defualt")):
+        with pytest.raises(
+            (errors.InvalidParameterValue, errors.NoDataFound), match=names
+        ) as raised:
+            ledger.values(f"SELECT * FROM take_results({call})")
+        assert raised.value.diag.message_hint
 
 
 def test_results_are_found_by_their_index(ledger: Ledger) -> None:

@@ -1,7 +1,6 @@
 """The retention of the ledger: one value for all replicas, set by an operator."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from psycopg import errors
@@ -14,13 +13,13 @@ KEEP = "SELECT keep FROM cronledger.retention"
 
 
 async def test_every_replica_keeps_executions_as_long_as_the_ledger_tells(
-    ledger: Ledger, db: Db, database_url: str
+    ledger: Ledger, db: Db
 ) -> None:
     for days in (150, 100, 20):
         execution(db, "SUCCESS", plan_time=now(db) - days * DAY)
     ages = "SELECT round(extract(epoch FROM db_now() - plan_time) / 86400) FROM executions"
 
-    async with runners(database_url, {}, {}) as (first, second):
+    async with runners(ledger.url, {}, {}) as (first, second):
         ledger.values("SELECT set_retention('120 days')")
         await first.sweeper._maintain()
         assert sorted(ledger.values(ages)) == [20, 100]
@@ -47,8 +46,8 @@ def test_a_change_is_recorded(db: Db) -> None:
     assert value(db, "SELECT set_by FROM cronledger.retention_status") == "ann"
 
 
-@pytest.mark.parametrize("keep", ["23 hours", "-1 day", "36526 days", None])
-def test_what_cannot_be_a_retention_is_refused(db: Db, keep: Any) -> None:
-    with pytest.raises(errors.InvalidParameterValue, match="not from 1 day to 36525 days"):
-        db.execute("SELECT cronledger.set_retention(%s)", [keep])
-    assert value(db, KEEP) == 90 * DAY
+def test_a_retention_of_less_than_a_day_or_of_too_many_is_refused(db: Db) -> None:
+    for keep in ("23 hours", "-1 day", "36526 days", None):
+        with pytest.raises(errors.InvalidParameterValue, match="not from 1 day to 36525 days"):
+            db.execute("SELECT cronledger.set_retention(%s)", [keep])
+        assert value(db, KEEP) == 90 * DAY

@@ -6,7 +6,6 @@ import signal
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from aiohttp import web
 
 from cronledger.declaring.app import Context
@@ -16,56 +15,55 @@ from tests.db.support.engine import Ledger, runners
 from tests.db.support.whole_replica import Whole
 
 MINUTE = timedelta(minutes=1)
-REFUSED = "SELECT status, next_attempt_at IS NULL, error_msg FROM executions"
 EXTERNAL: dict[str, Any] = {"handler": "external", "target": {}, "schedule": None}
 
 
 # -- replicas -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("filters", "ended", "note"),
-    [
-        ({"retry_on": ["OSError"]}, outcome.failure(ConnectionError("x")), None),
-        ({"retry_on": []}, outcome.failure(KeyError("x")), None),
-        ({"retry_on": ["OSError"]}, outcome.failure(Retry("1s")), None),
-        ({"retry_on": ["OSError"]}, outcome.failure(KeyError("x")), "retry_on has no match"),
-        ({"never_retry_on": ["timeout"]}, outcome.timed_out(MINUTE, end_known=True),
-         "never_retry_on has timeout"),
-    ],
-    ids=lambda value: str(value)[:30],
-)  # fmt: skip
-async def test_a_filter_decides_whether_a_replica_retries(
-    ledger: Ledger, database_url: str, filters: dict[str, Any], ended: Outcome, note: str | None
-) -> None:
-    ledger.job(schedule=None, max_attempts=2, retry_backoff=["1 s"], **filters)
-    execution = ledger.trigger()
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        await one.finish(start, ended)
+REPLICA_CASES: list[tuple[dict[str, Any], Outcome, str | None]] = [
+    ({"retry_on": ["OSError"]}, outcome.failure(ConnectionError("x")), None),
+    ({"retry_on": []}, outcome.failure(KeyError("x")), None),
+    ({"retry_on": ["OSError"]}, outcome.failure(Retry("1s")), None),
+    ({"retry_on": ["OSError"]}, outcome.failure(KeyError("x")), "retry_on has no match"),
+    ({"never_retry_on": ["timeout"]}, outcome.timed_out(MINUTE, end_known=True),
+     "never_retry_on has timeout"),
+]  # fmt: skip
+
+
+async def test_a_filter_decides_whether_a_replica_retries(ledger: Ledger) -> None:
+    for n, (filters, *_) in enumerate(REPLICA_CASES):
+        ledger.job(f"job{n}", schedule=None, max_attempts=2, retry_backoff=["1 s"], **filters)
+        ledger.trigger(f"job{n}")
+    async with runners(ledger.url, {}) as (one,):
+        for start in list(await one.settle()):
+            await one.finish(start, REPLICA_CASES[int(start.job.name[-1])][1])
         ledger.travel(by=MINUTE)
         retried = await one.settle()
-        assert [lease.claimed.how for lease in retried] == ["retried"] * (note is None)
-        if note is None:
-            return
-        status, final, message = ledger.one(REFUSED)
-        assert (status, final, message.rpartition("\n")[2]) == (
-            "FAILED", True, f"not retried: {note}",
-        )  # fmt: skip
-        # A person may decide otherwise, and the filter applies to the further attempt as well.
-        ledger.edit(max_attempts=5)
-        assert ledger.one("SELECT retry(%s)", execution) == "retried"
-        (again,) = await one.settle()
-        await one.finish(again, ended)
-        assert ledger.one("SELECT status, attempt FROM executions") == ("FAILED", 2)
+        final = {n: note for n, (*_, note) in enumerate(REPLICA_CASES) if note is not None}
+        assert {(s.job.name, s.claimed.how) for s in retried} == {
+            (f"job{n}", "retried") for n in range(len(REPLICA_CASES)) if n not in final
+        }
+        refused = "SELECT id, status, next_attempt_at, error_msg FROM executions WHERE job_name=%s"
+        for n, note in final.items():
+            execution, status, due, message = ledger.one(refused, f"job{n}")
+            assert (status, due) == ("FAILED", None)
+            assert message.rpartition("\n")[2] == f"not retried: {note}"
+            # A person may decide otherwise, and the filter applies to the further attempt as well.
+            ledger.edit(f"job{n}", max_attempts=5)
+            assert ledger.one("SELECT retry(%s)", execution) == "retried"
+            (again,) = await one.settle()
+            await one.finish(again, REPLICA_CASES[n][1])
+            ended = "SELECT status, attempt FROM executions WHERE id = %s"
+            assert ledger.one(ended, execution) == ("FAILED", 2)
 
 
-async def test_the_present_filter_applies(ledger: Ledger, database_url: str) -> None:
+async def test_the_present_filter_applies(ledger: Ledger) -> None:
     """Like a timeout, and unlike max_attempts, it is not that of the execution's revision."""
     ledger.job(schedule=None, max_attempts=9, retry_backoff=["0 s"])
     ledger.trigger()
     failure = outcome.failure(KeyError("x"))
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         (start,) = await one.settle()
         await one.finish(start, failure)
         ledger.edit(never_retry_on=["KeyError"])
@@ -161,36 +159,35 @@ def claim(ledger: Ledger) -> Any:
     return found
 
 
-@pytest.mark.parametrize(
-    ("filters", "code", "note"),
-    [
-        ({}, "busy", None),
-        ({"retry_on": [], "never_retry_on": []}, "busy", None),
-        ({"retry_on": ["busy", "slow"]}, "busy", None),
-        ({"retry_on": ["busy", "slow"]}, "bus", "retry_on has no match"),
-        ({"never_retry_on": ["bad input"]}, " bad input ", "never_retry_on has bad input"),
-        ({"never_retry_on": ["bad input"]}, "busy", None),
-        ({"retry_on": ["busy"], "never_retry_on": ["busy"]}, "busy", "never_retry_on has busy"),
-        ({"retry_on": ["503"]}, "5xx", "retry_on has no match"),
-        ({"retry_on": ["busy"]}, "retry_requested", None),
-        ({"retry_on": ["retry_requested"]}, "busy", "retry_on has no match"),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("wait", [None, timedelta(seconds=5)], ids=["backoff", "given"])
-def test_a_filter_decides_whether_fail_retries(
-    ledger: Ledger, filters: dict[str, Any], code: str, note: str | None, wait: timedelta | None
-) -> None:
-    ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["5 s"], **filters)
-    ledger.trigger()
-    execution, token = claim(ledger)
+WORKER_CASES: list[tuple[dict[str, Any], str, str | None]] = [
+    ({}, "busy", None),
+    ({"retry_on": [], "never_retry_on": []}, "busy", None),
+    ({"retry_on": ["busy", "slow"]}, "busy", None),
+    ({"retry_on": ["busy", "slow"]}, "bus", "retry_on has no match"),
+    ({"never_retry_on": ["bad input"]}, " bad input ", "never_retry_on has bad input"),
+    ({"never_retry_on": ["bad input"]}, "busy", None),
+    ({"retry_on": ["busy"], "never_retry_on": ["busy"]}, "busy", "never_retry_on has busy"),
+    ({"retry_on": ["503"]}, "5xx", "retry_on has no match"),
+    ({"retry_on": ["busy"]}, "retry_requested", None),
+    ({"retry_on": ["retry_requested"]}, "busy", "retry_on has no match"),
+]
+
+
+def test_a_filter_decides_whether_fail_retries(ledger: Ledger) -> None:
     fail = "SELECT fail(%s, %s, %s, 'it broke', retry_after => %s)"
-    assert ledger.one(fail, execution, token, code, wait) == "ok"
-    ended = "SELECT status, error_code, next_attempt_at IS NOT NULL FROM executions"
-    assert ledger.one(ended) == ("FAILED", code.strip(), note is None)
-    text = "it broke" if note is None else f"it broke\nnot retried: {note}"
-    assert ledger.one("SELECT error_msg FROM executions") == text
-    assert ledger.one(fail, execution, token, code, wait) == "already_finished"
+    ended = "SELECT status, error_code, next_attempt_at IS NOT NULL, error_msg FROM executions"
+    for n, (filters, code, note) in enumerate(WORKER_CASES):
+        for wait in (None, timedelta(minutes=5)):
+            name = f"job{n}" if wait is None else f"given{n}"
+            ledger.job(name, **EXTERNAL, max_attempts=2, retry_backoff=["5 m"], **filters)
+            ledger.trigger(name)
+            execution, token = claim(ledger)
+            assert ledger.one(fail, execution, token, code, wait) == "ok"
+            text = "it broke" if note is None else f"it broke\nnot retried: {note}"
+            assert ledger.one(f"{ended} WHERE id = %s", execution) == (
+                "FAILED", code.strip(), note is None, text,
+            )  # fmt: skip
+            assert ledger.one(fail, execution, token, code, wait) == "already_finished"
 
 
 def test_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) -> None:
@@ -215,39 +212,36 @@ def test_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) -> Non
             assert stored.endswith(expected)
 
 
-def test_a_cancelled_execution_has_no_note(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL, max_attempts=2, never_retry_on=["no"])
-    number = ledger.trigger()
-    execution, token = claim(ledger)
-    assert ledger.one("SELECT cancel(%s)", number) == "requested"
-    assert ledger.one("SELECT fail(%s, %s, 'no', 'it broke')", execution, token) == "ok"
-    ended = "SELECT status, error_code, error_msg, next_attempt_at FROM executions"
-    assert ledger.one(ended) == ("CANCELLED", "no", "it broke", None)
-
-
-def test_the_last_attempt_and_a_deleted_job_have_no_note(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL, never_retry_on=["no"])
-    ledger.job("gone", **EXTERNAL, max_attempts=3, never_retry_on=["no"])
-    fail = "SELECT fail(%s, %s, 'no', 'it broke', retry_after => '1 s')"
-    for job in ("job", "gone"):
-        ledger.trigger(job)
+def test_a_cancelled_execution_a_last_attempt_and_a_deleted_job_have_no_note(
+    ledger: Ledger,
+) -> None:
+    attempts = {"cancelled": 2, "last": 1, "deleted": 3}
+    for name, most in attempts.items():
+        ledger.job(name, **EXTERNAL, max_attempts=most, never_retry_on=["no"])
+        execution = ledger.trigger(name)
         held = claim(ledger)
-        if job == "gone":
-            ledger.values("DELETE FROM jobs WHERE name = 'gone'")
+        if name == "cancelled":
+            assert ledger.one("SELECT cancel(%s)", execution) == "requested"
+        elif name == "deleted":
+            ledger.values("DELETE FROM jobs WHERE name = 'deleted'")
+        fail = "SELECT fail(%s, %s, 'no', 'it broke', retry_after => '1 s')"
         assert ledger.one(fail, *held) == "ok"
-    assert set(ledger.values("SELECT error_msg FROM executions")) == {"it broke"}
+    ended = "SELECT status, error_code, error_msg FROM executions ORDER BY id"
+    assert ledger.values(ended) == [
+        (status, "no", "it broke") for status in ("CANCELLED", "FAILED", "FAILED")
+    ]
+    due = "SELECT next_attempt_at FROM executions WHERE job_name = 'cancelled'"
+    assert ledger.values(due) == [None]
 
 
 # -- rows that SQL writes -----------------------------------------------------------------------
 
 
-async def test_an_item_that_no_failure_has_is_a_spec_error(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_an_item_that_no_failure_has_is_a_spec_error(ledger: Ledger) -> None:
     ledger.job("bad", schedule="* * * * *", retry_on=["ConectionError"])
     ledger.job("good", schedule="* * * * *", retry_on=["ConnectionError"])
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         assert [s.claimed.key.job_name for s in await one.settle()] == ["good"]
         error = ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
         assert 'retry_on = "ConectionError": is not a failure of handler = python' in error

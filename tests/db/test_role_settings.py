@@ -34,32 +34,28 @@ from tests.waiting import eventually
 MINUTE = timedelta(minutes=1)
 PINNED = "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c synchronous_commit=on"
 
+# In groups that do not contradict each other, because each group runs everything once.
 SETTINGS: dict[str, dict[str, str]] = {
-    "dates": {"DateStyle": "German", "IntervalStyle": "sql_standard", "TimeZone": "Asia/Kathmandu"},
-    "other dates": {
-        "DateStyle": "SQL, DMY", "IntervalStyle": "iso_8601", "TimeZone": "America/New_York",
-    },
-    "latin": {"client_encoding": "LATIN1"},
-    "bytes": {"client_encoding": "SQL_ASCII"},
-    "no path": {"search_path": ""},
-    "a hostile path": {"search_path": "hostile, pg_catalog"},
-    "repeatable read": {
-        "default_transaction_isolation": "repeatable read", "synchronous_commit": "off",
-    },
-    "serializable": {
-        "default_transaction_isolation": "serializable", "default_transaction_deferrable": "on",
-    },
-    "timeouts": {
-        "idle_session_timeout": "2s", "lock_timeout": "50ms",
-        "idle_in_transaction_session_timeout": "10s",
-    },
-    "values": {
+    "dates and values": {
+        "DateStyle": "German", "IntervalStyle": "sql_standard", "TimeZone": "Asia/Kathmandu",
         "standard_conforming_strings": "off", "escape_string_warning": "off",
         "bytea_output": "escape", "extra_float_digits": "-15", "array_nulls": "off",
         "quote_all_identifiers": "on", "transform_null_equals": "on", "exit_on_error": "on",
         "client_min_messages": "error", "check_function_bodies": "off", "row_security": "off",
     },
-    "plans": {
+    "path and isolation": {
+        "search_path": "hostile, pg_catalog", "synchronous_commit": "off",
+        "default_transaction_isolation": "repeatable read",
+    },
+    "other dates and timeouts": {
+        "DateStyle": "SQL, DMY", "IntervalStyle": "iso_8601", "TimeZone": "America/New_York",
+        "client_encoding": "LATIN1", "search_path": "",
+        "idle_session_timeout": "2s", "lock_timeout": "50ms",
+        "idle_in_transaction_session_timeout": "10s",
+    },
+    "bytes and plans": {
+        "client_encoding": "SQL_ASCII", "default_transaction_isolation": "serializable",
+        "default_transaction_deferrable": "on",
         "jit_above_cost": "0", "plan_cache_mode": "force_custom_plan", "work_mem": "64kB",
         "join_collapse_limit": "1", "constraint_exclusion": "on", "geqo_threshold": "2",
         **{f"enable_{kind}": "off" for kind in (
@@ -68,6 +64,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         )},
     },
 }  # fmt: skip
+POOLED = ("dates and values", "path and isolation")
+"""The groups whose settings hold behind a pooler in transaction mode."""
 
 
 @pytest.fixture
@@ -208,16 +206,12 @@ def commands(url: str, where: Path, pooled: bool) -> None:
     run("jobs", "remove", "filed")
 
 
-POOLED = ("dates", "values", "a hostile path", "repeatable read")
-
-
 @pytest.mark.parametrize(
     ("name", "pooled"), first_fast([*((x, False) for x in SETTINGS), *((x, True) for x in POOLED)])
 )
-async def test_everything_works_whatever_is_set(
+async def test_everything_works_under_any_settings(
     others: Others, tmp_path: Path, name: str, pooled: bool
 ) -> None:
-    """`pooled`: with only those settings that hold behind a pooler in transaction mode."""
     others.ledger.values("CREATE TABLE public.effects (id bigint)")
     others.ledger.job("foreign", handler="external", target={}, max_attempts=2, payload=["ä"])
     others.set(SETTINGS[name])
@@ -373,7 +367,7 @@ def test_every_table_has_durable_commits(others: Others) -> None:
     assert {name.removeprefix("cronledger.") for name in with_it} == set(TABLES)
 
 
-def test_what_anybody_calls_is_durable_once_it_is_acknowledged(others: Others) -> None:
+def test_every_call_is_durable_once_it_is_acknowledged(others: Others) -> None:
     called = others.ledger.values(
         "SELECT DISTINCT g.object FROM decided_grants() g JOIN pg_proc p"
         " ON p.proname = g.object AND p.pronamespace::regnamespace::text ~ '^cronledger'"
@@ -408,7 +402,9 @@ def test_what_anybody_calls_is_durable_once_it_is_acknowledged(others: Others) -
     assert {name: seen.get(name) for name in CALLS} == dict.fromkeys(CALLS, "on")
 
 
-async def test_what_a_replica_commits_is_durable_and_read_committed(others: Others) -> None:
+async def test_every_commit_of_a_replica_is_durable_and_read_committed_and_limits_lock_waits(
+    others: Others,
+) -> None:
     others.ledger.values("CREATE TABLE public.effects (id bigint)")
     others.ledger.job("stale", target={"python": "tests:work"}, allow_stale_reentry=True)
     others.ledger.job("swept", target={"python": "tests:work"}, max_attempts=3)
@@ -419,11 +415,14 @@ async def test_what_a_replica_commits_is_durable_and_read_committed(others: Othe
         }
     )  # fmt: skip
     watch(others)
-    async with others.replica(application()) as replica:
+    async with others.replica(application(), lock_timeout="1234ms") as replica:
         for job in ("twice", "writes", "writes_in_a_thread"):
             others.ledger.trigger(job)
         others.ledger.travel(by=MINUTE)
         await replica.step()
+        connected = await replica._runtime.access.connect_async("cronledger heartbeats")
+        async with connected, step_transaction(connected):
+            await connected.execute("UPDATE cronledger.executions SET heartbeat_at = now()")
     async with runners(others.url, {"name": "one"}, {"name": "two"}) as (one, two):
         others.ledger.trigger("stale")
         others.ledger.trigger("swept")
@@ -447,57 +446,39 @@ async def test_what_a_replica_commits_is_durable_and_read_committed(others: Othe
         " WHERE application ~ '^(cronledger|test)'"
     )
     assert {(durable, isolation) for _, durable, isolation, _ in rows} == {("on", "read committed")}
-    assert {application for application, *_ in rows} == {
-        "cronledger", "cronledger transaction", "test one", "test two",
-    }  # fmt: skip
+    of_replica = {"cronledger", "cronledger transaction", "cronledger heartbeats"}
+    assert {application for application, *_ in rows} == {*of_replica, "test one", "test two"}
     steps = {sets for application, *_, sets in rows if application.startswith("test")}
     assert steps == {"90s pg_catalog, pg_temp"}
+    limits = others.ledger.values("SELECT DISTINCT application, lock_timeout FROM public.witness"
+                        " WHERE tab = 'executions' AND application ~ '^cronledger'")  # fmt: skip
+    assert set(limits) == {(application, "1234ms") for application in of_replica}
 
 
-async def test_every_step_of_a_replica_waits_for_locks_as_long_as_the_setting(
-    others: Others,
-) -> None:
-    others.ledger.values("CREATE TABLE public.effects (id bigint)")
-    watch(others)
-    async with others.replica(application(), lock_timeout="1234ms") as replica:
-        for job in ("twice", "writes", "writes_in_a_thread"):
-            others.ledger.trigger(job)
-        others.ledger.travel(by=MINUTE)
-        await replica.step()
-        connected = await replica._runtime.access.connect_async("cronledger heartbeats")
-        async with connected, step_transaction(connected):
-            await connected.execute("UPDATE cronledger.executions SET heartbeat_at = now()")
-    found = others.ledger.values("SELECT DISTINCT application, lock_timeout FROM public.witness"
-                               " WHERE tab = 'executions' AND application <> ''")  # fmt: skip
-    assert set(found) == {
-        ("cronledger", "1234ms"), ("cronledger transaction", "1234ms"),
-        ("cronledger heartbeats", "1234ms"),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_what_counts_is_refused_under_another_isolation_level(others: Others, level: str) -> None:
-    """I11: it would count what was RUNNING when its transaction began."""
+def test_i11_a_claim_is_refused_under_another_isolation_level(others: Others) -> None:
+    """It would count the executions that were RUNNING when its transaction began."""
     others.ledger.job("job", handler="external", target={}, max_running=1)
     others.ledger.values("SELECT enqueue('job')")
     with others.connect() as client:
-        for call in ("claim_next('default', 'w')", "claim('job', 'w')"):
-            client.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
-            with pytest.raises(
-                errors.InvalidTransactionState, match="transaction_isolation is"
-            ) as e:
-                client.execute(f"SELECT * FROM cronledger.{call}".encode())
-            assert "READ COMMITTED" in str(e.value.diag.message_hint)
-            client.execute("ROLLBACK")
-        # To give a job work counts nothing.
-        for call in ("enqueue('job')", "enqueue('job', key => 'k')", "trigger('job')"):
-            client.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
-            client.execute(f"SELECT cronledger.{call}".encode())
-            client.execute("COMMIT")
-    assert others.ledger.one("SELECT count(*) FROM executions") == 4
+        for level in ("REPEATABLE READ", "SERIALIZABLE"):
+            for call in ("claim_next('default', 'w')", "claim('job', 'w')"):
+                client.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
+                with pytest.raises(
+                    errors.InvalidTransactionState, match="transaction_isolation is"
+                ) as e:
+                    client.execute(f"SELECT * FROM cronledger.{call}".encode())
+                assert "READ COMMITTED" in str(e.value.diag.message_hint)
+                client.execute("ROLLBACK")
+            # To give a job work counts nothing.
+            for call in ("enqueue('job')", "enqueue('job', key => 'k')", "trigger('job')"):
+                client.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
+                client.execute(f"SELECT cronledger.{call}".encode())
+                client.execute("COMMIT")
+    # The second push with the key is merged into the first one.
+    assert others.ledger.one("SELECT count(*) FROM executions") == 6
 
 
-def test_definitions_are_equal_whatever_they_were_written_under(others: Others) -> None:
+def test_definitions_do_not_depend_on_the_settings_of_their_session(others: Others) -> None:
     """Otherwise verify would take a pause that ended by itself for an edit."""
     others.ledger.job(
         "job", starts_at="2026-01-01T00:00Z", grace="90 s", retry_jitter=0.1 + 0.2, max_attempts=2
@@ -552,7 +533,7 @@ async def test_a_replica_whose_role_switches_triggers_off_does_not_start(others:
         await others.replica(App("settings")).start()
 
 
-def test_doctor_names_what_is_not_durable_and_what_is_not_usable() -> None:
+def test_doctor_names_the_setting_that_is_not_durable() -> None:
     assert durable([]).severity == "ok"
     found = durable(["fsync"])
     assert (found.severity, found.remedy) == ("warning", "set fsync = on")

@@ -32,21 +32,17 @@ async def values(c: StepConnection, query: str, *params: Any) -> list[Any]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-@pytest.mark.parametrize(
-    ("query", "params", "row"),
-    [
+async def test_parameters_are_written_as_for_psycopg(pool: AsyncPool) -> None:
+    cases: list[tuple[str, Any, tuple[Any, ...]]] = [
         ("SELECT 7 % 4, '%(a)s'", None, (3, "%(a)s")),
         ("SELECT 7 %% %s, %s::text, '%%'", [4, "b"], (3, "b", "%")),
         ("SELECT %(b)s::text, %(a)s, %(b)s::text", {"a": 1, "b": "ü"}, ("ü", 1, "ü")),
         ("SELECT %s::int, %s::text[]", [None, ["x", None]], (None, ["x", None])),
-    ],
-)
-async def test_parameters_are_written_as_for_psycopg(
-    pool: AsyncPool, query: str, params: Any, row: tuple[Any, ...]
-) -> None:
+    ]
     async with pool.connection() as c:
-        for _ in range(3):
-            assert await (await c.execute(query, params)).fetchone() == row
+        for query, params, row in cases:
+            for _ in range(3):
+                assert await (await c.execute(query, params)).fetchone() == row
 
 
 async def test_rows_are_fetched_one_by_one_or_all(pool: AsyncPool) -> None:
@@ -81,7 +77,7 @@ async def test_statements_are_prepared_for_their_second_execution_unless_through
 
 
 @pytest.mark.parametrize("in_step", [True, False])
-async def test_an_error_ends_its_round_trip_and_discards_what_is_prepared(
+async def test_an_error_ends_its_round_trip_and_discards_prepared_statements(
     ledger: Ledger, pool: AsyncPool, in_step: bool
 ) -> None:
     """A plan whose result has changed meanwhile is among them."""
@@ -116,22 +112,17 @@ async def test_an_error_ends_its_round_trip_and_discards_what_is_prepared(
         assert not set(before) & set(await values(c, PREPARED))
 
 
-async def test_a_value_that_cannot_be_sent_fails_before_anything_is_sent(pool: AsyncPool) -> None:
+async def test_a_value_that_cannot_be_sent_and_an_error_leave_nothing(pool: AsyncPool) -> None:
     async with pool.connection() as c:
-        with pytest.raises(UnicodeError):
+        with pytest.raises(UnicodeError):  # before anything is sent
             async with step_transaction(c):
                 await c.execute("CREATE TABLE public.sent ()")
                 await c.execute("SELECT %s::text", ["\ud800"])
         assert c.info.transaction_status is TransactionStatus.IDLE
-        assert await values(c, "SELECT to_regclass('public.sent')") == [None]
-
-
-async def test_an_error_after_a_round_trip_rolls_back(pool: AsyncPool) -> None:
-    async with pool.connection() as c:
         with pytest.raises(ZeroDivisionError):
             async with step_transaction(c):
                 await c.execute("CREATE TABLE public.sent ()")
-                await values(c, "SELECT 1")
+                await values(c, "SELECT 1")  # after a round trip
                 raise ZeroDivisionError
         assert c.info.transaction_status is TransactionStatus.IDLE
         assert await values(c, "SELECT to_regclass('public.sent')") == [None]

@@ -183,14 +183,14 @@ def _search() -> None:
     )
 
 
-async def test_of_two_that_wait_with_one_key_the_newest_payload_runs_last(
-    ledger: Ledger, database_url: str
+async def test_of_two_pending_executions_of_one_key_the_newest_payload_runs_last(
+    ledger: Ledger,
 ) -> None:
     """One is released while its successor waits: the next push belongs to the successor."""
     ledger.job(schedule=None, allow_stale_reentry=True)
     push = "SELECT enqueue('job', key => 'k', payload => %s)"
     first = ledger.one(push, Jsonb(1))
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         (start,) = await one.settle()
         second = ledger.one(push, Jsonb(2))
         await one.finish(start, release=True)
@@ -202,15 +202,13 @@ async def test_of_two_that_wait_with_one_key_the_newest_payload_runs_last(
     assert seen == [1, 3]
 
 
-async def test_what_has_room_starts_though_others_of_its_job_wait_in_front(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_scope_with_room_starts_behind_others_of_its_job(ledger: Ledger) -> None:
     """Two of one scope are looked at first, of which one may start; the other scope has room."""
     ledger.job(
         schedule=None, max_running=2, overlap="wait", scope_kind="shard", scopes=["a", "b"]
     )  # fmt: skip
     for scope in ("a", "a", "b"):
         ledger.trigger(scope=scope)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         started = await one.settle()
     assert sorted(s.claimed.key.scope_id for s in started) == ["a", "b"]

@@ -24,7 +24,7 @@ def connection(database_url: str) -> Iterator[psycopg.Connection]:
 
 
 @settings(
-    max_examples=150, derandomize=True,
+    max_examples=100, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(ended=outcomes)

@@ -10,44 +10,39 @@ from structlog.testing import capture_logs
 from cronledger.engine.claiming import decide
 from cronledger.rules import outcome, planner
 from tests.db.support.engine import Ledger, runners
-from tests.marks import first_fast
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))
 
 
-@pytest.mark.parametrize("late", [None, FAILURE], ids=["success", "failure"])
-async def test_i6_a_swept_row_that_is_not_reentrant_never_comes_back(
-    ledger: Ledger, database_url: str, late: outcome.Outcome | None
-) -> None:
-    ledger.job(schedule=None, max_attempts=5, retry_backoff=["0 s"])
-    execution = ledger.trigger()
-    async with runners(database_url, {}, {}) as (one, two):
-        (old,) = await one.settle()
+async def test_i6_a_swept_row_that_is_not_reentrant_never_comes_back(ledger: Ledger) -> None:
+    ledger.job(schedule=None, overlap="allow", max_attempts=5, retry_backoff=["0 s"])
+    executions = [ledger.trigger() for _ in range(2)]
+    async with runners(ledger.url, {}, {}) as (one, two):
+        held = list(await one.settle())
         ledger.expire()
         await two.sweep()
-        assert ledger.one("SELECT status, error_code, next_attempt_at FROM executions") == (
-            "FAILED", "stale_timeout", None,
-        )  # fmt: skip
+        assert ledger.values("SELECT status, error_code, next_attempt_at FROM executions") == [
+            ("FAILED", "stale_timeout", None),
+        ] * 2  # fmt: skip
         ledger.travel(by=timedelta(days=1))
         assert await two.settle() == [] and await two.steal() == []
-        with capture_logs() as logs:
-            await one.finish(old, late)  # its holder was only slow
-        assert [x["refused"] for x in logs] == [late.status if late else "SUCCESS"]
-        assert one.leases.lost == 1
+        with capture_logs() as logs:  # their holder was only slow
+            await one.finish(held[0])
+            await one.finish(held[1], FAILURE)
+        assert [x["refused"] for x in logs] == ["SUCCESS", FAILURE.status]
+        assert one.leases.lost == 2
         with pytest.raises(psycopg.Error, match="is unknown"):
-            ledger.values("SELECT retry(%s)", execution)
-        ledger.values("SELECT retry(%s, force => true)", execution)
+            ledger.values("SELECT retry(%s)", executions[0])
+        ledger.values("SELECT retry(%s, force => true)", executions[0])
         (start,) = await two.settle()
         assert (start.claimed.attempt, start.claimed.how) == (2, "retried")
 
 
-async def test_i6_nobody_sweeps_before_it_trusts_its_view(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i6_nobody_sweeps_before_it_trusts_its_view(ledger: Ledger) -> None:
     ledger.job(schedule=None, stale_timeout="60 s")
     ledger.trigger()
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         await one.settle()
         ledger.expire()
         await two.sweeper.sweep()
@@ -62,31 +57,35 @@ async def test_i6_nobody_sweeps_before_it_trusts_its_view(
         assert ledger.statuses() == ["FAILED"]
 
 
-@pytest.mark.parametrize("reentrant", first_fast([True, False]))
-@pytest.mark.parametrize("what", first_fast(["deleted", "retired", "cancelled"]))
-async def test_what_nobody_may_steal_is_swept(
-    ledger: Ledger, database_url: str, what: str, reentrant: bool
-) -> None:
-    ledger.job(schedule=None, allow_stale_reentry=reentrant)
-    execution = ledger.trigger()
-    async with runners(database_url, {}) as (one,):
+async def test_an_attempt_that_nobody_may_steal_is_swept(ledger: Ledger) -> None:
+    ends = {
+        "deleted": "DELETE FROM jobs WHERE name = %s",
+        "retired": "SELECT retire(%s)",
+        "cancelled": "SELECT cancel(id) FROM executions WHERE job_name = %s",
+    }
+    names = {f"{end}{n}": (call, n == 1) for end, call in ends.items() for n in range(2)}
+    for name, (_, reentrant) in names.items():
+        ledger.job(name, schedule=None, allow_stale_reentry=reentrant)
+        ledger.trigger(name)
+    async with runners(ledger.url, {}) as (one,):
         await one.settle()
         one.crash()
-        ledger.expire()
-        ledger.values({
-            "deleted": "DELETE FROM jobs", "retired": "SELECT retire('job')",
-            "cancelled": f"SELECT cancel({execution})",
-        }[what])  # fmt: skip
+        for name, (call, _) in names.items():
+            ledger.expire(name)
+            ledger.values(call, name)
         assert await one.steal() == []
         ledger.travel(by=2 * MINUTE)
         await one.sweep()
-    assert ledger.statuses() == ["CANCELLED" if what == "cancelled" else "FAILED"]
+    found = ledger.values("SELECT job_name, status FROM executions")
+    assert dict(found) == {
+        name: "CANCELLED" if name.startswith("cancelled") else "FAILED" for name in names
+    }
 
 
-async def test_a_sweep_frees_what_waited_for_the_dead(ledger: Ledger, database_url: str) -> None:
+async def test_a_sweep_rearms_a_schedule_that_waited(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", overlap="wait")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         await one.settle()
         ledger.travel(by=MINUTE)
         await two.settle()
@@ -96,16 +95,14 @@ async def test_a_sweep_frees_what_waited_for_the_dead(ledger: Ledger, database_u
         assert len(await two.settle()) == 1
 
 
-async def test_a_user_who_holds_the_lease_is_neither_swept_nor_robbed(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_user_who_holds_the_lease_is_neither_swept_nor_robbed(ledger: Ledger) -> None:
     ledger.job("once", schedule=None)
     ledger.job("again", schedule=None, allow_stale_reentry=True)
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         for name in ("once", "again"):
             ledger.trigger(name)
         held = await one.settle()
-        with psycopg.connect(database_url) as user:
+        with psycopg.connect(ledger.url) as user:
             for start in held:
                 user.execute(
                     "SELECT cronledger.assert_lease(%s, %s)",
@@ -135,50 +132,44 @@ BROKEN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", first_fast(list(BROKEN)))
-async def test_i9_a_broken_definition_is_named_and_stops_no_other(
-    ledger: Ledger, database_url: str, kind: str
-) -> None:
+async def test_i9_a_broken_definition_is_named_and_stops_no_other(ledger: Ledger) -> None:
     ledger.job("a good one", schedule="* * * * *")
     with ledger.unchecked():
-        ledger.job("bad", **{"schedule": "* * * * *", **BROKEN[kind]})
+        for name, columns in BROKEN.items():
+            ledger.job(name, **{"schedule": "* * * * *", **columns})
     ledger.job("good too", schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         started = [s.claimed.key.job_name for s in await one.settle()]
         assert sorted(started) == ["a good one", "good too"]
-        assert ledger.values("SELECT parked FROM schedules WHERE job_name = 'bad'") == [
-            "spec_error"
-        ]
-        assert ledger.one("SELECT length(spec_error) > 10 FROM jobs WHERE name = 'bad'")
-        ledger.edit("bad", schedule="* * * * *", timezone="UTC", retry_backoff=["1 s"],
-                    scope_kind="global", scopes=None, never_retry_on=None)  # fmt: skip
-        assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None
+        for name in BROKEN:
+            parked = "SELECT parked FROM schedules WHERE job_name = %s"
+            assert ledger.values(parked, name) == ["spec_error"], name
+            assert ledger.one("SELECT length(spec_error) > 10 FROM jobs WHERE name = %s", name)
+            ledger.edit(name, schedule="* * * * *", timezone="UTC", retry_backoff=["1 s"],
+                        scope_kind="global", scopes=None, never_retry_on=None)  # fmt: skip
+            assert ledger.one("SELECT spec_error FROM jobs WHERE name = %s", name) is None
         await one.settle()
         ledger.travel(by=MINUTE)
-        assert "bad" in [s.claimed.key.job_name for s in await one.settle()]
+        assert {s.claimed.key.job_name for s in await one.settle()} >= BROKEN.keys()
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
+def test_i9_durations_and_instants_that_a_replica_could_not_read_are_refused(
+    ledger: Ledger,
+) -> None:
+    unreadable: list[dict[str, Any]] = [
         {"grace": "1000000 years"},
         {"retry_backoff": ["1000000 years"]},
         {"starts_at": "infinity"},
         {"ends_at": "20000-01-01"},
         {"stale_timeout": "1 s"},
-    ],
-)
-def test_i9_what_a_replica_could_not_read_is_refused(
-    ledger: Ledger, columns: dict[str, Any]
-) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation):
-        ledger.job(schedule="* * * * *", **columns)
+    ]
+    for columns in unreadable:
+        with pytest.raises(psycopg.errors.CheckViolation):
+            ledger.job(schedule="* * * * *", **columns)
 
 
-async def test_i9_a_definition_that_cannot_be_read_at_all_stops_no_other(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i9_a_definition_that_cannot_be_read_at_all_stops_no_other(ledger: Ledger) -> None:
     for name in ("a", "bad", "c", "d"):
         ledger.job(name, schedule="* * * * *")
     ledger.values(
@@ -186,16 +177,16 @@ async def test_i9_a_definition_that_cannot_be_read_at_all_stops_no_other(
         " '100000000 years') WHERE job_name = 'bad'"
     )
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         started = [s.claimed.key.job_name for s in await one.settle()]
     assert sorted(started) == ["a", "c", "d"]
     assert ledger.parked("bad") == "spec_error"
 
 
-async def test_a_crash_before_the_note_of_what_is_broken(ledger: Ledger, database_url: str) -> None:
+async def test_a_crash_before_spec_error_is_written_is_repaired(ledger: Ledger) -> None:
     ledger.job("bad", schedule="61 * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         await one.settle()
         ledger.values("UPDATE jobs SET spec_error = NULL")  # as if the note had not been written
         assert ledger.parked("bad") == "spec_error"
@@ -208,28 +199,27 @@ async def test_a_crash_before_the_note_of_what_is_broken(ledger: Ledger, databas
         assert ledger.parked("bad") == "spec_error"
 
 
-@pytest.mark.parametrize("payload", ["1e5000", "[" * 3000 + "]" * 3000])
-async def test_i9_a_payload_that_python_cannot_read(
-    ledger: Ledger, database_url: str, payload: str
-) -> None:
-    ledger.job("of the job", schedule="* * * * *")
-    ledger.job("of a trigger", schedule=None)
+async def test_i9_a_payload_that_python_cannot_read(ledger: Ledger) -> None:
+    payloads = {"number": "1e5000", "nested": "[" * 3000 + "]" * 3000}
     ledger.job("good", schedule="* * * * *")
-    execution = ledger.trigger("of a trigger")
-    with ledger.unchecked():
-        ledger.values("UPDATE jobs SET payload = %s::jsonb WHERE name = 'of the job'", payload)
-    ledger.values("UPDATE executions SET payload = %s::jsonb WHERE id = %s", payload, execution)
+    for name, payload in payloads.items():
+        ledger.job(name, schedule="* * * * *")
+        ledger.job(f"{name} of a trigger", schedule=None)
+        execution = ledger.trigger(f"{name} of a trigger")
+        with ledger.unchecked():
+            ledger.values("UPDATE jobs SET payload = %s::jsonb WHERE name = %s", payload, name)
+        ledger.values("UPDATE executions SET payload = %s::jsonb WHERE id = %s", payload, execution)
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         started = {s.claimed.key.job_name: s.claimed.payload for s in await one.settle()}
-    assert sorted(started) == ["good", "of a trigger"]
-    assert "cannot be read" in started["of a trigger"].error
-    assert "cannot be read" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'of the job'")
+    assert started.keys() == {"good", *(f"{name} of a trigger" for name in payloads)}
+    for name in payloads:
+        assert "cannot be read" in started[f"{name} of a trigger"].error
+        error = ledger.one("SELECT spec_error FROM jobs WHERE name = %s", name)
+        assert "cannot be read" in error
 
 
-async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(ledger: Ledger) -> None:
     """Fresh and due again: the batch is halved down to the job, which says so."""
     for n in range(6):
         ledger.job(f"good {n}", schedule="* * * * *")
@@ -243,7 +233,7 @@ async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(
         " CHECK (job_name NOT LIKE 'bad%' OR status <> 'RUNNING')"
     )
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         started = sorted(s.claimed.key.job_name for s in await one.settle())
         assert started == [*(f"good {n}" for n in range(6)), "z"]
         assert one.delay is not None and one.delay > 0
@@ -252,11 +242,11 @@ async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(
     assert ledger.parked("bad") == "spec_error"
 
 
-async def test_i9_a_plan_time_without_partition_gets_one(ledger: Ledger, database_url: str) -> None:
+async def test_i9_a_plan_time_without_partition_gets_one(ledger: Ledger) -> None:
     """After an outage longer than partitions were made ahead, claims come before maintenance."""
     ledger.job(schedule="@daily", catch_up="all", overlap="allow", catch_up_window="30 days")
     ledger.travel(by=timedelta(days=60))
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         started = await one.settle()
     assert len(started) == 30
     assert ledger.one("SELECT spec_error FROM jobs") is None
@@ -264,7 +254,7 @@ async def test_i9_a_plan_time_without_partition_gets_one(ledger: Ledger, databas
 
 
 async def test_i9_a_bug_in_the_planner_costs_one_job(
-    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails_for_one(row: Any, *rest: Any, **more: Any) -> Any:
         if row.key.job_name == "bad":
@@ -276,17 +266,17 @@ async def test_i9_a_bug_in_the_planner_costs_one_job(
     for name in ("a", "bad", "c"):
         ledger.job(name, schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         assert sorted(s.claimed.key.job_name for s in await one.settle()) == ["a", "c"]
     assert "ZeroDivisionError" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
 
 
-async def test_commands_written_by_sql_need_permission(ledger: Ledger, database_url: str) -> None:
+async def test_commands_written_by_sql_need_permission(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", handler="command", target={"command": ["true"]})
     ledger.job("of a file", schedule="* * * * *", handler="command", target={"command": ["true"]},
                source="file")  # fmt: skip
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {"allow_sql_commands": True}) as (one, two):
+    async with runners(ledger.url, {}, {"allow_sql_commands": True}) as (one, two):
         assert [s.claimed.key.job_name for s in await one.settle()] == ["of a file"]
         assert ledger.parked() == "spec_error"
         assert "ALLOW_SQL_COMMANDS" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'job'")

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
@@ -48,15 +48,22 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 # --- one span for each attempt --------------------------------------------------------------------
 
 
-async def test_an_attempt_is_a_span_of_its_own_trace(whole: Whole, spans: Spans) -> None:
+async def test_an_attempt_is_a_span_of_its_own_trace_and_current_in_its_handler(
+    whole: Whole, spans: Spans
+) -> None:
     async def report() -> str:
         with spans.tracer.start_as_current_span("inside"):
             return "done"
 
-    job = whole.job(report)
+    def report_in_thread() -> bool:
+        with spans.tracer.start_as_current_span("inside a thread"):
+            return threading.current_thread() is threading.main_thread()
+
+    job, in_thread = whole.job(report), whole.job(report_in_thread)
     with spans.tracer.start_as_current_span("host"), capture_logs([merge_contextvars]) as lines:
         async with whole.replica(tracing=True):
             row = await whole.run(job)
+            assert (await whole.run(in_thread))["result"] is False
     span = spans.one("run report")
     assert (span.kind, span.parent, span.links) == (SpanKind.CONSUMER, None, ())
     assert attributes(span) == {
@@ -68,34 +75,35 @@ async def test_an_attempt_is_a_span_of_its_own_trace(whole: Whole, spans: Spans)
     }  # fmt: skip
     assert span.status.status_code is StatusCode.UNSET
     assert parent_is(spans.one("inside"), span)
+    assert parent_is(spans.one("inside a thread"), spans.one("run report_in_thread"))
     assert (row["trace_id"], row["traceparent"]) == (trace_id(span), None)
-    traced = {x["event"]: x["trace_id"] for x in lines if "trace_id" in x}
-    assert traced == dict.fromkeys(("execution_started", "execution_succeeded"), trace_id(span))
+    traced = [x["event"] for x in lines if x.get("trace_id") == trace_id(span)]
+    assert traced == ["execution_started", "execution_succeeded"]
 
 
-async def test_the_span_is_current_in_the_thread_of_a_sync_handler(
+async def test_a_retry_a_timeout_and_a_cancel_end_spans_of_their_own(
     whole: Whole, spans: Spans
 ) -> None:
-    def report() -> bool:
-        with spans.tracer.start_as_current_span("inside"):
-            return threading.current_thread() is threading.main_thread()
-
-    job = whole.job(report)
-    async with whole.replica(tracing=True):
-        row = await whole.run(job)
-    assert row["result"] is False
-    assert parent_is(spans.one("inside"), spans.one("run report"))
-
-
-async def test_a_retry_is_a_span_of_its_own(whole: Whole, spans: Spans) -> None:
     def flaky(ctx: Context) -> None:
         if ctx.attempt == 1:
             raise Retry("0s", "no disk")
         raise ValueError("no luck\nat all")
 
-    job = whole.job(flaky, max_attempts=2)
+    async def overruns() -> None:
+        await asyncio.Event().wait()
+
+    started, slow = _endless()
+    whole.job(flaky, max_attempts=2)
+    whole.job(overruns, run_timeout=timedelta(seconds=1))
+    whole.job(slow, stale_timeout=timedelta(seconds=3))
     async with whole.replica(tracing=True):
-        row = await whole.run(job)
+        made = await whole.trigger("slow")
+        pushed = "SELECT cronledger.enqueue('flaky', traceparent => %s)"
+        row = await whole.end(await asyncio.to_thread(whole.one, pushed, PARENT))
+        await whole.run("overruns")
+        await started.wait()
+        whole.rows("SELECT cronledger.cancel(%s)", made)
+        cancelled = await whole.end(made)
     first, second = spans.named("run flaky")
     assert ends(first) == ("failed", "retry_requested", StatusCode.ERROR)
     assert ends(second) == ("failed", "handler_error", StatusCode.ERROR)
@@ -104,75 +112,56 @@ async def test_a_retry_is_a_span_of_its_own(whole: Whole, spans: Spans) -> None:
     assert [attributes(x)["cronledger.attempt"] for x in (first, second)] == [1, 2]
     assert trace_id(first) != trace_id(second) == row["trace_id"]
     assert [entry["trace_id"] for entry in row["attempts"]] == [trace_id(first)]
+    links = [link.context for span in (first, second) for link in span.links]
+    assert [format_span_id(x.span_id) for x in links] == ["b7ad6b7169203331"] * 2
+    (shown,) = whole.rows(
+        "SELECT traceparent, trace_id FROM cronledger.execution_status WHERE id = %s", row["id"]
+    )
+    assert shown == {"traceparent": PARENT, "trace_id": trace_id(second)}
+    assert ends(spans.one("run overruns")) == ("failed", "timeout", StatusCode.ERROR)
+    assert ends(spans.one("run slow")) == ("cancelled", "cancelled", StatusCode.UNSET)
+    assert cancelled["trace_id"] == trace_id(spans.one("run slow"))
 
 
-async def test_a_timeout_ends_the_span_as_failed(whole: Whole, spans: Spans) -> None:
-    async def slow() -> None:
-        await asyncio.Event().wait()
-
-    job = whole.job(slow, run_timeout=timedelta(seconds=1))
-    async with whole.replica(tracing=True):
-        await whole.run(job)
-    assert ends(spans.one("run slow")) == ("failed", "timeout", StatusCode.ERROR)
-
-
-async def test_a_cancelled_attempt_is_no_error(whole: Whole, spans: Spans) -> None:
+def _endless(name: str = "slow") -> tuple[asyncio.Event, Callable[[], Awaitable[None]]]:
+    """Return a handler of this name that never returns, and the event of its start."""
     started = asyncio.Event()
 
-    async def slow() -> None:
+    async def endless() -> None:
         started.set()
         await asyncio.Event().wait()
 
-    job = whole.job(slow, stale_timeout=timedelta(seconds=3))
-    async with whole.replica(tracing=True):
-        made = await whole.trigger(job)
-        await started.wait()
-        whole.rows("SELECT cronledger.cancel(%s)", made)
-        row = await whole.end(made)
-    span = spans.one("run slow")
-    assert ends(span) == ("cancelled", "cancelled", StatusCode.UNSET)
-    assert row["trace_id"] == trace_id(span)
+    endless.__name__ = name
+    return started, endless
 
 
-async def test_a_drain_releases_and_the_span_is_no_error(whole: Whole, spans: Spans) -> None:
-    started = asyncio.Event()
-
-    async def slow() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    job = whole.job(slow, allow_stale_reentry=True)
-    async with whole.replica(tracing=True) as replica:
-        made = await whole.trigger(job)
-        await started.wait()
-        await replica.drain(timeout=0)
-    assert whole.get(made)["status"] == "PENDING"
-    assert ends(spans.one("run slow")) == ("released", "shutdown", StatusCode.UNSET)
-
-
-@pytest.mark.parametrize("reentrant", [True, False])
-async def test_a_cancel_during_a_drain_has_one_outcome_everywhere(
-    whole: Whole, spans: Spans, reentrant: bool
+async def test_a_drain_releases_or_cancels_and_the_span_has_the_same_outcome(
+    whole: Whole, spans: Spans
 ) -> None:
-    """The replica does not know of the request when it stops the handler."""
-    started = asyncio.Event()
-
-    async def slow() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    job = whole.job(slow, allow_stale_reentry=reentrant)
+    """The replica does not know of a request to cancel when it stops the handler."""
+    jobs = {"released": True, "unwanted": True, "unwanted_once": False}
+    started = []
+    for name, reentrant in jobs.items():
+        event, handler = _endless(name)
+        whole.job(handler, allow_stale_reentry=reentrant)
+        started.append(event)
     async with whole.replica(tracing=True) as replica:
         collector = replica.collector()
-        made = await whole.trigger(job)
-        await started.wait()
-        whole.rows("UPDATE cronledger.executions SET cancel_requested_at = cronledger.db_now()")
+        made = {name: await whole.trigger(name) for name in jobs}
+        for event in started:
+            await event.wait()
+        whole.rows(
+            "UPDATE cronledger.executions SET cancel_requested_at = cronledger.db_now()"
+            " WHERE job_name <> 'released'"
+        )
         report = await replica.drain(timeout=0)
         counts = collector.read().measurements.attempts["default", "python"].outcomes
-    assert whole.get(made)["status"] == "CANCELLED"
-    assert ends(spans.one("run slow")) == ("cancelled", "shutdown", StatusCode.UNSET)
-    assert {name for name, count in counts.items() if count} == {"cancelled"}
-    assert (report.finished, report.released, report.failed) == (1, 0, 0)
+    assert [whole.get(made[name])["status"] for name in jobs] == ["PENDING", *["CANCELLED"] * 2]
+    assert [ends(spans.one(f"run {name}")) for name in jobs] == [
+        (outcome, "shutdown", StatusCode.UNSET) for outcome in ("released", *["cancelled"] * 2)
+    ]
+    assert {name: n for name, n in counts.items() if n} == {"released": 1, "cancelled": 2}
+    assert (report.finished, report.released, report.failed) == (2, 1, 0)
 
 
 async def test_an_outcome_that_is_never_written_ends_the_span_as_lost(
@@ -253,12 +242,7 @@ async def test_a_handler_that_a_drain_gives_up_has_one_span(
 
 
 async def test_a_lost_lease_ends_the_span_as_lost(whole: Whole, spans: Spans) -> None:
-    started = asyncio.Event()
-
-    async def slow() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
+    started, slow = _endless()
     job = whole.job(slow, stale_timeout=timedelta(seconds=3))
     async with whole.replica(tracing=True):
         made = await whole.trigger(job)
@@ -386,7 +370,9 @@ async def test_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
     assert counted.count(2) == 2
 
 
-async def test_what_a_handler_enqueues_links_to_its_attempt(whole: Whole, spans: Spans) -> None:
+async def test_an_execution_that_a_handler_enqueues_links_to_its_attempt(
+    whole: Whole, spans: Spans
+) -> None:
     def second() -> None: ...
 
     async def first() -> int:
@@ -403,20 +389,6 @@ async def test_what_a_handler_enqueues_links_to_its_attempt(whole: Whole, spans:
     assert link.context.span_id == context(producer).span_id
     assert parent_is(producer, spans.one("run first"))
     assert after["traceparent"] == traceparent(producer)
-
-
-async def test_every_attempt_links_to_what_enqueued(whole: Whole, spans: Spans) -> None:
-    def flaky(ctx: Context) -> None:
-        if ctx.attempt == 1:
-            raise Retry("0s")
-
-    job = whole.job(flaky, max_attempts=2)
-    apply(whole.url, [*whole.app.jobs.values()], source="test")
-    made = whole.one("SELECT cronledger.enqueue(%s, traceparent => %s)", job, PARENT)
-    async with whole.replica(tracing=True):
-        await whole.end(made)
-    found = [link.context for span in spans.named("run flaky") for link in span.links]
-    assert [format_span_id(x.span_id) for x in found] == ["b7ad6b7169203331"] * 2
 
 
 def test_a_refused_call_ends_its_span_as_failed(whole: Whole, spans: Spans) -> None:
@@ -440,24 +412,6 @@ def test_with_tracing_off_a_current_span_is_not_stored(
 
 
 # --- what carries the trace on --------------------------------------------------------------------
-
-
-async def test_a_command_receives_the_trace_in_its_environment(
-    whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRACEPARENT", PARENT)
-    monkeypatch.setenv("TRACESTATE", "of=replica")
-    whole.declare(
-        "tell",
-        "command",
-        {
-            "command": ["sh", "-c", 'echo "$TRACEPARENT <$TRACESTATE>"'],
-            "env": {"TRACEPARENT": "of the job"},
-        },
-    )
-    async with whole.replica(tracing=True):
-        row = await whole.run("tell")
-    assert row["output"] == f"{traceparent(spans.one('run tell'))} <>\n"
 
 
 async def test_the_state_of_the_trace_is_carried_on(
@@ -484,9 +438,12 @@ async def test_the_state_of_the_trace_is_carried_on(
     assert text.endswith(",tracestate='vendor%3Da%2A%2Fb'*/")
 
 
-async def test_a_request_has_the_header_unless_the_job_declares_one(
-    whole: Whole, spans: Spans
+async def test_a_command_and_a_request_carry_the_trace_on(
+    whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Not that of the replica's own environment. A header of the job takes precedence."""
+    monkeypatch.setenv("TRACEPARENT", PARENT)
+    monkeypatch.setenv("TRACESTATE", "of=replica")
     received: list[str | None] = []
 
     async def handle(request: web.Request) -> web.Response:
@@ -501,22 +458,30 @@ async def test_a_request_has_the_header_unless_the_job_declares_one(
     target = {"url": f"http://127.0.0.1:{runner.addresses[0][1]}/", "allow_private": True}
     whole.declare("ask", "http", target)
     whole.declare("own", "http", {**target, "headers": {"Traceparent": PARENT}})
+    tells = {"command": 'echo "$TRACEPARENT <$TRACESTATE>"', "env": {"TRACEPARENT": "of the job"}}
+    whole.declare("tell", "command", tells)
     async with whole.replica(tracing=True):
+        told = await whole.run("tell")
         await whole.run("ask")
         await whole.run("own")
     await runner.cleanup()
+    assert told["output"] == f"{traceparent(spans.one('run tell'))} <>\n"
     assert received == [traceparent(spans.one("run ask")), PARENT]
 
 
-@pytest.mark.parametrize("end", ["", ";", " -- all of them", ";\n-- all"])
-async def test_sql_has_the_trace_in_a_comment(whole: Whole, spans: Spans, end: str) -> None:
-    whole.rows("CREATE TABLE said (text text)")
-    whole.declare("tell", "sql", {"sql": f"INSERT INTO said SELECT current_query(){end}"})
+async def test_sql_has_the_trace_in_a_comment(whole: Whole, spans: Spans) -> None:
+    whole.rows("CREATE TABLE said (id int, text text)")
+    said = dict(enumerate(["", ";", " -- all of them", ";\n-- all"]))
+    for n, end in said.items():
+        script = f"INSERT INTO said SELECT {n}, current_query(){end}"
+        whole.declare(f"tell{n}", "sql", {"sql": script})
     async with whole.replica(tracing=True):
-        row = await whole.run("tell")
-    assert (row["status"], row["rows_affected"]) == ("SUCCESS", 1)
-    text = whole.one("SELECT text FROM said")
-    assert text.endswith(f"{end}\n/*traceparent='{traceparent(spans.one('run tell'))}'*/")
+        rows = [await whole.run(f"tell{n}") for n in said]
+    assert [(row["status"], row["rows_affected"]) for row in rows] == [("SUCCESS", 1)] * len(said)
+    for n, end in said.items():  # a span is sent after its outcome is written
+        text = whole.one("SELECT text FROM said WHERE id = %s", n)
+        parent = traceparent(spans.one(f"run tell{n}"))
+        assert text.endswith(f"{end}\n/*traceparent='{parent}'*/")
 
 
 # --- SQL ------------------------------------------------------------------------------------------
@@ -546,30 +511,25 @@ BACKFILL = (
 STORED = "SELECT traceparent FROM cronledger.execution_status WHERE id = %s"
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
-def test_functions_store_the_traceparent(jobs: Db, call: str) -> None:
-    for given in (PARENT, None):
-        (made,) = jobs.execute(call.encode(), [given]).fetchall()
-        assert value(jobs, STORED, *made.values()) == given or "key" in call
-
-
-def test_a_backfill_stores_the_traceparent_of_what_it_creates(jobs: Db) -> None:
+def test_functions_store_the_traceparent(jobs: Db) -> None:
+    for call in CALLS.values():
+        for given in (PARENT, None):
+            (made,) = jobs.execute(call.encode(), [given]).fetchall()
+            assert value(jobs, STORED, *made.values()) == given or "key" in call, call
+    jobs.execute("DELETE FROM cronledger.executions")
     assert value(jobs, BACKFILL, PARENT) == 1
     assert value(jobs, "SELECT traceparent FROM cronledger.executions") == PARENT
 
 
 @pytest.mark.parametrize("call", [*CALLS.values(), BACKFILL], ids=[*CALLS, "backfill"])
-@pytest.mark.parametrize(
-    "bad",
-    [
+def test_functions_refuse_a_malformed_traceparent(jobs: Db, call: str) -> None:
+    for bad in (
         "", "abc", PARENT.upper(), PARENT + "-00", "ff" + PARENT[2:], PARENT[:-1],
         "00-" + "0" * 32 + PARENT[35:], PARENT[:36] + "0" * 16 + "-01", PARENT + "\n",
-    ],
-)  # fmt: skip
-def test_functions_refuse_what_is_not_a_traceparent(jobs: Db, call: str, bad: str) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="W3C trace context") as refused:
-        jobs.execute(call.encode(), [bad])
-    assert "00-TRACE-SPAN-01" in (refused.value.diag.message_hint or "")
+    ):  # fmt: skip
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="W3C trace context") as e:
+            jobs.execute(call.encode(), [bad])
+        assert "00-TRACE-SPAN-01" in (e.value.diag.message_hint or "")
     assert value(jobs, "SELECT count(*) FROM cronledger.executions") == 0
 
 
@@ -648,18 +608,3 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
         (row,) = whole.rows("SELECT id FROM cronledger.executions")
         ended = await whole.end(row["id"])
     assert (ended["status"], ended["traceparent"], ended["trace_id"]) == ("SUCCESS", None, None)
-
-
-async def test_rows_of_traces_are_shown(whole: Whole, spans: Spans) -> None:
-    def ship() -> None: ...
-
-    job = whole.job(ship)
-    apply(whole.url, [*whole.app.jobs.values()], source="test")
-    made = whole.one("SELECT cronledger.enqueue(%s, traceparent => %s)", job, PARENT)
-    async with whole.replica(tracing=True):
-        await whole.end(made)
-    (row,) = whole.rows(
-        "SELECT traceparent, trace_id FROM cronledger.execution_status WHERE id = %s", made
-    )
-    assert row == {"traceparent": PARENT, "trace_id": trace_id(spans.one("run ship"))}
-    assert row["trace_id"] not in PARENT

@@ -62,10 +62,10 @@ def test_a_step_whose_turn_is_taken_does_nothing_and_does_not_wait(db: Db, other
 def test_processes_that_migrate_an_empty_database_at_once_apply_each_script_once(
     empty_database_url: str,
 ) -> None:
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(2) as pool:
         applied = [
             name
-            for names in pool.map(lambda _: migrate(empty_database_url), range(4))
+            for names in pool.map(lambda _: migrate(empty_database_url), range(2))
             for name in names
         ]
     scripts = [name for name in applied if not name.startswith(("GRANT", "REVOKE", "CREATE"))]

@@ -1,6 +1,7 @@
 """What is due and blocked starts when its block is gone: no replica waits for its next poll."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
@@ -10,10 +11,10 @@ import pytest
 
 from cronledger.engine.claiming import request
 from cronledger.engine.claiming.claim import Claim
-from cronledger.engine.claiming.dispatcher import REARMED_SECONDS
+from cronledger.engine.lease import Lease
 from cronledger.ledger.round_trips import RoundTrips
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.whole_replica import Whole
 from tests.waiting import PATIENCE, eventually
 
@@ -21,7 +22,7 @@ MINUTE = timedelta(minutes=1)
 DUE = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
 
 
-async def test_a_finish_starts_what_waited_for_it_without_listen(whole: Whole) -> None:
+async def test_a_finish_starts_the_waiting_execution_without_listen(whole: Whole) -> None:
     go = asyncio.Event()
 
     async def work() -> None:
@@ -38,22 +39,20 @@ async def test_a_finish_starts_what_waited_for_it_without_listen(whole: Whole) -
         await eventually("the next one ran", lambda: whole.get(second)["status"] == "SUCCESS")
 
 
-async def test_a_finish_that_leaves_nothing_to_start_causes_no_claim(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_finish_that_leaves_nothing_to_start_causes_no_claim(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         (lease,) = await one.settle()
         assert not one.dispatcher.starved
         await one.finish(lease)
         assert one.wakes == 0
 
 
-async def test_the_last_slot_makes_the_dispatcher_starve(ledger: Ledger, database_url: str) -> None:
+async def test_the_last_slot_makes_the_dispatcher_starve(ledger: Ledger) -> None:
     ledger.job("a", schedule=None)
     ledger.job("b", schedule=None)
-    async with runners(database_url, {"slots": 1}) as (one,):
+    async with runners(ledger.url, {"slots": 1}) as (one,):
         starved = [one.dispatcher.starved]  # nothing is known yet
         await one.settle()
         starved.append(one.dispatcher.starved)
@@ -64,32 +63,31 @@ async def test_the_last_slot_makes_the_dispatcher_starve(ledger: Ledger, databas
     assert starved == [True, False, True]
 
 
-@pytest.mark.parametrize("how", ["replica", "worker"])
-async def test_a_release_notifies_the_replicas(ledger: Ledger, database_url: str, how: str) -> None:
+async def test_a_release_notifies_the_replicas(ledger: Ledger) -> None:
     """Otherwise another replica finds it with its next poll, 15 s later at most."""
-    ledger.job(schedule=None, handler="python" if how == "replica" else "external")
-    ledger.trigger()
-    with psycopg.connect(database_url, autocommit=True) as listener:
+    ledger.job("of a replica", schedule=None)
+    ledger.job("of a worker", schedule=None, handler="external")
+    for name in ("of a replica", "of a worker"):
+        ledger.trigger(name)
+    with psycopg.connect(ledger.url, autocommit=True) as listener:
         listener.execute("LISTEN cronledger")
-        if how == "replica":
-            async with runners(database_url, {}) as (one,):
-                (lease,) = await one.settle()
-                await one.finish(lease, release=True)
-        else:
-            (claimed,) = ledger.values("SELECT id, lease_token FROM claim_next('default', 'w')")
-            assert ledger.one("SELECT release(%s, %s)", *claimed) == "ok"
+        async with runners(ledger.url, {}) as (one,):
+            (lease,) = await one.settle()
+            await one.finish(lease, release=True)
         (note,) = listener.notifies(timeout=PATIENCE, stop_after=1)
-    assert note.payload == "pending"
-    assert ledger.statuses() == ["PENDING"]
+        assert note.payload == "pending"
+        list(listener.notifies(timeout=0))
+        (claimed,) = ledger.values("SELECT id, lease_token FROM claim_next('default', 'w')")
+        assert ledger.one("SELECT release(%s, %s)", *claimed) == "ok"
+        (note,) = listener.notifies(timeout=PATIENCE, stop_after=1)
+        assert note.payload == "pending"
+    assert ledger.values("SELECT status FROM executions") == ["PENDING"] * 2
 
 
-async def test_a_finish_finds_what_another_replica_released(
-    ledger: Ledger, database_url: str
-) -> None:
-    """A release notifies nobody."""
+async def test_a_finish_finds_an_execution_that_another_replica_released(ledger: Ledger) -> None:
     ledger.job("released", schedule=None, allow_stale_reentry=True)
     ledger.job("busy", schedule=None)
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         ledger.trigger("busy")
         (busy,) = await one.settle()
         ledger.trigger("released")
@@ -102,13 +100,11 @@ async def test_a_finish_finds_what_another_replica_released(
         assert one.wakes == 1
 
 
-async def test_a_finish_makes_room_for_the_retry_of_another_replica(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_finish_makes_room_for_the_retry_of_another_replica(ledger: Ledger) -> None:
     ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
     ledger.job("failing", schedule=None, max_attempts=2, retry_backoff=["5 s"], retry_jitter=0)
     ledger.job("other", schedule=None)
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         ledger.trigger("failing")
         (failing,) = await two.settle()
         await two.finish(failing, outcome.failure(ValueError("no")))
@@ -122,78 +118,57 @@ async def test_a_finish_makes_room_for_the_retry_of_another_replica(
         assert [x.claimed.how for x in await one.settle()] == ["retried"]
 
 
-async def test_a_claim_comes_back_for_a_schedule_that_it_parked_too_late(
-    ledger: Ledger, database_url: str
-) -> None:
-    """The execution that blocks it ends on another replica before the claim commits."""
+@pytest.fixture
+async def waited_for(ledger: Ledger) -> AsyncIterator[tuple[Runner, Lease]]:
+    """A runner, and its lease that the schedule of the job waits for."""
     ledger.job(schedule="* * * * *", overlap="wait")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
-        (running,) = await one.settle()
-        ledger.travel(by=MINUTE)
-        real = two.statements.advance_schedules
-
-        async def late(c: Any, plans: Any) -> Any:
-            await one.finish(running)
-            return await real(c, plans)
-
-        two.statements.advance_schedules = late  # type: ignore[method-assign]
-        await two.step()
-        two.statements.advance_schedules = real  # type: ignore[method-assign]
-        assert ledger.parked() is None
-        assert two.delay == REARMED_SECONDS
-        assert len(await two.settle()) == 1
-
-
-async def test_an_end_is_written_and_frees_what_waits_in_one_round_trip(
-    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger.job(schedule="* * * * *", overlap="wait")
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         (running,) = await one.settle()
         ledger.travel(by=MINUTE)
         assert await one.settle() == []
         assert ledger.parked() == "waiting"
-        made, make = [], RoundTrips.make
-
-        async def count(trips: RoundTrips) -> None:
-            if trips._waiting:
-                made.append(len(trips._waiting))
-            await make(trips)
-
-        monkeypatch.setattr(RoundTrips, "make", count)
-        await one.finish(running)
-        assert made == [9]  # two transactions, each with its settings
-        assert ledger.parked() is None
+        yield one, running
 
 
-async def test_an_end_is_written_even_if_what_waits_for_it_cannot_be_freed(
-    ledger: Ledger, database_url: str
+async def test_an_end_is_written_and_rearms_the_schedule_in_one_round_trip(
+    ledger: Ledger, waited_for: tuple[Runner, Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, running = waited_for
+    made, make = [], RoundTrips.make
+
+    async def count(trips: RoundTrips) -> None:
+        if trips._waiting:
+            made.append(len(trips._waiting))
+        await make(trips)
+
+    monkeypatch.setattr(RoundTrips, "make", count)
+    await one.finish(running)
+    assert made == [9]  # two transactions, each with its settings
+    assert ledger.parked() is None
+
+
+async def test_an_end_is_written_even_if_the_schedule_cannot_be_rearmed(
+    ledger: Ledger, waited_for: tuple[Runner, Lease]
 ) -> None:
     """The next step tries again, and reports an error that lasts."""
-    ledger.job(schedule="* * * * *", overlap="wait")
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        (running,) = await one.settle()
-        ledger.travel(by=MINUTE)
-        await one.settle()
-        real = one.statements.rearm_unblocked
+    one, running = waited_for
+    real = one.statements.rearm_unblocked
 
-        async def fails(c: Any, ended: Any) -> Any:
-            return await c.execute("SELECT 1 / 0")
+    async def fails(c: Any, ended: Any) -> Any:
+        return await c.execute("SELECT 1 / 0")
 
-        one.statements.rearm_unblocked = fails  # type: ignore[method-assign]
-        await one.finish(running)
-        assert [x.lease for x in one.written] == [running]
-        assert (one.finisher.waiting, ledger.statuses()) == (0, ["SUCCESS"])
-        assert ledger.parked() == "waiting"
-        with pytest.raises(psycopg.errors.DivisionByZero):
-            await one.finisher.step()
-        one.statements.rearm_unblocked = real  # type: ignore[method-assign]
-        wakes = one.wakes
-        assert await one.finisher.step() is None
-        assert (one.wakes, ledger.parked()) == (wakes + 1, None)
+    one.statements.rearm_unblocked = fails  # type: ignore[method-assign]
+    await one.finish(running)
+    assert [x.lease for x in one.written] == [running]
+    assert (one.finisher.waiting, ledger.statuses()) == (0, ["SUCCESS"])
+    assert ledger.parked() == "waiting"
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await one.finisher.step()
+    one.statements.rearm_unblocked = real  # type: ignore[method-assign]
+    wakes = one.wakes
+    assert await one.finisher.step() is None
+    assert (one.wakes, ledger.parked()) == (wakes + 1, None)
 
 
 @pytest.fixture
@@ -205,60 +180,54 @@ def far_ahead(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("far_ahead")
-async def test_a_claim_ahead_keeps_no_limited_queue_from_others(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_claim_ahead_keeps_no_limited_queue_from_others(ledger: Ledger) -> None:
     ledger.values("INSERT INTO queues (name, max_running) VALUES ('tight', 5)")
     ledger.job("free", schedule="0 12 * * *")
     ledger.job("limited", schedule="0 12 * * *", queue="tight")
     ledger.job("manual", schedule=None, queue="tight")
     spec: dict[str, Any] = {"queues": ("default", "tight")}
-    async with runners(database_url, spec, spec) as (one, two):
+    async with runners(ledger.url, spec, spec) as (one, two):
         await one.settle()
         await two.settle()
         ledger.travel(to=DUE - timedelta(seconds=10))
         for runner in (one, two):
             await runner.live_through()
-        real = one.statements._send
         started: list[Any] = []
 
-        async def send(c: Any, name: str, *rest: Any) -> Any:
+        async def trigger(name: str) -> None:
             if name == "sleep_until":
                 ledger.trigger("manual")
                 started.extend(await two.step())
                 ledger.travel(to=DUE)
-            return await real(c, name, *rest)
 
-        one.statements._send = send  # type: ignore[method-assign,assignment]
+        one.before_sending(trigger)
         assert [x.claimed.key.job_name for x in await one.step()] == ["free"]
         assert [x.claimed.key.job_name for x in started] == ["manual"]
 
 
 @pytest.mark.usefixtures("far_ahead")
-async def test_what_starts_together_is_planned_as_of_its_own_instant(
-    ledger: Ledger, database_url: str
+async def test_schedules_that_start_together_are_planned_as_of_their_own_instants(
+    ledger: Ledger,
 ) -> None:
     """Half a millisecond later the first one would be missed."""
     ledger.job("first", schedule="0 12 * * *", grace="0", catch_up="skip")
     ledger.job("second", schedule="0 12 * * *", schedule_delay="500 us")
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         await one.settle()
         ledger.travel(to=DUE - timedelta(seconds=10))
         await one.live_through()
-        real = one.statements._send
 
-        async def send(c: Any, name: str, *rest: Any) -> Any:
+        async def travel(name: str) -> None:
             if name == "sleep_until":
                 ledger.travel(to=DUE)
-            return await real(c, name, *rest)
 
-        one.statements._send = send  # type: ignore[method-assign,assignment]
+        one.before_sending(travel)
         started = await one.step()
     assert sorted(x.claimed.key.job_name for x in started) == ["first", "second"]
 
 
 async def test_a_claim_of_unknown_outcome_leaves_no_schedule_parked_behind_it(
-    ledger: Ledger, database_url: str
+    ledger: Ledger,
 ) -> None:
     """The claim has landed: an execution, and the schedule that wants to replace it."""
 
@@ -266,7 +235,7 @@ async def test_a_claim_of_unknown_outcome_leaves_no_schedule_parked_behind_it(
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     ledger.job(schedule="* * * * *", overlap="replace", catch_up="latest")
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         await one.settle()
         ledger.trigger()
         ledger.travel(by=MINUTE)

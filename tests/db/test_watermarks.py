@@ -3,8 +3,6 @@
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Result
 from tests.db.support.engine import Ledger, Runner, runners
@@ -14,28 +12,28 @@ STATUS = "SELECT input_watermark, success_watermark, is_dirty FROM input_status"
 RECORDED = "SELECT success_watermark FROM schedules"
 
 
-@pytest.mark.parametrize("more", [{}, {"key": "k"}, {"payload": {"n": 1}}])
-async def test_success_records_the_watermark_taken_at_the_claim(
-    ledger: Ledger, database_url: str, more: Any
-) -> None:
-    ledger.job(schedule=None)
-    enqueue(ledger, watermark=3, **more)
-    assert ledger.one(STATUS) == (3, None, True)
-    enqueue(ledger, watermark=5, **more)
-    async with runners(database_url, {}) as (one,):
-        for start in await one.settle():
-            await one.finish(start)
-        for start in await one.settle():
-            await one.finish(start)
+async def test_success_records_the_watermark_taken_at_the_claim(ledger: Ledger) -> None:
+    pushes: dict[str, dict[str, Any]] = {
+        "bare": {}, "keyed": {"key": "k"}, "loaded": {"payload": {"n": 1}},
+    }  # fmt: skip
+    for job, more in pushes.items():
+        ledger.job(job, schedule=None)
+        for watermark in (3, 5):
+            enqueue(ledger, job, watermark=watermark, **more)
+    assert ledger.values(STATUS) == [(5, None, True)] * 3
+    async with runners(ledger.url, {}) as (one,):
+        for _ in range(2):
+            for start in list(await one.settle()):
+                await one.finish(start)
         assert await one.settle() == []
-    assert ledger.one(STATUS) == (5, 5, False)
-    assert ledger.one(RECORDED) == 5
+    assert ledger.values(STATUS) == [(5, 5, False)] * 3
+    assert ledger.values(RECORDED) == [5] * 3
 
 
-async def test_input_during_a_run_makes_it_run_once_more(ledger: Ledger, database_url: str) -> None:
+async def test_input_during_a_run_makes_it_run_once_more(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     first = enqueue(ledger, watermark=1)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         (start,) = await one.settle()
         assert enqueue(ledger, watermark=1) == first  # what runs covers it
         second = {enqueue(ledger, watermark=n) for n in (2, 3, 4, 4, 2)}
@@ -50,34 +48,7 @@ async def test_input_during_a_run_makes_it_run_once_more(ledger: Ledger, databas
     assert ledger.statuses() == ["SUCCESS", "SUCCESS"]
 
 
-async def test_a_retry_covers_what_was_pushed_since_the_attempt_before(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule=None, max_attempts=2, retry_backoff=["0 s"])
-    enqueue(ledger, watermark=1)
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        ledger.values("UPDATE schedules SET input_watermark = 4")
-        await one.finish(start, outcome.failure(ValueError("no")))
-        (start,) = await one.settle()
-        assert (start.claimed.how, ledger.one("SELECT watermark FROM executions")) == ("retried", 4)
-        await one.finish(start)
-    assert ledger.one(STATUS) == (4, 4, False)
-
-
-async def test_a_scheduled_run_covers_input_too(ledger: Ledger, database_url: str) -> None:
-    ledger.job(schedule="@every 60s", overlap="wait")
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        ledger.values("UPDATE schedules SET input_watermark = 8")
-        ledger.travel(by=timedelta(minutes=1))
-        (start,) = await one.settle()
-        assert start.claimed.trigger == "schedule"
-        await one.finish(start)
-    assert ledger.one(STATUS) == (8, 8, False)
-
-
-def test_any_execution_takes_along_what_was_pushed_until_its_claim(ledger: Ledger) -> None:
+def test_any_execution_covers_the_input_pushed_until_its_claim(ledger: Ledger) -> None:
     ledger.job(schedule=None, handler="external", target={})
     ledger.trigger()
     enqueue(ledger, watermark=3, payload={"n": 1})
@@ -103,28 +74,28 @@ def test_a_worker_says_how_far_it_came(ledger: Ledger) -> None:
     assert ledger.statuses() == ["SUCCESS", "SUCCESS"]
 
 
-@pytest.mark.parametrize(("said", "covered"), [(7, 7), (None, None), ("all", None), (2**63, None)])
-async def test_a_python_handler_says_how_far_it_came(
-    ledger: Ledger, database_url: str, said: Any, covered: int | None
-) -> None:
-    ledger.job(schedule=None)
-    enqueue(ledger, watermark=10)
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        await one.finish(start, outcome.success(Result("done", watermark=said)))
-    assert ledger.one(STATUS) == (10, covered, True)
-    row = "SELECT result, error_code FROM executions WHERE status = 'SUCCESS'"
-    assert ledger.one(row) == ("done", "result_invalid" if said in ("all", 2**63) else None)
-
-
-async def test_a_worker_may_be_ahead_of_what_was_pushed(ledger: Ledger, database_url: str) -> None:
-    ledger.job(schedule=None)
-    enqueue(ledger)
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        await one.finish(start, outcome.success(Result(watermark=12)))
-    assert ledger.one(RECORDED) == 12
-    assert enqueue(ledger, watermark=11) is None
+async def test_a_python_handler_says_how_far_it_came(ledger: Ledger) -> None:
+    cases: list[tuple[Any, int | None, str | None]] = [
+        (7, 7, None),
+        (None, None, None),
+        ("all", None, "result_invalid"),
+        (2**63, None, "result_invalid"),
+        (12, 12, None),  # ahead of what was pushed
+    ]
+    for n in range(len(cases)):
+        ledger.job(f"job{n}", schedule=None)
+        enqueue(ledger, f"job{n}", watermark=10)
+    async with runners(ledger.url, {}) as (one,):
+        for start in list(await one.settle()):
+            said, *_ = cases[int(start.job.name[-1])]
+            await one.finish(start, outcome.success(Result("done", watermark=said)))
+    row = "SELECT result, error_code FROM executions WHERE status = 'SUCCESS' AND job_name = %s"
+    for n, (_, covered, error) in enumerate(cases):
+        assert ledger.one(f"{STATUS} WHERE job_name = %s", f"job{n}") == (
+            10, covered, covered is None or covered < 10,
+        )  # fmt: skip
+        assert ledger.one(row, f"job{n}") == ("done", error)
+    assert enqueue(ledger, "job4", watermark=11) is None
 
 
 def test_a_success_without_progress_leaves_it_dirty_and_does_not_spin(ledger: Ledger) -> None:
@@ -151,12 +122,10 @@ def test_new_input_does_not_wait_for_that_backoff(ledger: Ledger) -> None:
     assert claimed(ledger)[0] == again != first
 
 
-async def test_one_scope_that_cannot_run_again_stops_no_other(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_one_scope_that_cannot_run_again_stops_no_other(ledger: Ledger) -> None:
     ledger.job("a", schedule=None, retry_backoff=["1 m"])
     ledger.job("b", schedule=None, retry_backoff=["1 m"])
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         for job in "ab":
             enqueue(ledger, job, watermark=1)
         starts = await one.settle()
@@ -178,10 +147,10 @@ async def test_one_scope_that_cannot_run_again_stops_no_other(
         assert sorted(ledger.values(pending)) == ["a", "b"]
 
 
-async def test_a_crash_before_it_is_recorded_is_repaired(ledger: Ledger, database_url: str) -> None:
+async def test_a_crash_before_it_is_recorded_is_repaired(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     enqueue(ledger, watermark=1)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         await finish_and_crash(one)
         assert ledger.one(RECORDED) is None
         assert ledger.one(STATUS) == (1, 1, False)  # derived: nobody decides by the stale one

@@ -12,7 +12,6 @@ from psycopg.types.json import Jsonb
 from cronledger.engine.clock import DatabaseClock
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.rows import connected, start_blocked
-from tests.marks import first_fast
 
 MINUTE = timedelta(minutes=1)
 CALLS = {
@@ -24,13 +23,8 @@ CALLS = {
 
 
 def external(ledger: Ledger, name: str = "job", **columns: Any) -> None:
-    values: dict[str, Any] = {
-        "handler": "external",
-        "target": {},
-        "schedule": None,
-        "stale_timeout": "30 s",
-    }
-    ledger.job(name, **{**values, **columns})
+    values: dict[str, Any] = {"schedule": None, "stale_timeout": "30 s"}
+    ledger.job(name, handler="external", target={}, **values | columns)
 
 
 def claim(ledger: Ledger, runner: str = "w1", n: int = 1, queue: str = "default") -> list[Any]:
@@ -67,12 +61,10 @@ def test_the_jitter_of_a_retry_is_added_to_its_backoff(ledger: Ledger) -> None:
     assert all(10 * MINUTE <= wait <= 15 * MINUTE + timedelta(seconds=1) for wait in waits)
 
 
-async def test_firings_are_planned_into_pending_and_claimed_by_workers_only(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_firings_are_planned_into_pending_and_claimed_by_workers_only(ledger: Ledger) -> None:
     external(ledger, schedule="* * * * *", payload={"a": [1]}, run_timeout="7 m")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         assert await one.settle() == []
         assert ledger.statuses() == ["PENDING"]
         assert await one.settle() == []
@@ -88,47 +80,30 @@ async def test_firings_are_planned_into_pending_and_claimed_by_workers_only(
     assert claim(ledger) == []
 
 
-@pytest.mark.parametrize(
-    ("policies", "waiting", "skips"),
-    first_fast(
-        [
-            ({"overlap": "skip"}, 1, [("overlap", 3)]),
-            ({"overlap": "wait"}, 1, [("overlap", 3)]),
-            ({"overlap": "replace"}, 1, [("overlap", 3)]),
-            ({"overlap": "allow"}, 4, []),
-            ({"overlap": "wait", "catch_up": "all"}, 4, []),
-        ]
-    ),
-)
-async def test_firings_that_nobody_claims_do_not_pile_up(
-    ledger: Ledger, database_url: str, policies: dict[str, str], waiting: int, skips: list[Any]
-) -> None:
-    external(ledger, schedule="* * * * *", **policies)
-    async with runners(database_url, {}) as (one,):
+async def test_firings_that_nobody_claims_do_not_pile_up(ledger: Ledger) -> None:
+    policies = {
+        **{overlap: {"overlap": overlap} for overlap in ("skip", "wait", "replace", "allow")},
+        "all": {"overlap": "wait", "catch_up": "all"},
+    }
+    for name, columns in policies.items():
+        external(ledger, name, schedule="* * * * *", **columns)
+    async with runners(ledger.url, {}) as (one,):
         for _ in range(4):
             ledger.travel(by=MINUTE)
             await one.settle()
-    assert ledger.statuses() == ["PENDING"] * waiting
-    assert ledger.skipped() == skips
-    assert ledger.accounted() == 4
-
-
-async def test_a_python_replica_leaves_external_work_to_its_workers(
-    ledger: Ledger, database_url: str
-) -> None:
-    external(ledger)
-    ledger.job("python", schedule=None)
-    ledger.trigger()
-    ledger.trigger("python")
-    async with runners(database_url, {}) as (one,):
-        assert [s.claimed.key.job_name for s in await one.settle()] == ["python"]
-    assert [row[2] for row in claim(ledger, n=5)] == ["job"]
+    for name in policies:
+        piles_up = name in ("allow", "all")
+        assert ledger.statuses(name) == ["PENDING"] * (4 if piles_up else 1)
+        assert ledger.skipped(name) == ([] if piles_up else [("overlap", 3)])
+        assert ledger.accounted(name) == 4
 
 
 def test_overlap_and_limits_hold_for_workers(ledger: Ledger) -> None:
     external(ledger, "once", overlap="wait")
     external(ledger, "two", overlap="allow", max_running=2)
-    for name in ("once", "once", "two", "two", "two"):
+    external(ledger, "of a queue", overlap="allow", queue="tight")
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('tight', 1)")
+    for name in ("once", "once", "two", "two", "two", "of a queue", "of a queue"):
         ledger.trigger(name)
     won = claim(ledger, n=10)
     assert sorted(row[2] for row in won) == ["once", "two", "two"]
@@ -136,25 +111,18 @@ def test_overlap_and_limits_hold_for_workers(ledger: Ledger) -> None:
     for execution, token, _, _ in won:
         assert ledger.one(CALLS["finish"], execution, token) == "ok"
     assert sorted(row[2] for row in claim(ledger, "w2", n=10)) == ["once", "two"]
-
-
-def test_a_queue_limit_counts_workers_and_replicas_alike(ledger: Ledger) -> None:
-    external(ledger, overlap="allow")
-    ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
-    ledger.trigger()
-    ledger.trigger()
-    ((execution, token, _, _),) = claim(ledger, n=5)
-    assert claim(ledger, n=5) == []
+    ((execution, token, _, _),) = claim(ledger, n=5, queue="tight")
+    assert claim(ledger, n=5, queue="tight") == []
     ledger.one(CALLS["release"], execution, token)
-    assert [(row[0], row[3]) for row in claim(ledger, n=1)] == [(execution, 2)]
+    assert [(row[0], row[3]) for row in claim(ledger, n=1, queue="tight")] == [(execution, 2)]
 
 
-async def test_a_finish_re_arms_what_waited_for_it(ledger: Ledger, database_url: str) -> None:
+async def test_a_finish_of_a_worker_rearms_the_schedule(ledger: Ledger) -> None:
     external(ledger, schedule="* * * * *", overlap="wait")
     ledger.trigger()
     ((execution, token, _, _),) = claim(ledger)
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         await one.settle()
         assert ledger.parked() == "waiting"
         assert ledger.one(CALLS["finish"], execution, token) == "ok"
@@ -176,37 +144,30 @@ def test_a_refused_value_costs_no_other_its_claim(ledger: Ledger) -> None:
     assert "of_this_site" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_finish_fail_release_only_with_the_right_token(
-    ledger: Ledger, held: tuple[int, Any], call: str
-) -> None:
-    execution, token = held
-    before = state(ledger, execution)
-    assert ledger.one(CALLS[call], execution, uuid4()) == "lost"
-    assert ledger.one(CALLS[call], execution, None) == "lost"
-    assert state(ledger, execution) == before
-    assert ledger.one(CALLS[call], execution, token) == "ok"
-    with pytest.raises(psycopg.errors.NoDataFound, match="does not exist"):
-        ledger.one(CALLS[call], execution + 1, token)
+def test_only_the_holder_of_the_token_writes_and_only_once(ledger: Ledger) -> None:
+    external(ledger, max_attempts=9, overlap="allow")
+    for call, statement in CALLS.items():
+        ledger.trigger()
+        ((execution, token, _, _),) = claim(ledger)
+        before = state(ledger, execution)
+        for other in (uuid4(), None):
+            assert ledger.one(statement, execution, other) == "lost"
+        assert state(ledger, execution) == before
+        with pytest.raises(psycopg.errors.NoDataFound, match="does not exist"):
+            ledger.one(statement, 4711, token)
+        assert ledger.one(statement, execution, token) == "ok"
+        if call in ("finish", "fail"):
+            after = state(ledger, execution)
+            for again in ("finish", "fail", "release"):
+                assert ledger.one(CALLS[again], execution, token) == "already_finished"
+            assert ledger.one(CALLS["heartbeat"], execution, token) == "lost"
+            assert state(ledger, execution) == after
 
 
-def test_what_was_written_already_is_told_from_what_is_lost(
-    ledger: Ledger, held: tuple[int, Any]
-) -> None:
-    execution, token = held
-    assert ledger.one(CALLS["finish"], execution, token) == "ok"
-    for call in ("finish", "fail", "release"):
-        assert ledger.one(CALLS[call], execution, token) == "already_finished"
-    assert ledger.one(CALLS["heartbeat"], execution, token) == "lost"
-    assert state(ledger, execution)["status"] == "SUCCESS"
-
-
-async def test_what_was_swept_is_lost(
-    ledger: Ledger, database_url: str, held: tuple[int, Any]
-) -> None:
+async def test_a_swept_lease_is_lost(ledger: Ledger, held: tuple[int, Any]) -> None:
     execution, token = held
     ledger.expire()
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         await one.sweep()
     assert state(ledger, execution)["error_code"] == "stale_timeout"
     assert ledger.one(CALLS["finish"], execution, token) == "lost"
@@ -225,53 +186,51 @@ def test_a_renewal_counts_from_the_databases_clock(ledger: Ledger, held: tuple[i
         ledger.one("SELECT heartbeat(%s, %s, '1 s')", execution, token)
 
 
-def test_a_renewal_stands_whatever_becomes_of_the_rest(
-    ledger: Ledger, database_url: str, held: tuple[int, Any]
+def test_a_renewal_does_not_wait_for_the_row_of_the_worker(
+    ledger: Ledger, held: tuple[int, Any]
 ) -> None:
     """The worker's row is locked by somebody: the lease is renewed all the same, at once."""
     execution, token = held
-    with psycopg.connect(database_url) as other:
+    with psycopg.connect(ledger.url) as other:
         other.execute("SELECT FROM cronledger.runners WHERE id = 'w1' FOR UPDATE")
         ledger.values("SET lock_timeout = '2 s'")
         assert ledger.one(CALLS["heartbeat"], execution, token) == "ok"
 
 
-def test_failed_execution_carries_its_result(ledger: Ledger, held: tuple[int, Any]) -> None:
-    execution, token = held
+def test_an_end_carries_its_result_and_a_note_if_that_is_too_large(ledger: Ledger) -> None:
+    external(ledger, overlap="allow", max_attempts=3)
+    for _ in range(2):
+        ledger.trigger()
+    (failed, token, _, _), (finished, other, _, _) = claim(ledger, n=2)
     answer = ledger.one(
-        "SELECT fail(%s, %s, 'no_good', %s, %s, final => true)", execution, token, "x" * 5000,
+        "SELECT fail(%s, %s, 'no_good', %s, %s, final => true)", failed, token, "x" * 5000,
         Jsonb({"seen": 3}),
     )  # fmt: skip
-    row = state(ledger, execution)
+    row = state(ledger, failed)
     assert answer == "ok"
     assert (row["status"], row["error_code"], row["result"]) == ("FAILED", "no_good", {"seen": 3})
     assert (len(row["error_msg"]), row["next_attempt_at"]) == (4000, None)
-
-
-def test_a_result_that_is_too_large_is_a_success_with_a_note(
-    ledger: Ledger, held: tuple[int, Any]
-) -> None:
-    execution, token = held
-    assert ledger.one("SELECT finish(%s, %s, %s)", execution, token, Jsonb("x" * 20_000)) == "ok"
-    row = state(ledger, execution)
+    assert ledger.one("SELECT finish(%s, %s, %s)", finished, other, Jsonb("x" * 20_000)) == "ok"
+    row = state(ledger, finished)
     assert (row["status"], row["error_code"], row["result"]) == (
         "SUCCESS", "result_too_large", None,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("retry_after", "final", "wait"), [(None, False, 60), ("5 s", False, 5), (None, True, None)]
-)
-def test_fail_retries_as_a_replica_would(
-    ledger: Ledger, held: tuple[int, Any], retry_after: str | None, final: bool, wait: int | None
-) -> None:
-    execution, token = held
-    fail = "SELECT fail(%s, %s, 'no_good', 'no', retry_after => %s::interval, final => %s)"
-    assert ledger.one(fail, execution, token, retry_after, final) == "ok"
+def test_fail_retries_as_a_replica_would(ledger: Ledger) -> None:
+    external(ledger, overlap="allow", max_attempts=3)
     due = "SELECT round(extract(epoch FROM next_attempt_at - finished_at))::int FROM executions"
-    assert ledger.one(due) == wait
-    ledger.travel(by=2 * MINUTE)
-    assert [row[3] for row in claim(ledger)] == ([] if wait is None else [2])
+    fail = "SELECT fail(%s, %s, 'no_good', 'no', retry_after => %s::interval, final => %s)"
+    retried = set()
+    for retry_after, final, wait in ((None, False, 60), ("5 m", False, 300), (None, True, None)):
+        ledger.trigger()
+        ((execution, token, _, _),) = claim(ledger)
+        assert ledger.one(fail, execution, token, retry_after, final) == "ok"
+        assert ledger.one(f"{due} WHERE id = %s", execution) == wait
+        if wait is not None:
+            retried.add((execution, 2))
+    ledger.travel(by=6 * MINUTE)
+    assert {(row[0], row[3]) for row in claim(ledger, n=9)} == retried
 
 
 def test_a_request_to_cancel_reaches_the_worker_and_ends_it(
@@ -290,6 +249,7 @@ def test_a_stale_lease_is_stolen_by_a_worker_that_was_there_long_enough(ledger: 
     ledger.trigger()
     ((execution, old, _, _),) = claim(ledger)
     assert claim(ledger, "thief") == []
+    assert claim(ledger, "away") == []
     ledger.travel(by=timedelta(seconds=31))
     assert claim(ledger, "newcomer") == []  # it cannot know yet
     assert [(row[0], row[3]) for row in claim(ledger, "thief")] == [(execution, 2)]
@@ -297,51 +257,29 @@ def test_a_stale_lease_is_stolen_by_a_worker_that_was_there_long_enough(ledger: 
     entry = ledger.one("SELECT attempts -> 0 FROM executions")
     assert (entry["error_code"], entry["runner_id"]) == ("runner_crashed", "w1")
     assert ledger.one("SELECT runner_id FROM crashes") == "w1"
-
-
-def test_a_leap_of_the_clock_steals_nothing(ledger: Ledger) -> None:
-    external(ledger, allow_stale_reentry=True)
-    ledger.trigger()
-    claim(ledger)
-    claim(ledger, "thief")
     ledger.travel(by=timedelta(hours=1))
-    assert claim(ledger, "thief") == []
+    assert claim(ledger, "away") == []  # a leap of the clock: its view has a gap
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_bad_input_is_refused(ledger: Ledger) -> None:
+    for call in (
         "claim_next('default', 'w', 0)",
         "claim_next('default', '', 1)",
         "claim_next(NULL, 'w', 1)",
         "fail(1, gen_random_uuid(), '', 'no')",
         "fail(1, gen_random_uuid(), 'stale_timeout', 'no')",
         "fail(1, gen_random_uuid(), 'x', 'no', retry_after => '-1 s')",
-    ],
-)
-def test_bad_input_is_refused(ledger: Ledger, call: str) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
-        ledger.values(f"SELECT * FROM {call}")
-    assert refused.value.diag.message_hint
+    ):
+        with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
+            ledger.values(f"SELECT * FROM {call}")
+        assert refused.value.diag.message_hint, call
 
 
-async def test_a_worker_cannot_take_the_name_of_a_live_replica(
-    ledger: Ledger, database_url: str
-) -> None:
-    async with runners(database_url, {}) as (one,):
+async def test_a_worker_cannot_take_the_name_of_a_live_replica(ledger: Ledger) -> None:
+    async with runners(ledger.url, {}) as (one,):
         assert isinstance(one, Runner)
         with pytest.raises(psycopg.errors.InvalidParameterValue, match="a live replica has"):
             claim(ledger, one.name)
-
-
-def test_the_runner_role_may_call_them(ledger: Ledger) -> None:
-    external(ledger)
-    ledger.trigger()
-    ledger.values("SET ROLE cronledger_runner")
-    ((execution, token, _, _),) = claim(ledger)
-    for call in ("heartbeat", "release"):
-        assert ledger.one(CALLS[call], execution, token) == "ok"
-    ledger.values("RESET ROLE")
 
 
 # -- the beginning of a lease ----------------------------------------------------------------------
@@ -364,36 +302,35 @@ def lease_left(ledger: Ledger, table: str = "executions") -> list[timedelta]:
     return ledger.values(f"SELECT stale_after - db_clock() FROM {table}")
 
 
-@pytest.mark.parametrize("how", ["won", "retried", "stolen"])
 @pytest.mark.parametrize("function", ["claim_next", "claim"])
 def test_a_worker_gets_its_whole_lease_although_its_claim_waited_for_a_lock(
-    ledger: Ledger, function: str, how: str
+    ledger: Ledger, function: str
 ) -> None:
-    external(ledger, max_attempts=3, allow_stale_reentry=True, retry_backoff=["0 s"])
-    ledger.trigger()
-    if how != "won":
-        ((execution, token, _, _),) = claim(ledger)
-        if how == "retried":
-            ledger.one(CALLS["fail"], execution, token)
-        else:
-            ledger.values(
-                "UPDATE runners SET started_at = db_now() - interval '1 day',"
-                " stale_after = db_now() + interval '1 day'"
-            )
-            ledger.values(STOLEN)
+    kinds = ("retried", "stolen", "won")
+    for kind in kinds:
+        external(ledger, kind, max_attempts=3, allow_stale_reentry=True, retry_backoff=["0 s"])
+        if kind != "won":
+            ledger.trigger(kind)
+    held = {row[2]: row for row in claim(ledger, n=2)}
+    ledger.one(CALLS["fail"], *held["retried"][:2])
+    ledger.values(
+        "UPDATE runners SET started_at = db_now() - interval '1 day',"
+        " stale_after = db_now() + interval '1 day'"
+    )
+    ledger.values(STOLEN)
+    ledger.trigger("won")
     stand_still(ledger)
     if function == "claim_next":
-        assert len(claim(ledger)) == 1
+        assert len(claim(ledger, n=3)) == 3
     else:
-        assert ledger.one("SELECT answer FROM claim('job', 'w1')") == how
-    assert ledger.statuses() == ["RUNNING"]
-    assert lease_left(ledger) == [timedelta(seconds=30)]
+        for kind in kinds:
+            assert ledger.one("SELECT answer FROM claim(%s, 'w1')", kind) == kind
+    assert ledger.values("SELECT status FROM executions") == ["RUNNING"] * 3
+    assert lease_left(ledger) == [timedelta(seconds=30)] * 3
     assert lease_left(ledger, "runners") == [MINUTE]
 
 
-def test_a_claim_waits_for_no_lock_after_it_has_written_a_lease(
-    ledger: Ledger, database_url: str
-) -> None:
+def test_a_claim_waits_for_no_lock_after_it_has_written_a_lease(ledger: Ledger) -> None:
     """The job of the second execution gets a spec_error, which needs a lock on jobs."""
     for name in ("a", "bad"):
         external(ledger, name)
@@ -402,7 +339,7 @@ def test_a_claim_waits_for_no_lock_after_it_has_written_a_lease(
         "ALTER TABLE executions ADD CONSTRAINT refuses"
         " CHECK (job_name <> 'bad' OR status <> 'RUNNING') NOT VALID"
     )
-    with connected(database_url) as watcher, connected(database_url) as worker:
+    with connected(ledger.url) as watcher, connected(ledger.url) as worker:
         watcher.execute("BEGIN")
         watcher.execute("LOCK TABLE cronledger.jobs IN SHARE MODE")
         claim_next = "SELECT stale_after FROM cronledger.claim_next('default', 'w1', 2)"
@@ -426,7 +363,7 @@ def test_a_heartbeat_that_waited_for_a_lock_renews_the_lease_from_then_on(
 
 
 async def test_a_replica_gets_its_whole_lease_although_its_claim_waited_for_a_lock(
-    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The clock of the replica has moved on during the wait as well.
     monkeypatch.setattr(DatabaseClock, "agrees", lambda *_: True)
@@ -438,7 +375,7 @@ async def test_a_replica_gets_its_whole_lease_although_its_claim_waited_for_a_lo
     ledger.job("stolen", schedule=None, stale_timeout="30 s", allow_stale_reentry=True)
     ledger.trigger("stolen")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
+    async with runners(ledger.url, {}) as (one,):
         await one.settle()
         ledger.values(STOLEN)
         ledger.trigger("waiting")

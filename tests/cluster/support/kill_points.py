@@ -291,7 +291,7 @@ class Heir(Ledger):
         self.started: Counter[int] = Counter()
         self.looked_at: datetime | None = None
 
-    def pass_time(self, seconds: float) -> None:
+    def leave_behind(self, seconds: float) -> None:
         """Time has passed; everything due by `looked_at` is looked at from here on."""
         self.looked_at = self.travel(by=timedelta(seconds=seconds))
 
@@ -303,7 +303,7 @@ class Heir(Ledger):
         runner = Runner(self.url, "heir", queues=killed_process.QUEUES)
         await runner.open()
         for seconds in (70, 7200, 70):
-            self.pass_time(seconds)
+            self.leave_behind(seconds)
             await runner.repair()
             await runner.steal()
             while runner.held or await runner.settle():
@@ -326,11 +326,11 @@ class Heir(Ledger):
         make = killed_process.plugged if step == "deploy" else killed_process.whole
         async with make(self.url, "heir") as replica:
             if step == "deploy":
-                self.pass_time(70)  # what the killed one had is nobody's any more
+                self.leave_behind(70)  # what the killed one had is nobody's any more
                 await replica.register(killed_process.visitor)
                 await replica.unregister(killed_process.visitor)
             for seconds in (0, 70, 10):
-                self.pass_time(seconds)
+                self.leave_behind(seconds)
                 await replica._runtime.components.check_ins.step()  # it sees the clock leap
                 replica._runtime.components.clock.trusted_since = LONG_AGO
                 replica._runtime.components.dispatcher.steal_at = LONG_AGO

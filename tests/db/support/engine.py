@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -310,6 +310,26 @@ class Runner:
         lease = next((x for x in self.leases.all() if x.token == claimed.token), None)
         if lease is not None:
             self.finisher.put(Ended(lease, decided, 5, release))
+
+    def before_sending(self, act: Callable[[str], Awaitable[object]]) -> None:
+        """Let `act` run with the name of each statement before it is sent, from now on."""
+        real = self.statements._send
+
+        async def send(c: Any, name: str, *rest: Any) -> Any:
+            await act(name)
+            return await real(c, name, *rest)
+
+        self.statements._send = send  # type: ignore[method-assign,assignment]
+
+    def record(self) -> list[str]:
+        """Return a list that grows by the name of each statement that is sent from now on."""
+        names: list[str] = []
+
+        async def note(name: str) -> None:
+            names.append(name)
+
+        self.before_sending(note)
+        return names
 
     def crash(self) -> None:
         """Everything in memory is gone."""
