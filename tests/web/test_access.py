@@ -14,7 +14,6 @@ from cronledger.web.access.identity import Identity, Role
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
 from tests.web.support.browsing import OPERATOR, SAME_ORIGIN, VIEWER, app, client, expire, text
-from tests.web.support.browsing import TOKENS as TOKENS  # noqa: PLC0414 - for tests/web/browser
 from tests.web.support.logins import Logins
 
 PROXY: Mapping[str, Any] = {

@@ -14,9 +14,10 @@ from tests.db.support import rows
 from tests.db.support.rows import Db, one
 from tests.waiting import until
 from tests.web.browser.conftest import Serve, Visit, enter_text, press, strike
+from tests.web.support.browsing import TOKENS
 from tests.web.support.serving import served
 from tests.web.support.shop import open_shop
-from tests.web.test_access import PROXY, TOKENS
+from tests.web.test_access import PROXY
 from tests.web.test_jobs import many, paused
 from tests.web.test_prefix import mounted
 

@@ -15,10 +15,10 @@ from tests.database import fast_directory, scratch_directory
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.web.browser.conftest import Serve, Visit
+from tests.web.support.browsing import TOKENS
 from tests.web.support.command import Start
 from tests.web.support.command import address as address_of
 from tests.web.support.serving import served
-from tests.web.test_access import TOKENS
 
 pytestmark = pytest.mark.browser
 

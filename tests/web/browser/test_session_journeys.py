@@ -11,10 +11,9 @@ from starlette.routing import Route
 
 from tests.db.support.rows import Db, value
 from tests.web.browser.conftest import Serve, Visit
-from tests.web.support.browsing import app
+from tests.web.support.browsing import TOKENS, app
 from tests.web.support.logins import Logins
 from tests.web.support.serving import certificate_of, served
-from tests.web.test_access import TOKENS
 
 pytestmark = pytest.mark.browser
 
