@@ -11,9 +11,9 @@ from cronledger.ledger.transactions import transaction
 
 
 @click.command("accept-database")
-@click.option("--skip-missed", is_flag=True, help="Do not run what was due before now.")
+@click.option("--skip-missed", is_flag=True, help="Do not run work that was due before now.")
 @click.option(
-    "--catch-up", is_flag=True, help="Apply each job's catch_up to what was due before now."
+    "--catch-up", is_flag=True, help="Apply each job's catch_up to plan_times before now."
 )
 @json_option
 def accept_database(*, skip_missed: bool, catch_up: bool, as_json: bool) -> None:

@@ -87,8 +87,8 @@ def diff(
     """Show what `jobs apply` would change, without applying it.
 
     The output lists the jobs that are added, changed and retired, and the plan_times of the next
-    days that appear (+) and disappear (-). They are those of the job's first scope, without those
-    during a pause.
+    days that appear (+) and disappear (-). The plan_times are those of the first scope of the job.
+    Plan_times during a pause are left out.
 
     Exit status: 1 if a newer deploy was applied before.
     """

@@ -50,9 +50,13 @@ DRY = Listing(
     help="Start with the oldest or the newest plan_time.",
 )
 @click.option(
-    "--cap", type=click.IntRange(1, 2**31 - 1), help="Most executions that are unfinished at once."
+    "--cap",
+    type=click.IntRange(1, 2**31 - 1),
+    help="Maximum number of unfinished executions at once.",
 )
-@click.option("--ended-before", metavar="ISO", help="Reprocess only what ended before this time.")
+@click.option(
+    "--ended-before", metavar="ISO", help="Reprocess only executions that ended before this time."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
 @click.option(
     "--wait", is_flag=True, help="Wait until all have ended; exit 1 unless all succeeded."
@@ -75,9 +79,9 @@ def backfill(
 ) -> None:
     """Run past plan_times: create an execution for each one in [from, to] that has none.
 
-    The plan_times are those of the job's history, and those of its current schedule for the time
-    before the job existed. Executions that are PENDING, RUNNING or waiting for a retry are left
-    alone. The same command therefore continues an interrupted backfill.
+    The history of the job decides which plan_times exist, and its current schedule decides for the
+    time before the job existed. The command does not change executions that are PENDING, RUNNING or
+    waiting for a retry, so the same command continues an interrupted backfill.
 
     With --reprocess failed, executions that ended as FAILED or CANCELLED are retried. With
     --reprocess all, each SUCCESS is also repeated, as an additional execution.

@@ -51,7 +51,7 @@ def list_channels(*, show: Printer) -> None:
 @click.argument("name", metavar="CHANNEL", shell_complete=complete.channels)
 @click.option(
     "--timeout", type=Duration(), metavar="DURATION", default="1m", show_default=True,
-    help="Longest wait for the end of the delivery.",
+    help="Maximum time to wait for the end of the delivery.",
 )  # fmt: skip
 @json_option
 def test(*, name: str, timeout: timedelta, as_json: bool) -> None:

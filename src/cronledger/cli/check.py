@@ -78,10 +78,10 @@ def check(
 
     Other warnings are probable mistakes, jobs that never fire again, values that are probably
     secrets, and collisions. A secret is a password in a URL, or the value of a key that ends with a
-    name of `web_redact`. A collision is
-    a second, within 24 hours after --from, in which more than --at-once executions of one queue are
-    due. Each scope of a job counts, and jitter spreads its executions. If any source declares
-    channels, a job that names an undeclared channel causes a warning.
+    name of `web_redact`. A collision is a second, within 24 hours after --from, in which more than
+    --at-once executions of one queue are due. Each scope of a job counts, and jitter spreads its
+    executions. If any source declares channels, a job that names an undeclared channel causes a
+    warning.
 
     The command exits with 0 if it finds no error, and with 2 if a source is invalid. It exits with
     1 if valid jobs have an error, or a warning with --strict.

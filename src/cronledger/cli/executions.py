@@ -189,8 +189,8 @@ def redact(*, execution_ids: tuple[int, ...], reason: str | None, as_json: bool)
 
     The payload, the result, the output, the key and the messages of errors are removed, also from
     the alerts about the executions. The plan_times, statuses and times stay, and `verify` still
-    accounts for them. An execution that has not ended is refused, and then the IDs after it stay as
-    they are. A redacted execution cannot be retried.
+    accounts for them. An execution that has not ended is refused, and then the executions after it
+    are not changed. A redacted execution cannot be retried.
     """
     with session() as ledger:
         done = [

@@ -78,9 +78,9 @@ def import_crontab(
 
     FILE is a crontab, a directory of crontabs such as /etc/cron.d, or - for standard input. The
     name of a file in a spool directory, such as /var/spool/cron/crontabs, is its user. Lines that
-    have no equivalent are reported on standard error, and stay in the output as comments. The same
-    applies to values that are probably secrets, which the ledger would store. Only the current
-    user can read the file of --output.
+    have no equivalent are reported on standard error, and stay in the output as comments. Values
+    that are probably secrets are reported too, because the ledger would store them. Only the
+    current user can read the file of --output.
 
     Exit status: 0 if every line has an equivalent, 1 if a line has none, 2 for a usage error.
     """

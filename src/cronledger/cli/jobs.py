@@ -136,7 +136,7 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
 @click.argument("name", metavar="JOB", shell_complete=complete.jobs)
 @json_option
 def resume(*, name: str, as_json: bool) -> None:
-    """Resume a paused job. What was due during the pause stays skipped."""
+    """Resume a paused job. Plan_times that were due during the pause stay skipped."""
     with session() as ledger:
         resumed = ledger.call("resume", job=name)
     text = f"{name}: {'resumed' if resumed else 'was not paused'}"

@@ -25,7 +25,7 @@ from cronledger.settings import Settings
     help="Print the pending SQL, for `psql -1`, instead of applying it.",
 )
 @click.option(
-    "--pre", is_flag=True, help="Apply only migrations that older code is compatible with."
+    "--pre", is_flag=True, help="Apply only migrations that are compatible with older code."
 )
 @json_option
 def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
@@ -35,8 +35,8 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
     created before or after the schema, because each call grants the rights that are missing.
     Several processes may migrate at the same time.
 
-    With --pre, migrations that remove what older code uses stay pending. Apply them with a later
-    call, when no older code runs.
+    With --pre, migrations that remove objects which older code uses stay pending. Apply them with a
+    later call, when no older code runs.
 
     With --sql, the pending statements are printed and nothing is changed. If no database is set, or
     if it is unreachable, the statements for an empty database are printed.

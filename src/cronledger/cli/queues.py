@@ -75,7 +75,7 @@ def pause(*, name: str | None, every: bool, reason: str | None, as_json: bool) -
 @click.option("--all", "every", is_flag=True, help="Resume every paused queue.")
 @json_option
 def resume(*, name: str | None, every: bool, as_json: bool) -> None:
-    """Resume a queue. The catch_up of each job applies to what was due during the pause."""
+    """Resume a queue. Each job's catch_up applies to plan_times that were due in the pause."""
     _one_or_all(name, every)
     with session() as ledger:
         if every:

@@ -33,8 +33,8 @@ def show(*, as_json: bool) -> None:
 def set_retention(*, keep: timedelta, reason: str | None, as_json: bool) -> None:
     """Keep executions for DURATION, such as 90d, from a day to 36525 days.
 
-    Skips, runners and alerts are kept for as long. Replicas drop what is older within an hour, and
-    nothing brings it back.
+    Skips, runners and alerts are kept for the same time. Replicas drop older rows within an hour.
+    Dropped rows cannot be recovered.
     """
     with session() as ledger:
         before = ledger.call("set_retention", keep=keep, reason=reason)

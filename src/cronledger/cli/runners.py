@@ -24,13 +24,16 @@ LISTING = Listing(
 
 
 @click.command()
-@click.option("--all", "former", is_flag=True, help="List former replicas too, for the retention.")
+@click.option(
+    "--all", "former", is_flag=True, help="Also list former replicas, as far back as the retention."
+)
 @listed(LISTING)
 def runners(*, former: bool, show: Printer) -> None:
     """List the replicas of the last day, with their version and deploy.
 
     A `dead` replica has not checked in for too long. A `failing` replica checks in, but a part of
-    it fails, with the error in FAILING. RUNNING counts its executions in the ledger.
+    it fails; the column FAILING shows the error. The column RUNNING counts the executions of the
+    replica in the ledger.
     """
     with session() as ledger:
         rows, now = ledger.reports.runners(former=former), ledger.reports.now()

@@ -27,7 +27,7 @@ def web(*, listen: str | None, auth: str | None) -> None:
     operator. While the database is unreachable, the page shows its last data. It recovers
     automatically.
 
-    Exit codes: 0 after a stop signal; 1 if the address is in use; 2 if a setting cannot work, or
+    Exit codes: 0 after a stop signal; 1 if the address is in use; 2 if a setting is invalid, or
     the database refuses the connection; 4 if the schema is out of date. The page needs the extra
     `cronledger[web]`.
     """
