@@ -31,7 +31,7 @@ SELECT 'skip'::text, k.job_name, k.scope_kind, k.scope_id, k.from_plan_time,
               CASE k.reason
                   WHEN 'overlap' THEN format('execution %s was RUNNING', k.blocked_by)
                   WHEN 'superseded' THEN 'a newer plan_time ran instead'
-                  WHEN 'missed' THEN 'grace passed before a start, and catch_up did not apply'
+                  WHEN 'missed' THEN 'grace passed before a start, and catch_up did not apply, or the definition was invalid'
                   WHEN 'paused' THEN 'the job was paused'
                   ELSE 'the job or its scope was retired' END),
        (SELECT j.owner FROM {schema}.jobs j WHERE j.name = k.job_name),

@@ -211,6 +211,16 @@ async def test_the_deadlines_of_a_manual_run_count_from_its_creation(
     assert wrong(database_url) == []
 
 
+async def test_a_manual_run_of_a_job_without_a_valid_time_zone_has_no_deadlines(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule=None, start_by="06:00", finish_by="15m", timezone="Mars/X")
+    ledger.trigger()
+    await look(ledger, one, ledger.now() + 20 * MINUTE)
+    assert (breaches(ledger), stored(ledger, "deadlines")) == ([], 0)
+    assert wrong(database_url) == []
+
+
 async def test_messages_have_no_deadlines(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule=None, start_by="10s")
     ledger.values("SELECT enqueue('job')")

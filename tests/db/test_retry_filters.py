@@ -170,6 +170,9 @@ WORKER_CASES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"retry_on": ["503"]}, "5xx", "retry_on has no match"),
     ({"retry_on": ["busy"]}, "retry_requested", None),
     ({"retry_on": ["retry_requested"]}, "busy", "retry_on has no match"),
+    ({"retry_on": ["busy", None]}, "busy", None),
+    ({"retry_on": ["busy", None]}, "fatal", "retry_on has no match"),
+    ({"never_retry_on": ["fatal", None]}, "fatal", "never_retry_on has fatal"),
 ]
 
 

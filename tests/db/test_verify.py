@@ -196,6 +196,12 @@ def test_missed_within_grace(past: Past) -> None:
     skip = _SKIP.format(at="%s", reason="'missed'")
     past.ledger.values(f"{skip}, %s::timestamptz + interval '30 s' FROM skips", last, last, last)
     assert past.check() == [("untrue_skip", 33)]
+    # An edit is no excuse for the loss of a plan_time whose revision has other executions.
+    past.ledger.values("UPDATE jobs SET description = 'edited', retry_on = '{KeyError}'")
+    edited = "UPDATE job_revisions SET effective_from = %s::timestamptz + interval '10 s'"
+    past.ledger.values(edited + " WHERE revision = 2", last)
+    past.ledger.values("UPDATE schedules SET planned_revision = 2")
+    assert ("untrue_skip", 33) in past.check()
     past.ledger.values("UPDATE skips SET created_at = created_at + interval '31 s'")
     assert past.check() == []
 

@@ -52,7 +52,7 @@ BEGIN
                 found.through_plan_time, found.blocked_by, found.through_plan_time,
                 format('%s skipped a firing: %s', found.job_name,
                        CASE found.reason WHEN 'overlap' THEN 'the previous execution was still RUNNING'
-                                         ELSE 'it was not started within grace' END),
+                                         ELSE 'it was not started within grace, or its definition was invalid' END),
                 jsonb_build_object('reason', found.reason, 'from_plan_time', found.from_plan_time,
                                    'through_plan_time', found.through_plan_time,
                                    'in_range', found.in_range))::{schema}.tracked_states,

@@ -1,10 +1,11 @@
 -- Values that would make the ledger inconsistent, or that SQL itself reads, are refused when they are written: names,
--- the keys of targets, sizes, intervals, rules for alerts. A replica checks every other value when it reads the job,
+-- keys and types of targets, sizes of JSON, intervals, rules for alerts. A replica checks every other value when it reads the job,
 -- and a wrong one becomes the spec_error of the job.
 -- An edit is checked only for the columns that it changes, so that a job whose row is older than a
 -- check can still be paused, resumed and retired. While a row is inserted, every column of OLD is NULL.
 
--- Only the keys. Their values may be secret. The keys of an external target belong to its workers.
+-- The keys and the types of their values, so that masks and redactions find every secret where they look for it.
+-- The values are not shown, because they may be secret. The keys of an external target belong to its workers.
 CREATE OR REPLACE FUNCTION {schema}_internal.check_target(job text, handler text, target jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -18,23 +19,30 @@ BEGIN
     PERFORM {schema}_internal.check_json(job, 'target', target);
     SELECT CASE
         WHEN NOT target ? f.needed THEN format('has no "%s"', f.needed)
-        ELSE (SELECT format('has "%s", which handler = %s does not use', left(e.key, 60), handler)
-              FROM jsonb_object_keys(target) e(key) WHERE e.key <> f.needed AND e.key <> ALL (f.others)
+        ELSE (SELECT CASE
+                  WHEN NOT f.types ? e.key THEN format('has "%s", which handler = %s does not use', left(e.key, 60), handler)
+                  WHEN e.key = 'command' THEN 'has a "command" that is neither a string nor a list of strings'
+                  ELSE format('has "%s" of another JSON type than %s', e.key, f.types ->> e.key) END
+              FROM jsonb_each(target) e
+              WHERE NOT f.types ? e.key OR jsonb_typeof(e.value) <> f.types ->> e.key
+                 OR e.key = 'command' AND jsonb_path_exists(e.value, '$[*].type() ? (@ != "string")')
               ORDER BY e.key COLLATE "C" LIMIT 1) END, f.example
     INTO bad, example
     FROM (VALUES
-        ('python', 'python', '{}'::text[], '{"python": "package.module:name"}'),
-        ('command', 'command', '{env,cwd}', '{"command": ["backup", "--full"]} or {"command": "backup | gzip"}'),
-        ('sql', 'sql', '{}', '{"sql": "DELETE FROM sessions"}'),
-        ('http', 'url', '{method,headers,body,expect,allow_private}', '{"url": "https://example.com/"}'))
-        f(of_handler, needed, others, example)
+        ('python', 'python', jsonb '{"python": "string"}', '{"python": "package.module:name"}'),
+        ('command', 'command', '{"command": null, "env": "object", "cwd": "string"}',
+         '{"command": ["backup", "--full"]} or {"command": "backup | gzip"}'),
+        ('sql', 'sql', '{"sql": "string"}', '{"sql": "DELETE FROM sessions"}'),
+        ('http', 'url', '{"url": "string", "method": "string", "headers": "object", "body": null,
+          "expect": "array", "allow_private": "boolean"}', '{"url": "https://example.com/"}'))
+        f(of_handler, needed, types, example)
     WHERE f.of_handler = handler;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION 'job %: handler = %, and its target %', job, handler, bad
             USING HINT = 'Write for example ' || example || '.', ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_target(text, text, jsonb) IS 'Raises if this handler could never run a target with these keys.';
+COMMENT ON FUNCTION {schema}_internal.check_target(text, text, jsonb) IS 'Raises if this handler could never run a target with these keys and types.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_backoff(job text, steps interval[]) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -19,7 +19,7 @@ RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT 'not retried: ' || CASE
         WHEN code = 'retry_requested' THEN NULL
         WHEN code = ANY (never_retry_on) THEN 'never_retry_on has ' || code
-        WHEN cardinality(retry_on) > 0 AND code <> ALL (retry_on) THEN 'retry_on has no match' END
+        WHEN cardinality(retry_on) > 0 AND (code = ANY (retry_on)) IS NOT TRUE THEN 'retry_on has no match' END
 $$;
 COMMENT ON FUNCTION {schema}_internal.retry_refusal(text, text[], text[]) IS 'Returns the line for error_msg that says why these filters prevent a retry after this error_code; NULL: they do not.';
 

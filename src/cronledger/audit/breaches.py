@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cronledger.audit.compare import Violation
 from cronledger.audit.history import Edit, History, Window
 from cronledger.audit.stream import Stream
-from cronledger.audit.walk import shown_next
+from cronledger.audit.walk import is_zone, shown_next
 from cronledger.ledger.audits import LAST, Audits, Row, ScheduleState, Span, TimedExecution
 from cronledger.rules.model import ScopeKey
 
@@ -22,8 +22,8 @@ _KINDS = ("start_by", "finish_by", "expect_duration")
 _WALL = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 _QUANTILE = re.compile(r"([1-9][0-9]?(\.[0-9]{1,3})?\s*\*\s*)?p[1-9][0-9]")
 _LENGTH = re.compile(
-    r"([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?"
-    r"|P([0-9]+W)?([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+([.,][0-9]{1,6})?S)?)?"
+    r"(Nw)?(Nd)?(Nh)?(Nm)?(Ns)?(Nms)?(Nus)?"
+    r"|P(NW)?(ND)?(T(?=[0-9])(NH)?(NM)?(N([.,][0-9]{1,6})?S)?)?".replace("N", "[0-9]{1,20}")
 )
 _PART = re.compile(r"([0-9]+(?:[.,][0-9]+)?)(ms|us|[wdhms])")
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
@@ -103,7 +103,8 @@ class BreachComparison:
     def _check(self, one: _Anchored) -> Iterator[Violation]:
         given = {kind: one.edit.raw.get(kind) for kind in _KINDS}
         texts = {kind: text.strip() for kind, text in given.items() if text is not None}
-        if not all(_has_meaning(kind, text) for kind, text in texts.items()):
+        zone = one.edit.raw["timezone"]
+        if not is_zone(zone) or not all(_has_meaning(*given) for given in texts.items()):
             return  # no replica can read this job
         for kind, text in texts.items():
             found = (one.key, one.plan_time, kind)
@@ -114,7 +115,6 @@ class BreachComparison:
                 expected = None if _QUANTILE.fullmatch(text) else _length(text)
                 problem = self._wrong_duration(one, expected, breach)
             else:
-                zone = one.edit.raw["timezone"]
                 problem = self._wrong_deadline(one, kind, _deadline(text, zone, one.anchor), breach)
             if problem is not None:
                 ident = None if one.ran is None else one.ran.id

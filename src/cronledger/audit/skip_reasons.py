@@ -2,8 +2,8 @@
 
 `paused`, `retired`: a pause or retirement was in force when the plan_time was due. `superseded`: a
 newer plan_time that was due in active state followed. `missed`: when the skip was recorded, the
-plan_time was later than grace, or not the newest, or an edit had replaced its definition, which may
-have been invalid.
+plan_time was later than grace, or not the newest, or an edit had replaced its definition, of which
+no execution shows that it was valid.
 """
 
 from collections.abc import Iterator
@@ -47,6 +47,7 @@ class SkipReasons:
         self._superseded: OpenSkip | None = None  # no newer run was found yet
         self._missed: tuple[OpenSkip, Expected] | None = None  # its successor was not seen yet
         self._last: datetime | None = None
+        self._valid: set[int] = set()
 
     def reach(self, expected: Expected) -> Iterator[FalseReason]:
         """Go to the next plan_time."""
@@ -54,9 +55,10 @@ class SkipReasons:
         if self._missed is not None:
             yield from self._was_missed(expected)
 
-    def executed(self) -> None:
-        """Note that the plan_time has an execution."""
+    def executed(self, revision: int) -> None:
+        """Note that the plan_time has an execution, with this revision, which thus was valid."""
         self._superseded = None
+        self._valid.add(revision)
 
     def skipped(self, one: OpenSkip, expected: Expected) -> Iterator[FalseReason]:
         """Check the plan_time against a skip that contains it."""
@@ -111,8 +113,10 @@ class SkipReasons:
             return  # it was not the newest
         edit = self._history.at(recorded)
         grace, late = edit.grace, recorded - expected.due_at
-        if edit is not expected.edit or late < timedelta(0) or grace is None or late > grace:
+        if late < timedelta(0) or grace is None or late > grace:
             return
+        if edit is not expected.edit and self._valid.isdisjoint(expected.edit.revisions):
+            return  # its definition may have been invalid
         if self._history.was_retired_between(self._state, expected.due_at, recorded):
             return
         text = (

@@ -260,6 +260,15 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo.from_file(data, name)
 
 
+def is_zone(name: str) -> bool:
+    """Return whether the tzdata package has a zone of this name."""
+    try:
+        _zone(name)
+    except ValueError:
+        return False
+    return True
+
+
 def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:
     return instant.astimezone(zone).utcoffset() or timedelta(0)
 

@@ -130,6 +130,7 @@ def read_start(text: str, field: str, jobs: Iterable[tuple[str | None, str]]) ->
     `jobs`: their schedules and time zones. Raises BadParameter, which names `field`, also if they
     have several time zones.
     """
+    text = text.strip()
     timezones = {
         timezone
         for schedule, timezone in jobs

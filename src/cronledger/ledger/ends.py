@@ -5,6 +5,7 @@ hint, after which the call reads the execution. Between hints it polls, so it ne
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -105,11 +106,14 @@ class EndListener:
     def __init__(self, access: Access, schema: str) -> None:
         self._access = access
         self._schema = schema
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._session: _Session | None = None
 
     def join(self, wait: Pauses) -> "_Session":
         """Add the wait to those for which a connection LISTENs, and return its session."""
+        if self._pid != os.getpid():  # a fork has no threads, and may have copied a held lock
+            self._pid, self._lock, self._session = os.getpid(), threading.Lock(), None
         with self._lock:
             if self._session is None:
                 self._session = _Session(self._access, self._schema)

@@ -206,8 +206,9 @@ class Timeline:
                 return
             for plan_time in cron.plan_times(after, through):
                 due = due_at(job, key, plan_time)
-                reason = self._reason(due) or lost if due <= now else None
-                yield Planned(plan_time, due, revision, reason)
+                reason = (self._reason(due) if due <= now else None) or lost
+                # What can never start is settled now, however long its delay is.
+                yield Planned(plan_time, due if lost is None else min(due, now), revision, reason)
         except (ValueError, OverflowError) as error:
             raise _spec_error(revision, error) from error
 

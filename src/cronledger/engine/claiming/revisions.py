@@ -17,9 +17,11 @@ from pydantic import ValidationError
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules import retry_items, targets
 from cronledger.rules.model import Handler, Job, JobState, Revision
+from cronledger.rules.printable import clean
 from cronledger.rules.problems import Problem, problems_of
 
 FIELDS = tuple(Job.model_fields)
+MOST_FIELD = 120  # characters of a field, which may be a key that somebody has made up
 
 
 class BrokenDefinitionError(ValueError):
@@ -43,9 +45,15 @@ def parse_job(row: Mapping[str, Any]) -> Job:
 
 
 def _broken(problem: Problem) -> BrokenDefinitionError:
-    column = re.split(r"\W", problem.field or "", maxsplit=1)[0]
-    # Views leave the ping out, because it is the key of a check.
-    shown = replace(problem, job=None, value=None if column == "ping" else problem.value)
+    field = problem.field or ""
+    column = re.split(r"\W", field, maxsplit=1)[0]
+    if column == "target":
+        field = ".".join(field.split(".")[:2])
+    # Whoever may read a job sees its error, but not its target, and not its ping.
+    shown = replace(
+        problem, job=None, field=clean(field[:MOST_FIELD]),
+        value=None if column in ("ping", "target") else problem.value,
+    )  # fmt: skip
     return BrokenDefinitionError(f"{shown}; UPDATE jobs SET {column} = …")
 
 
