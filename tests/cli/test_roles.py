@@ -231,7 +231,8 @@ def test_a_role_may_run_a_command_or_is_told_what_it_needs(
         said = call(role, *entry.arguments, before=before, changes=changes or before != "")
         if role in entry.allowed:
             assert said.exit_code == entry.code, (name, said.output)
-            assert "permission denied" not in said.output, name
+            if name != "audit":  # it lists what the commands before it were refused
+                assert "permission denied" not in said.output, name
             continue
         assert (said.exit_code, said.stdout) == (2, ""), (name, said.output)
         (line,) = said.stderr.splitlines()
