@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
 
@@ -17,20 +17,28 @@ pytestmark = pytest.mark.own_database  # plans depend on sizes and statistics
 WINDOW = ("list_timeline", "list_density")
 
 
+def end(db: Db) -> datetime:
+    """Return the last Sunday at noon: the 500 minutes before it lie in one partition."""
+    now = rows.now(db).astimezone(UTC)
+    noon = now.replace(hour=12, minute=0, second=0, microsecond=0)
+    return noon - timedelta(days=now.weekday() + 1)
+
+
 @pytest.fixture
 def filled(db: Db) -> Db:
-    """Forty jobs with 500 executions each, of the last 500 minutes."""
+    """Forty jobs with 500 executions each, of the 500 minutes before `end`."""
     for number in range(40):
         rows.job(db, f"job-{number:02}")
-    rows.partitions(db, *(rows.now(db) - n * timedelta(hours=1) for n in range(11)))
+    rows.partitions(db, *(end(db) - n * timedelta(hours=1) for n in range(11)))
     db.execute(
         "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
         " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
         " started_at, finished_at, duration_ms)"
-        " SELECT format('job-%s', lpad(j::text, 2, '0')), 'global', 'global', at, 'SUCCESS',"
+        " SELECT format('job-%%s', lpad(j::text, 2, '0')), 'global', 'global', at, 'SUCCESS',"
         " 'schedule', 1, 'default', at, 1, 1, 'r', gen_random_uuid(), at,"
         " at + interval '1 s', 1000 FROM generate_series(0, 39) j, generate_series(1, 500) m,"
-        " LATERAL (SELECT date_trunc('minute', now()) - m * interval '1 min' AS at) a"
+        " LATERAL (SELECT %s::timestamptz - m * interval '1 min' AS at) a",
+        [end(db)],
     )
     db.execute("ANALYZE cronledger.executions")
     return db
@@ -56,7 +64,7 @@ def nodes(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def window(db: Db, **params: Any) -> dict[str, Any]:
-    at = rows.now(db)
+    at = end(db)
     bounds = {"since": at - timedelta(hours=1), "until": at, "max_rows": 2001}
     density = {"by": "runner", "buckets": 120, "lanes": 20}
     return bounds | {"planned_from": at - timedelta(hours=2)} | density | params
