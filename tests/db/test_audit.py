@@ -1,10 +1,8 @@
 """The audit trail: one row for each action of an operator, and none for what replicas do."""
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import psycopg
 import pytest
@@ -475,7 +473,8 @@ def test_a_migration_waits_for_no_action_on_queues(filled: Db, database_url: str
     filled.execute("DELETE FROM cronledger.schema_migrations WHERE phase = 'repeated'")
     with psycopg.connect(database_url, options="-c lock_timeout=1s") as other:
         other.execute("SELECT cronledger.pause_queue('default')")
-        with mock.patch.dict(os.environ, {"PGOPTIONS": "-c lock_timeout=20s"}):
+        with pytest.MonkeyPatch.context() as variables:
+            variables.setenv("PGOPTIONS", "-c lock_timeout=20s")
             migrate(database_url)
         other.execute("SELECT cronledger.limit_queue('default', 3)")
 

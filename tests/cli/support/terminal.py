@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType
 from unittest import mock
 
+import pytest
+
 from cronledger.cli import main
 
 
@@ -26,19 +28,20 @@ def on_terminal(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     received = bytearray()
     reader = threading.Thread(target=_read, args=(ours, received))
-    reader.start()
-    variables = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "LINES")}
-    try:
-        with (
-            mock.patch.dict(os.environ, {**variables, "TERM": "xterm", **environ}, clear=True),
-            _standard_streams(theirs),
-            suppress(SystemExit),
-        ):
-            main(arguments, prog_name="cronledger")
-    finally:
-        os.close(theirs)  # the reader ends
-        reader.join()
-        os.close(ours)
+    # No other thread may run while variables change, and none but these: libfaketime reads them.
+    with pytest.MonkeyPatch.context() as variables:
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+            variables.delenv(name, raising=False)
+        for name, value in {"TERM": "xterm", **environ}.items():
+            variables.setenv(name, value)
+        reader.start()
+        try:
+            with _standard_streams(theirs), suppress(SystemExit):
+                main(arguments, prog_name="cronledger")
+        finally:
+            os.close(theirs)  # the reader ends
+            reader.join()
+            os.close(ours)
     return received.decode().replace("\r\n", "\n")
 
 
