@@ -232,7 +232,10 @@ def test_an_edit_beside_a_call_that_creates_a_scope_is_no_deadlock(
         except psycopg.Error as error:
             failures.append(error)
 
-    waits = "SELECT pid FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')"
+    waits = (
+        "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted"
+        " AND locktype IN ('transactionid', 'tuple') AND datname = current_database()"
+    )
     callers = []
     with psycopg.connect(database_url) as holder:
         holder.execute("SELECT FROM cronledger.schedules WHERE scope_id = 'b' FOR UPDATE")

@@ -132,7 +132,10 @@ async def test_a_value_that_cannot_be_sent_and_an_error_leave_nothing(pool: Asyn
 async def test_a_cancelled_round_trip_leaves_a_connection_that_can_be_used(
     ledger: Ledger, pool: AsyncPool, in_step: bool
 ) -> None:
-    active = "SELECT FROM pg_stat_activity WHERE query ~ '^SELECT pg_sleep' AND state = 'active'"
+    active = (
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+        " AND query ~ '^SELECT pg_sleep' AND state = 'active'"
+    )
 
     async def sleeps() -> None:
         async with pool.connection() as c:
