@@ -196,14 +196,17 @@ CREATE TABLE {schema}.schedules (
     woken             boolean NOT NULL DEFAULT false,
     input_watermark   bigint,
     success_watermark bigint,
+    running_from      timestamptz,
     retired_at        timestamptz,
     returned_at       timestamptz,
     created_at        timestamptz NOT NULL DEFAULT {schema}.db_now(),
-    PRIMARY KEY (job_name, scope_kind, scope_id),
     CHECK ((next_due_at IS NULL) = (parked IS NOT NULL)),
     CHECK (retired_at IS NOT NULL OR returned_at IS NULL)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0,
         autovacuum_analyze_scale_factor = 0.05, fillfactor = 90);
+-- Not unique. An entry for a new version of a row in a unique index would visit every dead version of the same key, and
+-- a session that stays idle in a transaction keeps all of them. schedule_keys is unique instead.
+CREATE INDEX schedules_key ON {schema}.schedules (job_name, scope_kind, scope_id);
 CREATE INDEX schedules_due ON {schema}.schedules (queue, next_due_at)
     WHERE next_due_at IS NOT NULL AND NOT woken;
 CREATE INDEX schedules_woken ON {schema}.schedules (queue, job_name, scope_kind, scope_id) WHERE woken;
@@ -224,9 +227,21 @@ COMMENT ON COLUMN {schema}.schedules.parked IS 'Why the row is not in the index 
 COMMENT ON COLUMN {schema}.schedules.woken IS 'The schedule is new, or it or its job was edited since it was last planned, so that a claim plans it even if it is not due.';
 COMMENT ON COLUMN {schema}.schedules.input_watermark IS 'Newest input that was enqueued for this scope. It only grows.';
 COMMENT ON COLUMN {schema}.schedules.success_watermark IS 'Input that successes have covered.';
+COMMENT ON COLUMN {schema}.schedules.running_from IS 'No execution with an earlier plan_time is RUNNING, so that a claim does not search there; NULL: unknown.';
 COMMENT ON COLUMN {schema}.schedules.retired_at IS 'When the scope was last retired, until the cursor passes its return; NULL: the scope is planned. scope_retirements has all retirements.';
 COMMENT ON COLUMN {schema}.schedules.returned_at IS 'When the scope returned. Both are cleared when the cursor passes this instant.';
 COMMENT ON COLUMN {schema}.schedules.created_at IS 'When the scope was created; its history starts here.';
+
+CREATE TABLE {schema}.schedule_keys (
+    job_name   text COLLATE "C" NOT NULL,
+    scope_kind text COLLATE "C" NOT NULL,
+    scope_id   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (job_name, scope_kind, scope_id)
+);
+COMMENT ON TABLE {schema}.schedule_keys IS 'The key of each row of schedules. A trigger of schedules writes it, and so keeps a second row with the same key out.';
+COMMENT ON COLUMN {schema}.schedule_keys.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.schedule_keys.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.schedule_keys.scope_id IS 'Id of the scope.';
 
 -- A row of schedules has room for one retirement, and a scope may retire and return several times before a replica
 -- plans it.

@@ -72,7 +72,7 @@ def _batch(start: datetime, first: int, rows: int) -> tuple[Sent, Sent]:
     instants = [start + timedelta(microseconds=1 + first + i) for i in range(rows)]
     leases = [(ExecutionKey("bare", "global", "global", at), uuid4()) for at in instants]
     new = [
-        NewClaim(key, 1, "default", key.plan_time, None, 1, token, timedelta(seconds=60))
+        NewClaim(key, 1, "default", key.plan_time, None, 1, token, timedelta(seconds=60), None)
         for key, token in leases
     ]
     ends = [

@@ -27,9 +27,17 @@ from tabulate import tabulate
 from cronledger.engine.maintenance.check_in import MOST_EXAMINED
 from cronledger.ledger import session_settings
 from cronledger.ledger.migrate import migrate
-from cronledger.ledger.rows import Ending, LeaseKey, NewClaim, NewSkip
+from cronledger.ledger.rows import Advance, Ending, LeaseKey, NewClaim, NewSkip
 from cronledger.ledger.statements import Connection, Statements
-from cronledger.rules.model import ExecutionKey, Parked, Plan, ScopeKey, Skip, SkipReason
+from cronledger.rules.model import (
+    ExecutionKey,
+    Parked,
+    Plan,
+    ScheduleRow,
+    ScopeKey,
+    Skip,
+    SkipReason,
+)
 from tests.bench import dataset
 from tests.bench.server import Server, durable_server
 
@@ -200,7 +208,7 @@ class Rows:
     """Rows of the ledger to make parameters from."""
 
     now: datetime
-    schedules: Sequence[tuple[ScopeKey, str]]
+    schedules: Sequence[ScheduleRow]
     running: Sequence[tuple[ExecutionKey, UUID, str]]
 
 
@@ -208,7 +216,8 @@ def read_rows(c: psycopg.Connection, most: int = 500) -> Rows:
     """Due schedules, and leases of the current partition."""
     now = c.execute("SELECT cronledger.db_now()").fetchone()
     due = c.execute(
-        """SELECT job_name, scope_kind, scope_id, queue FROM cronledger.schedules
+        """SELECT job_name, scope_kind, scope_id, queue, planned_through, ctid::text
+           FROM cronledger.schedules
            WHERE next_due_at <= cronledger.db_now() ORDER BY next_due_at LIMIT %s""", [most]
     ).fetchall()  # fmt: skip
     running = c.execute(
@@ -220,7 +229,7 @@ def read_rows(c: psycopg.Connection, most: int = 500) -> Rows:
     assert now is not None
     return Rows(
         now[0],
-        [(ScopeKey(*row[:3]), row[3]) for row in due],
+        [ScheduleRow(ScopeKey(*row[:3]), row[3], row[4], 1, address=row[5]) for row in due],
         [(ExecutionKey(*row[:4]), row[4], row[5]) for row in running],
     )
 
@@ -228,40 +237,46 @@ def read_rows(c: psycopg.Connection, most: int = 500) -> Rows:
 def claims(rows: Rows, batch: int) -> dict[str, Call]:
     """The statements with which a claim writes."""
     due = rows.schedules[:batch]
-    scopes = [key for key, _ in due]
+    scopes = [row.key for row in due]
     jobs = sorted({key.job_name for key in scopes})
     soon = rows.now + timedelta(minutes=5)
     new = [
         NewClaim(
-            ExecutionKey(*key, rows.now + timedelta(microseconds=7)), 1, queue, rows.now,
-            '{"size": 3}', 3, uuid4(), ALWAYS,
+            ExecutionKey(*row.key, rows.now + timedelta(microseconds=7)), 1, row.queue, rows.now,
+            '{"size": 3}', 3, uuid4(), ALWAYS, None,
         )
-        for key, queue in due
+        for row in due
     ]  # fmt: skip
     missed = Skip(rows.now, rows.now, 1, SkipReason.MISSED, 1)
     skips = [NewSkip(key, missed, first=True) for key in scopes]
-    plans = [
-        (key, Plan(rows.now, 1, soon, soon if n % 4 else None, None if n % 4 else Parked.WAITING))
-        for n, key in enumerate(scopes)
+    advances = [
+        Advance(
+            row,
+            Plan(rows.now, 1, soon, soon if n % 4 else None, None if n % 4 else Parked.WAITING),
+            rows.now,
+        )
+        for n, row in enumerate(due)
     ]
     return {
         "read_revisions": lambda s, c: s.read_revisions(c, jobs, [1] * len(jobs)),
         "try_claim_new": lambda s, c: s.try_claim_new(c, "runner-0", new),
         "record_skips": lambda s, c: s.record_skips(c, skips),
-        "advance_schedules": lambda s, c: s.advance_schedules(c, plans),
-        "next_due": lambda s, c: s.next_due(c, queues=QUEUES, excluded_jobs=[], since=rows.now),
+        "advance_schedules": lambda s, c: s.advance_schedules(c, advances),
+        "next_due": lambda s, c: s.next_due(
+            c, queues=QUEUES, excluded_jobs=[], since=rows.now, due_from=None
+        ),
     }
 
 
 def looks(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
     """The statements of claim_look that lock and read; those of claim_due: see `again`."""
     due = rows.schedules[:batch]
-    jobs, queues = sorted({key.job_name for key, _ in due}), sorted({queue for _, queue in due})
+    jobs, queues = sorted({row.key.job_name for row in due}), sorted({row.queue for row in due})
     locked = c.execute(
         "SELECT array_agg(ROW(u.job, u.kind, u.scope, u.queue, NULL, NULL, NULL, NULL, NULL, NULL,"
-        " NULL)::cronledger_internal.locked_schedule)::text"
+        " NULL, NULL, NULL, NULL)::cronledger_internal.locked_schedule)::text"
         " FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) u(job, kind, scope, queue)",
-        [[key[part] for key, _ in due] for part in range(3)] + [[queue for _, queue in due]],
+        [[row.key[part] for row in due] for part in range(3)] + [[row.queue for row in due]],
     ).fetchone()
     assert locked is not None
     values = {
@@ -271,7 +286,7 @@ def looks(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
     return {
         "lock_due_schedules": nested(
             c, "lock_due_schedules", of_queues=list(QUEUES), excluded_jobs=[], max_rows=batch,
-            ahead=timedelta(0),
+            ahead=timedelta(0), due_from=None,
         ),
         "lock_woken_schedules": nested(
             c, "lock_woken_schedules", of_queues=list(QUEUES), excluded_jobs=[], max_rows=batch
@@ -384,7 +399,7 @@ def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
 def poll(c: psycopg.Connection) -> Sent:
     """What a check-in reads of what is due; the rest of it is judged as a round."""
     able = {name: value for name, value in _able(1).items() if name != "max_rows"}
-    return nested(c, "earliest_due", **able)
+    return nested(c, "earliest_due", **able, due_from=None)
 
 
 def stale(c: psycopg.Connection, batch: int) -> Sent:
@@ -431,7 +446,7 @@ def rounds(rows: Rows, batch: int) -> dict[str, Call]:
         "queues": list(QUEUES), "slots": 10, "running": 0, "ttl": ALWAYS, "clock_skew": ALWAYS,
         "fingerprint": {}, "handlers": ["bench:handler"], "diagnostics": Jsonb({}), "deploy": None,
         "ledger": None, "kinds": ["python"], "sql_commands": False, "excluded_jobs": [],
-        "most": None,
+        "due_from": None, "most": None,
     }  # fmt: skip
     return {
         "check_in": lambda s, c: s.check_in(c, **runner),
@@ -562,7 +577,8 @@ class EarlyPlans:
         for setting in (*PLANNING, "plan_cache_mode = force_generic_plan"):
             self._cursor.execute(f"SET {setting}".encode())
         scope, now = ScopeKey("", "", ""), LONG_AGO
-        nobody = Rows(now, [(scope, "")], [(ExecutionKey(*scope, now), UUID(int=0), "")])
+        due = ScheduleRow(scope, "", now, 1, address="(0,1)")
+        nobody = Rows(now, [due], [(ExecutionKey(*scope, now), UUID(int=0), "")])
         for name, statement in _batched(c, nobody, 1).items():
             _prepare(self._cursor, name, statement)
             nulls = ", ".join(["NULL"] * len(_order(statement)))

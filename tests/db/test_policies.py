@@ -155,10 +155,10 @@ async def test_parked_waiting_sees_a_finish_that_came_while_it_parked(
         ledger.travel(by=MINUTE)
         real = two.statements.advance_schedules
 
-        async def late(c: Any, plans: Any) -> Any:
+        async def late(c: Any, advances: Any) -> Any:
             await one.finish(running)
             assert ledger.parked() is None
-            return await real(c, plans)
+            return await real(c, advances)
 
         two.statements.advance_schedules = late  # type: ignore[method-assign]
         await two.step()

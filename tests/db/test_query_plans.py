@@ -64,7 +64,7 @@ def test_hot_statements_read_the_claimed_rows_and_no_others(filled: psycopg.Conn
     assert len(verdicts) > 40
     used = {name: _index_kinds(v.measured) for (name, m), v in verdicts.items() if m == "generic"}
     assert used["lock_due_schedules"] >= {"schedules_due"}
-    assert "schedules_pkey" not in used["lock_due_schedules"]
+    assert "schedules_key" not in used["lock_due_schedules"]
     for name in (
         "heartbeat_leases",
         "finish_executions",
@@ -74,7 +74,7 @@ def test_hot_statements_read_the_claimed_rows_and_no_others(filled: psycopg.Conn
         assert used[name] == {"pkey"}, name
     assert used["read_leases"] == used["read_traceparents"] == {"pkey"}
     assert used["read_running"] == {RUNNING}
-    assert used["advance_schedules"] == {"schedules_pkey"}
+    assert used["advance_schedules"] == {"schedules_key"}
     assert AGAIN in used["lock_due_existing"]
     # Of 14 partitions with rows and those ahead, a statement with bounds opens those in between.
     assert verdicts["read_leases", "generic"].measured.partitions <= 2
@@ -248,6 +248,7 @@ def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Con
         "lock_due_schedules": plans.nested(
             filled, "lock_due_schedules", of_queues=list(plans.QUEUES),
             excluded_jobs=["job-00399"], max_rows=BATCH, ahead=timedelta(0),
+            due_from=None,
         ),
         "lock_woken_schedules": plans.nested(
             filled, "lock_woken_schedules", of_queues=list(plans.QUEUES),
@@ -256,7 +257,8 @@ def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Con
         **plans.guards(filled, "claim_look"),
         "next_due": plans.sent(
             lambda s, c: s.next_due(
-                c, queues=plans.QUEUES, excluded_jobs=["job-00399"], since=plans.LONG_AGO
+                c, queues=plans.QUEUES, excluded_jobs=["job-00399"], since=plans.LONG_AGO,
+                due_from=None,
             )
         ),
     }  # fmt: skip
@@ -339,7 +341,7 @@ def test_a_list_of_scopes_is_compared_in_one_pass(scoped: psycopg.Connection) ->
             scoped.execute("SET LOCAL enable_nestloop = off")
             measured = plans.explain(scoped, statement, mode)
         assert not measured.seq_scans
-        assert measured.indexes <= {"schedules_pkey", "jobs_pkey"}
+        assert measured.indexes <= {"schedules_key", "jobs_pkey"}
         assert measured.buffers < 1.2 * SCOPES, statement.text
         assert measured.nested < 10, statement.text
 

@@ -33,7 +33,7 @@ BEGIN
             WHERE e.job_name = d.job_name AND e.status = 'RUNNING' OFFSET 0) r
     )
     SELECT s.job_name, s.scope_kind, s.scope_id, x.plan_time, x.id, x.queue, false, x.forced,
-           j.stale_timeout, j.allow_stale_reentry, s.input_watermark
+           j.stale_timeout, j.allow_stale_reentry, s.input_watermark, s.running_from
     FROM d
     CROSS JOIN LATERAL (
         SELECT j.* FROM {schema}.jobs j WHERE j.name = d.job_name AND j.retired_at IS NULL
@@ -75,7 +75,7 @@ RETURNS SETOF {schema}_internal.claim_candidate LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
     SELECT s.job_name, s.scope_kind, s.scope_id, e.plan_time, e.id, e.queue, true, false,
-           j.stale_timeout, j.allow_stale_reentry, s.input_watermark
+           j.stale_timeout, j.allow_stale_reentry, s.input_watermark, s.running_from
     FROM {schema}.executions e
     JOIN {schema}.jobs j ON j.name = e.job_name
     JOIN {schema}.schedules s
@@ -105,7 +105,7 @@ BEGIN
     RETURN (
         WITH c AS MATERIALIZED (
             SELECT u.* FROM ROWS FROM (unnest(candidates)) WITH ORDINALITY
-                AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, place)
+                AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, from_, place)
         ), running AS MATERIALIZED (
             SELECT e.job_name, e.scope_kind, e.scope_id, e.id
             FROM (SELECT DISTINCT c.job, c.kind, c.scope FROM c) u
@@ -147,7 +147,8 @@ BEGIN
             ORDER BY n.place LIMIT max_rows
         )
         SELECT coalesce(array_agg(ROW(h.job, h.kind, h.scope, h.plan, h.id, h.queue, h.steals, h.forced,
-                                      h.stale_timeout, h.allow_stale_reentry, h.input)::{schema}_internal.claim_candidate
+                                      h.stale_timeout, h.allow_stale_reentry, h.input,
+                                      h.from_)::{schema}_internal.claim_candidate
                                   ORDER BY h.place), '{}')
         FROM chosen h);
 END $$;
@@ -169,7 +170,7 @@ BEGIN
     WITH held AS MATERIALIZED (
         SELECT u.*, e.status AS old_status
         FROM (SELECT * FROM ROWS FROM (unnest(chosen), unnest(new_tokens)) LIMIT cardinality(chosen))
-            AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, token)
+            AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, from_, token)
         JOIN {schema}.executions e
             ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
         WHERE e.plan_time BETWEEN first_plan AND last_plan
@@ -209,6 +210,19 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.try_claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz, timestamptz, timestamptz) IS 'Claims these executions, each under its new token as its next attempt, and returns those that were claimed. The end of the previous attempt is kept in attempts.';
 
+-- The next claim of the schedule searches for RUNNING executions from running_from on.
+CREATE OR REPLACE FUNCTION {schema}_internal.lower_running_from(chosen {schema}_internal.claim_candidate[])
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF EXISTS (SELECT FROM unnest(chosen) c WHERE c.plan_time < c.running_from) THEN
+        UPDATE {schema}.schedules s SET running_from = least(s.running_from, c.first)
+        FROM (SELECT c.job_name, c.scope_kind, c.scope_id, min(c.plan_time) AS first FROM unnest(chosen) c
+              WHERE c.plan_time < c.running_from GROUP BY 1, 2, 3) c
+        WHERE (s.job_name, s.scope_kind, s.scope_id) = (c.job_name, c.scope_kind, c.scope_id);
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.lower_running_from({schema}_internal.claim_candidate[]) IS 'Lowers running_from of the schedules of these executions, which are about to be RUNNING. The caller holds the locks of the schedules.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_existing(
     runner text, candidates {schema}_internal.claim_candidate[], tokens uuid[], trusted_since timestamptz)
 RETURNS TABLE (
@@ -239,6 +253,7 @@ BEGIN
     IF cardinality(chosen) = 0 THEN
         RETURN;
     END IF;
+    PERFORM {schema}_internal.lower_running_from(chosen);
     SELECT min(c.plan_time), max(c.plan_time) INTO first_plan, last_plan FROM unnest(chosen) c;
     BEGIN
         RETURN QUERY SELECT t.* FROM {schema}_internal.try_claim_existing(

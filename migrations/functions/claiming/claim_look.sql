@@ -19,7 +19,8 @@ BEGIN
         LIMIT max_rows
     )
     SELECT w.job_name, w.scope_kind, w.scope_id, w.queue, w.planned_through, w.planned_revision,
-           w.next_plan_time, w.retired_at, w.returned_at, w.woken, NULL::timestamptz
+           w.next_plan_time, w.retired_at, w.returned_at, w.woken, NULL::timestamptz, w.address,
+           w.input_watermark, w.running_from
     FROM (
         SELECT s.*
         FROM (SELECT e.*, greatest(1, max_rows / count(*) OVER ()) AS share FROM edited e) e
@@ -34,7 +35,8 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through,
                        s.planned_revision, s.next_plan_time, s.retired_at, s.returned_at, s.woken,
-                       s.next_due_at
+                       s.next_due_at, s.ctid AS address, s.input_watermark,
+                       s.running_from
                 FROM {schema}.schedules s
                 WHERE (s.job_name, s.scope_kind, s.scope_id) = (e.job, c.scope_kind, c.scope_id)
                   AND s.woken AND s.queue = e.queue AND s.next_due_at <= {schema}.db_now()
@@ -53,21 +55,24 @@ COMMENT ON FUNCTION {schema}_internal.lock_woken_schedules(text[], text[], integ
 -- No join and no condition on jobs: what cannot start is parked, and is not in this index. excluded_jobs: jobs
 -- whose handler another runner has and this one does not; NOT IN, because it has a hash in every plan.
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_schedules(
-    of_queues text[], excluded_jobs text[], max_rows integer, ahead interval)
+    of_queues text[], excluded_jobs text[], max_rows integer, ahead interval, due_from timestamptz)
 RETURNS SETOF {schema}_internal.locked_schedule LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
     SELECT x.job_name, x.scope_kind, x.scope_id, x.queue, x.planned_through, x.planned_revision,
            x.next_plan_time, x.retired_at, x.returned_at, false,
-           CASE WHEN x.next_due_at > {schema}.db_now() THEN x.next_due_at END
+           CASE WHEN x.next_due_at > {schema}.db_now() THEN x.next_due_at END, x.address, x.input_watermark,
+           x.running_from
     FROM (
         SELECT d.*, min(d.next_due_at) OVER () AS first
         FROM {schema}_internal.open_queues(of_queues) o
         CROSS JOIN LATERAL (
             SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
-                   s.next_plan_time, s.retired_at, s.returned_at, s.next_due_at
+                   s.next_plan_time, s.retired_at, s.returned_at, s.next_due_at, s.ctid AS address,
+                   s.input_watermark, s.running_from
             FROM {schema}.schedules s
             WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at <= {schema}.db_now() + ahead
+              AND s.next_due_at >= coalesce(due_from, '-infinity')
               AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
             ORDER BY s.next_due_at LIMIT max_rows
             FOR NO KEY UPDATE OF s SKIP LOCKED
@@ -77,14 +82,14 @@ BEGIN
                                 THEN x.first + interval '1 ms' ELSE {schema}.db_now() END
     ORDER BY x.next_due_at, x.job_name, x.scope_kind, x.scope_id;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_due_schedules(text[], text[], integer, interval) IS 'Locks the schedules of these queues that are due, or those that are due within ahead if none is due yet, and returns them. Schedules that were woken (lock_woken_schedules) or are locked already are left out.';
+COMMENT ON FUNCTION {schema}_internal.lock_due_schedules(text[], text[], integer, interval, timestamptz) IS 'Locks the schedules of these queues that are due, or those that are due within ahead if none is due yet, and returns them. Schedules that were woken (lock_woken_schedules) or are locked already are left out. due_from: none is due before, so that the search leaves out dead versions of rows; NULL: unknown.';
 
 -- Lists are arrays of arrays in JSON, which a client reads faster than arrays of rows. No aggregate is DISTINCT,
 -- because PostgreSQL would sort the rows for it, and the order of the schedules counts.
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
     runner text, of_queues text[], kinds text[], functions text[], tokens uuid[], trusted_since timestamptz,
     sql_commands boolean, jobs_not_to_run text[], max_rows integer,
-    jobs_not_to_plan text[], max_due integer, max_woken integer, ahead interval,
+    jobs_not_to_plan text[], max_due integer, max_woken integer, ahead interval, due_from timestamptz,
     OUT since timestamptz, OUT existing json, OUT schedules json, OUT locked_queues text[], OUT locked_jobs text[],
     OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json)
 LANGUAGE plpgsql VOLATILE AS $$
@@ -113,13 +118,13 @@ BEGIN
     -- What exists and what was woken do not wait for what is coming.
     locked := ARRAY(SELECT s FROM {schema}_internal.lock_due_schedules(
         of_queues, jobs_not_to_plan, max_due,
-        CASE WHEN claimed IS NULL AND cardinality(woken) = 0 THEN ahead ELSE interval '0' END) s) || woken;
+        CASE WHEN claimed IS NULL AND cardinality(woken) = 0 THEN ahead ELSE interval '0' END, due_from) s) || woken;
     IF claimed IS NULL AND cardinality(locked) = 0 THEN
         RETURN;
     END IF;
     SELECT json_agg(json_build_array(
                s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
-               s.next_plan_time, s.retired_at, s.returned_at, s.woken, s.ahead_of)),
+               s.next_plan_time, s.retired_at, s.returned_at, s.woken, s.ahead_of, s.address, s.input_watermark)),
            array_agg(s.job_name), array_agg(s.queue), bool_or(s.retired_at IS NOT NULL)
     INTO schedules, planned, limits, retired
     FROM unnest(locked) s;
@@ -167,8 +172,8 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT e.plan_time, e.id FROM {schema}.executions e
             WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
-              AND e.status = 'RUNNING'
+              AND e.status = 'RUNNING' AND e.plan_time >= coalesce(s.running_from, '-infinity')
             OFFSET 0) e);
     now := {schema}.db_clock();
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements: those of the schedules that the cursor has not passed.';
+COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements: those of the schedules that the cursor has not passed.';

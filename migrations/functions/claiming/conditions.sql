@@ -78,13 +78,14 @@ $$;
 COMMENT ON FUNCTION {schema}_internal.woken_jobs(text[]) IS 'Returns the jobs with schedules that were woken to be planned again, of those of these queues that are not paused.';
 
 -- All woken schedules count as one, because a claim plans some of each job.
-CREATE OR REPLACE FUNCTION {schema}_internal.next_schedule(of_queues text[], excluded_jobs text[])
+CREATE OR REPLACE FUNCTION {schema}_internal.next_schedule(
+    of_queues text[], excluded_jobs text[], due_from timestamptz)
 RETURNS TABLE (due timestamptz) LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT least(
         (SELECT min(n.next_due_at) FROM {schema}_internal.open_queues(of_queues) o
          CROSS JOIN LATERAL (
              SELECT s.next_due_at FROM {schema}.schedules s
-             WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at IS NOT NULL
+             WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at >= coalesce(due_from, '-infinity')
                AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
              ORDER BY s.next_due_at LIMIT 1) n),
         (SELECT n.next_due_at FROM {schema}_internal.woken_jobs(of_queues) w
@@ -94,4 +95,4 @@ RETURNS TABLE (due timestamptz) LANGUAGE sql STABLE ROWS 1 AS $$
          WHERE w.job NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
          LIMIT 1))
 $$;
-COMMENT ON FUNCTION {schema}_internal.next_schedule(text[], text[]) IS 'Returns when the next schedule of these queues is due, without those of the excluded jobs and of paused queues; NULL: none is planned.';
+COMMENT ON FUNCTION {schema}_internal.next_schedule(text[], text[], timestamptz) IS 'Returns when the next schedule of these queues is due, without those of the excluded jobs and of paused queues; NULL: none is planned. due_from: none but woken ones are due before, so that the search leaves out dead versions of rows; NULL: unknown.';

@@ -9,13 +9,14 @@
 -- to others, then later ones probably are as well, and to be sure would mean to read all of them. Of a paused
 -- job the first hundred since the pause are read, because one of them may have been forced to start.
 CREATE OR REPLACE FUNCTION {schema}_internal.earliest_due(
-    of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, excluded_jobs text[])
+    of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, excluded_jobs text[],
+    due_from timestamptz)
 RETURNS timestamptz LANGUAGE plpgsql STABLE
 SET jit = off SET plan_cache_mode = force_generic_plan SET seq_page_cost = 1000 AS $$
 BEGIN
     RETURN (
         SELECT least(
-            (SELECT n.due FROM {schema}_internal.next_schedule(of_queues, excluded_jobs) n),
+            (SELECT n.due FROM {schema}_internal.next_schedule(of_queues, excluded_jobs, due_from) n),
             (SELECT min(n.next_attempt_at) FROM {schema}_internal.waiting_jobs() d
              CROSS JOIN LATERAL (
                  SELECT j.name, j.queue, j.paused_at FROM {schema}.jobs j
@@ -35,4 +36,4 @@ BEGIN
              WHERE EXISTS (SELECT FROM {schema}_internal.open_queues(of_queues) o
                            WHERE o.name IN (j.queue, n.queue)))));
 END $$;
-COMMENT ON FUNCTION {schema}_internal.earliest_due(text[], text[], text[], boolean, text[]) IS 'Returns when a runner of these abilities has to claim: the earliest instant at which a schedule or a waiting execution is due for it. An instant in the past: at once, although the claim may find that all of it is blocked. NULL: nothing is planned. Locks nothing.';
+COMMENT ON FUNCTION {schema}_internal.earliest_due(text[], text[], text[], boolean, text[], timestamptz) IS 'Returns when a runner of these abilities has to claim: the earliest instant at which a schedule or a waiting execution is due for it. An instant in the past: at once, although the claim may find that all of it is blocked. NULL: nothing is planned. due_from: no schedule is due before; NULL: unknown. Locks nothing.';

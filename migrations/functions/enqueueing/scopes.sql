@@ -27,8 +27,7 @@ BEGIN
     INSERT INTO {schema}.schedules
         (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at,
          woken, created_at)
-    VALUES (job, kind, scope, definition.queue, at, definition.revision, at, true, at)
-    ON CONFLICT (job_name, scope_kind, scope_id) DO NOTHING;
+    VALUES (job, kind, scope, definition.queue, at, definition.revision, at, true, at);
     IF FOUND THEN
         PERFORM {schema}_internal.date_at_commit(
             job, at, kinds => ARRAY[kind], scopes => ARRAY[scope], changes => ARRAY['appears']);

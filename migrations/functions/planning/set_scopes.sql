@@ -54,8 +54,7 @@ BEGIN
          woken, created_at)
     SELECT j.name, kind, u.id COLLATE "C", j.queue, at, j.revision, at, true, at
     FROM {schema}.jobs j CROSS JOIN unnest(fresh) u(id)
-    WHERE j.name = job ORDER BY 1, 2, 3
-    ON CONFLICT (job_name, scope_kind, scope_id) DO NOTHING;
+    WHERE j.name = job ORDER BY 1, 2, 3;
     GET DIAGNOSTICS appeared = ROW_COUNT;
     -- Another call may have changed a row before this one had its lock, hence the further conditions.
     UPDATE {schema}.schedules s

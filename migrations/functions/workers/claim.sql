@@ -142,7 +142,7 @@ BEGIN
         ARRAY[ROW(scope.job_name, scope.scope_kind, scope.scope_id, waiting.plan_time, waiting.id,
                   waiting.queue, steals, waiting.trigger = 'manual' AND waiting.status = 'PENDING',
                   definition.stale_timeout, definition.allow_stale_reentry,
-                  scope.input_watermark)::{schema}_internal.claim_candidate],
+                  scope.input_watermark, scope.running_from)::{schema}_internal.claim_candidate],
         ARRAY[gen_random_uuid()], trusted) t;
     answer := coalesce(won.how, 'busy');
     execution_id := waiting.id; plan_time := waiting.plan_time;

@@ -8,7 +8,7 @@ BEGIN
         ARRAY[ended.job_name], ARRAY[ended.scope_kind], ARRAY[ended.scope_id], ARRAY[ended.queue]) r
     WHERE r.rearmed;
     IF FOUND THEN
-        PERFORM pg_notify('{schema}', 'pending');
+        PERFORM pg_notify('{schema}', 'rearmed');
     END IF;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.rearm_after({schema}.executions) IS 'Makes the schedules due that waited for the end of this execution, and notifies the replicas.';

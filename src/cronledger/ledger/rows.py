@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from cronledger.rules.deadline_plan import Scope
-from cronledger.rules.model import ExecutionKey, Retirement, ScheduleRow, ScopeKey, Skip
+from cronledger.rules.model import ExecutionKey, Plan, Retirement, ScheduleRow, ScopeKey, Skip
 
 
 class JobFacts(NamedTuple):
@@ -41,6 +41,16 @@ class NewClaim(NamedTuple):
     max_attempts: int
     token: UUID
     stale_timeout: timedelta
+    watermark: int | None
+
+
+class Advance(NamedTuple):
+    """One element of `advance_schedules`. `running_from`: no execution of the schedule with an
+    earlier plan_time is RUNNING."""
+
+    row: ScheduleRow
+    plan: Plan
+    running_from: datetime
 
 
 class NewSkip(NamedTuple):
@@ -378,11 +388,11 @@ def _schedule(
     values: Sequence[Any], retirements: Mapping[ScopeKey, Sequence[Retirement]]
 ) -> ScheduleRow:
     # The last retirement alone, in two columns, is for replicas of earlier versions.
-    *names, queue, through, revision, plan, _, _, woken, ahead_of = values
+    *names, queue, through, revision, plan, _, _, woken, ahead_of, address, watermark = values
     key = ScopeKey(*names)
     return ScheduleRow(
         key, queue, datetime.fromisoformat(through), revision, _instant(plan),
-        retirements.get(key, ()), woken, _instant(ahead_of),
+        retirements.get(key, ()), woken, _instant(ahead_of), address, watermark,
     )  # fmt: skip
 
 

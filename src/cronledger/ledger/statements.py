@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 from cronledger.ledger.connections import StepConnection, StepCursor
 from cronledger.ledger.queries import run_async
 from cronledger.ledger.rows import (
+    Advance,
     AlertsRaised,
     BrokenJob,
     CheckInReply,
@@ -52,7 +53,7 @@ from cronledger.ledger.rows import (
 )
 from cronledger.ledger.server_settings import ServerSettings
 from cronledger.rules.deadline_plan import DeadlinePlan, NewDeadline, Scope
-from cronledger.rules.model import ExecutionKey, Plan, ScopeKey
+from cronledger.rules.model import ExecutionKey, ScopeKey
 
 Connection = StepConnection
 Rows = StepCursor[tuple[Any, ...]]
@@ -182,8 +183,12 @@ class Statements:
         max_due: int,
         max_woken: int,
         ahead: timedelta,
+        due_from: datetime | None,
     ) -> StepCursor[ClaimLook]:
-        """`tokens`: an array literal; made once for many claims, most of which use none."""
+        """`tokens`: an array literal; made once for many claims, most of which use none.
+
+        `due_from`: no schedule that was due before is found; None: all are.
+        """
         params = {
             "runner": runner,
             "queues": array(queues),
@@ -198,6 +203,7 @@ class Statements:
             "max_due": max_due,
             "max_woken": max_woken,
             "ahead": ahead,
+            "due_from": due_from,
         }
         return await self._send(c, "claim_look", _looks, params)
 
@@ -231,7 +237,9 @@ class Statements:
     async def try_claim_new(
         self, c: Connection, runner: str, claims: Sequence[NewClaim], *, ahead: bool = False
     ) -> StepCursor[Claimed]:
-        leases = _attributes(claims, tokens="token", stale_timeouts="stale_timeout")
+        leases = _attributes(
+            claims, tokens="token", stale_timeouts="stale_timeout", watermarks="watermark"
+        )
         params = {"runner": runner, "ahead": ahead, **_new_executions(claims), **leases}
         return await self._made(c, "try_claim_new", claimed, **params)
 
@@ -244,15 +252,16 @@ class Statements:
         first = array([new.first for new in skips])
         return await self._rows(c, "record_skips", **scopes, **ranges, first=first)
 
-    async def advance_schedules(
-        self, c: Connection, plans: Sequence[tuple[ScopeKey, Plan]]
-    ) -> Rows:
+    async def advance_schedules(self, c: Connection, advances: Sequence[Advance]) -> Rows:
         states = _attributes(
-            [plan for _, plan in plans], throughs="planned_through", revisions="planned_revision",
-            next_plans="next_plan_time", next_dues="next_due_at", parked="parked",
+            [one.plan for one in advances], throughs="planned_through",
+            revisions="planned_revision", next_plans="next_plan_time", next_dues="next_due_at",
+            parked="parked",
         )  # fmt: skip
-        scopes = _scopes([scope for scope, _ in plans])
-        return await self._rows(c, "advance_schedules", **scopes, **states)
+        rows = [one.row for one in advances]
+        places = _scopes([row.key for row in rows]) | _attributes(rows, addresses="address")
+        running = _attributes(advances, running_froms="running_from")
+        return await self._rows(c, "advance_schedules", **places, **states, **running)
 
     async def request_replacement(self, c: Connection, keys: Sequence[ExecutionKey]) -> Rows:
         return await self._rows(c, "request_replacement", **_keys(keys))
@@ -266,7 +275,13 @@ class Statements:
         return await self._rows(c, "park_broken", **_scopes(scopes))
 
     async def next_due(
-        self, c: Connection, *, queues: Sequence[str], excluded_jobs: Sequence[str], since: datetime
+        self,
+        c: Connection,
+        *,
+        queues: Sequence[str],
+        excluded_jobs: Sequence[str],
+        since: datetime,
+        due_from: datetime | None,
     ) -> StepCursor[NextDue]:
         return await self._made(
             c,
@@ -275,6 +290,7 @@ class Statements:
             queues=array(queues),
             excluded_jobs=array(excluded_jobs),
             since=since,
+            due_from=due_from,
         )
 
     async def check_in(self, c: Connection, **runner: Any) -> StepCursor[CheckInReply]:

@@ -439,7 +439,7 @@ class ScheduleRow:
 
     `retirements`: those of the scope that end after the cursor, in order. `woken`: the row is new
     or was edited, so it has to be planned even if nothing is due. `ahead_of`: when it is due, if it
-    was locked ahead of that instant.
+    was locked ahead of that instant. `address`: the place of the locked row in its table.
     """
 
     key: ScopeKey
@@ -450,6 +450,8 @@ class ScheduleRow:
     retirements: Sequence[Retirement] = ()
     woken: bool = False
     ahead_of: datetime | None = None
+    address: str | None = None
+    input_watermark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,7 @@ class Runner:
     slots: int = 100
     allow_sql_commands: bool = False
     traces: bool = False
+    notified: bool = True
     connections: int = 1
     held: list[Lease] = field(default_factory=list)
     written: list[Ended] = field(default_factory=list)
@@ -216,7 +217,7 @@ class Runner:
                 ttl=timedelta(seconds=20), clock_skew=timedelta(0), fingerprint={},
                 handlers=sorted(self.functions), diagnostics=Jsonb({}), deploy=None, ledger=None,
                 kinds=list(KINDS), sql_commands=self.allow_sql_commands,
-                excluded_jobs=self.dispatcher.excluded_jobs(), most=most,
+                excluded_jobs=self.dispatcher.excluded_jobs(), most=most, due_from=None,
             )  # fmt: skip
             reply = await answer.fetchone()
         assert reply is not None
@@ -240,8 +241,10 @@ class Runner:
         self.clock.trusted_since = trusted
 
     async def step(self) -> list[Lease]:
-        """One step of the dispatcher; what it started."""
+        """One step of the dispatcher, as if notified of everything; what it started."""
         before = len(self.held)
+        if self.notified:
+            self.dispatcher.search_all()
         self.delay = await self.dispatcher.step()
         return self.held[before:]
 

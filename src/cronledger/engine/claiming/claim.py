@@ -24,6 +24,7 @@ from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.breadth import MAX_EXTRA_SCHEDULES, Breadth
 from cronledger.engine.claiming.decide import ClaimDecision, decide
 from cronledger.engine.claiming.inputs import BrokenJobsError, InputReader
+from cronledger.engine.claiming.low_water import LowWater
 from cronledger.engine.claiming.request import ClaimRequest, ClaimResult
 from cronledger.engine.claiming.revisions import Revisions
 from cronledger.engine.claiming.tokens import Tokens
@@ -74,6 +75,7 @@ class ClaimContext:
     tokens: Tokens
     breadth: Breadth
     unknown_commits: UnknownCommits
+    low_water: LowWater
     traces: bool
 
 
@@ -98,6 +100,7 @@ class Claim:
         self.schedules: Sequence[ScheduleRow] = ()
         self.jobs: Mapping[str, JobFacts] = {}
         self.decision = ClaimDecision()
+        self._due_from = context.low_water.begin(self._jobs_not_to_plan())
 
     async def run(self) -> ClaimResult:
         """Claim, plan, write and COMMIT, then run the follow-up transactions.
@@ -124,7 +127,9 @@ class Claim:
                 if self._enqueuers is not None:
                     self._traceparents = dict(await self._enqueuers.fetchall())
                 next_due = await reading.fetchone()
-                rearmed = await self._after_commit(c)  # 7
+                self._raise_low_water(next_due)
+                if rearmed := await self._after_commit(c):  # 7
+                    self._context.low_water.forget()
         except (BrokenJobsError, ClockLeaptError, psycopg.Error) as error:
             if not committed and not is_unreachable(error):
                 self._context.unknown_commits.remove(self.executions())  # rolled back
@@ -151,7 +156,7 @@ class Claim:
             sql_commands=abilities.allow_sql_commands,
             jobs_not_to_run=request.jobs_not_to_run, max_rows=tokens.size,
             jobs_not_to_plan=self._jobs_not_to_plan(), max_due=self._max_due,
-            max_woken=MAX_EXTRA_SCHEDULES, ahead=request.ahead,
+            max_woken=MAX_EXTRA_SCHEDULES, ahead=request.ahead, due_from=self._due_from,
         )  # fmt: skip
         look = await result.fetchone()
         assert look is not None, "the statement returns one row"
@@ -220,8 +225,19 @@ class Claim:
         """Read when more is due. `since`: the database's time before step 1."""
         self._read_at = monotonic()
         return await self._statements.next_due(
-            c, queues=self._context.queues, excluded_jobs=self._jobs_not_to_plan(), since=since
-        )
+            c, queues=self._context.queues, excluded_jobs=self._jobs_not_to_plan(), since=since,
+            due_from=self._still_due_from(),
+        )  # fmt: skip
+
+    def _still_due_from(self) -> datetime | None:
+        """Return the instant before which no schedule is due after the writes of this claim."""
+        dues = (one.plan.next_due_at for one in self.decision.plans)
+        low = self._due_from
+        return None if low is None else min([low, *(due for due in dues if due is not None)])
+
+    def _raise_low_water(self, next_due: NextDue | None) -> None:
+        first = None if next_due is None else next_due.due
+        self._context.low_water.rise(first, self._jobs_not_to_plan())
 
     async def _fetch_inserted(self) -> list[Claimed]:
         """Return the executions that were inserted. Rows that existed already are not included."""

@@ -16,6 +16,7 @@ from cronledger.engine.claiming.claim import (
     ClockLeaptError,
 )
 from cronledger.engine.claiming.inputs import BrokenJobsError, InputReader
+from cronledger.engine.claiming.low_water import LowWater
 from cronledger.engine.claiming.request import ClaimRequest, ClaimResult
 from cronledger.engine.claiming.revisions import Revisions
 from cronledger.engine.claiming.tokens import Tokens
@@ -29,7 +30,8 @@ from cronledger.ledger.statements import Statements
 class Claimer:
     """Claims for one runner, one claim at a time.
 
-    `unknown_commits`: executions of earlier claims that may have been committed.
+    `unknown_commits`: executions of earlier claims that may have been committed. `low_water`: from
+    where claims search for due schedules.
     """
 
     def __init__(
@@ -47,12 +49,13 @@ class Claimer:
         self._idle.set()
         self.unknown_commits = UnknownCommits(pool, statements)
         self.breadth = Breadth()
+        self.low_water = LowWater()
         revisions = Revisions(statements)
         self.reader = InputReader(statements, revisions, abilities)
         self._bad_values = BadValues(pool, statements)
         self._context = ClaimContext(
             pool, statements, clock, abilities, runner, queues, revisions, self.reader, Tokens(),
-            self.breadth, self.unknown_commits, traces,
+            self.breadth, self.unknown_commits, self.low_water, traces,
         )  # fmt: skip
 
     @property

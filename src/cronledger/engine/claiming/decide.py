@@ -1,11 +1,12 @@
 """The decisions of a claim, between its reads and its writes. No connection and no await."""
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from uuid import uuid4
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.inputs import ClaimInputs
-from cronledger.ledger.rows import BrokenJob, JobFacts, LiveFunction, NewClaim, NewSkip
+from cronledger.ledger.rows import Advance, BrokenJob, JobFacts, LiveFunction, NewClaim, NewSkip
 from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import (
     CatchUp,
@@ -48,7 +49,7 @@ class ClaimDecision:
     new: list[NewClaim] = field(default_factory=list)
     pending: list[NewClaim] = field(default_factory=list)
     skips: list[NewSkip] = field(default_factory=list)
-    plans: list[tuple[ScopeKey, Plan]] = field(default_factory=list)
+    plans: list[Advance] = field(default_factory=list)
     replaced: list[ExecutionKey] = field(default_factory=list)
     parked: list[tuple[ScopeKey, str]] = field(default_factory=list)
     broken: list[BrokenJob] = field(default_factory=list)
@@ -225,7 +226,7 @@ class _Decider:
         self, row: ScheduleRow, planned: Plan, facts: JobFacts | None, error: str | None
     ) -> None:
         decision = self.decision
-        decision.plans.append((row.key, planned))
+        decision.plans.append(Advance(row, planned, self._running_from(row.key, planned)))
         decision.skips.extend(
             NewSkip(row.key, skip, index == 0) for index, skip in enumerate(planned.skips)
         )
@@ -239,6 +240,12 @@ class _Decider:
             if broken not in decision.broken:
                 decision.broken.append(broken)
 
+    def _running_from(self, scope: ScopeKey, planned: Plan) -> datetime:
+        """Return the first plan_time of the scope that may be RUNNING after this claim."""
+        running = (one.plan_time for one in self._inputs.running.get(scope, ()))
+        starting = (run.plan_time for run in planned.runs)
+        return min([planned.planned_through, *running, *starting])
+
     def _new_claim(self, row: ScheduleRow, run: Run) -> NewClaim:
         revisions, number = self._inputs.revisions, run.revision.revision
         current = revisions.newest(row.key.job_name).job
@@ -246,7 +253,7 @@ class _Decider:
         return NewClaim(
             ExecutionKey(*row.key, run.plan_time), number, row.queue, run.due_at,
             revisions.payload(row.key.job_name, number), run.revision.job.max_attempts, uuid4(),
-            current.stale_timeout,
+            current.stale_timeout, row.input_watermark,
         )  # fmt: skip
 
     def _add(self, claim: NewClaim, *, external: bool) -> None:

@@ -134,6 +134,19 @@ class Dispatcher:
         Call this when the jobs or the functions of this runner have changed.
         """
         self._excluded_until.clear()
+        self.search_all()
+
+    def search_all(self) -> None:
+        """Search for all due schedules in the next claim.
+
+        Call this when one may have become due in the past.
+        """
+        self._claimer.low_water.forget()
+
+    @property
+    def due_from(self) -> datetime | None:
+        """The instant before which this runner knows of no due schedule; None: unknown."""
+        return self._claimer.low_water.instant
 
     def slot_freed(self) -> None:
         """Claim again if the last claim left no free slot."""
@@ -148,6 +161,8 @@ class Dispatcher:
         elif reply.refused is None:
             if reply.stale is not None and reply.stale <= reply.now:
                 self.wake.set()
+            if reply.due is not None and self.due_from is not None and reply.due < self.due_from:
+                self.search_all()
             # The clock is better known than when the next step was planned.
             for instant in (reply.due, self.next_at):
                 if instant is not None:

@@ -76,8 +76,9 @@ class CheckIn:
     """Updates the runner's row, and polls.
 
     `kinds`: the handler kinds that the runner claims. `described` returns what changes: the columns
-    state, running, handlers, diagnostics and deploy, and excluded_jobs, the jobs that it ignores
-    for now. `poll` returns the seconds between two polls, and `failing` whether a loop fails.
+    state, running, handlers, diagnostics and deploy; excluded_jobs, the jobs that it ignores for
+    now; and due_from, the instant before which no schedule is due, as far as it knows. `poll`
+    returns the seconds between two polls, and `failing` whether a loop fails.
 
     Event: `checked_in`, the reply of the ledger.
     """
@@ -137,7 +138,7 @@ class CheckIn:
         async with self._one_at_a_time, self._pool.connection(CHECK_IN_SECONDS) as c:
             sent = monotonic()
             result = await self._statements.check_in(
-                c, **self._row(), most=MOST_EXAMINED if examine else None
+                c, **self._row(examine=examine), most=MOST_EXAMINED if examine else None
             )
             reply = await result.fetchone()
         assert reply is not None
@@ -147,7 +148,7 @@ class CheckIn:
             log.info("planning_delegated", **self._peers.described())
         return reply
 
-    def _row(self) -> dict[str, Any]:
+    def _row(self, *, examine: bool) -> dict[str, Any]:
         described = self._described()
         return {
             "runner": self._runner,
@@ -163,6 +164,7 @@ class CheckIn:
             "sql_commands": self._settings.allow_sql_commands,
             "fingerprint": {**self._peers.fingerprint},
             **described,
+            "due_from": None if examine else described["due_from"],
             "diagnostics": Jsonb(described["diagnostics"]),
         }
 

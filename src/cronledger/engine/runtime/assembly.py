@@ -206,8 +206,7 @@ class Components:
 
     def poll(self) -> float:
         """Return the seconds between two polls. They are fewer while the runner cannot LISTEN."""
-        listening = self.listener is not None and self.listener.listening
-        return self._settings.poll_seconds(listening=listening)
+        return self._settings.poll_seconds(listening=self.inspector.listening)
 
     def _rest(self) -> float:
         """Return the longest time in seconds between two claims."""

@@ -164,8 +164,13 @@ class Inspector:
             executions=active,
         )
 
+    @property
+    def listening(self) -> bool:
+        """Whether notifications are received."""
+        return self.listener is not None and self.listener.listening
+
     def described(self) -> dict[str, Any]:
-        """Return the columns of the runner's row that change, and the jobs that it ignores."""
+        """Return the columns of the runner's row that change, and what its check-ins leave out."""
         deploy = self.settings.deploy
         if deploy is None:  # the newest one of the Apps
             deploys = (app.deploy for app in self.apps.apps if app.deploy is not None)
@@ -175,6 +180,8 @@ class Inspector:
             "running": self.executor.running,
             "handlers": sorted(self.apps.claimable),
             "excluded_jobs": self.dispatcher.excluded_jobs(),
+            # Nothing but a check-in reports what comes due, unless there are notifications.
+            "due_from": self.dispatcher.due_from if self.listening else None,
             "diagnostics": self.diagnose().as_json(MOST_KEPT),
             "deploy": deploy,
         }

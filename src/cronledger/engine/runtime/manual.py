@@ -71,6 +71,7 @@ class ManualSteps:
             self.sweeper.full_round()
             await self.sweeper.step()
             await self.scopes.step()
+            self.dispatcher.search_all()
             await self._rounds(ran)
             if self.alerts.watching:
                 await self.alerts.raise_all()

@@ -26,9 +26,11 @@ def connect(p: Components) -> None:
         for loop in ("check_in", "dispatcher", "deliveries", "listener", "scopes", "sweeper")
     )
 
+    search = p.dispatcher.search_all
+
     # The database. A check-in detects its return, and restores the trust in its clock.
     p.pool.moved = p.loops.unreachable  # to another server
-    p.loops.unreachable.then(p.clock.distrust, check_in)
+    p.loops.unreachable.then(p.clock.distrust, search, check_in)
     p.loops.suspected.then(check_in)
     p.loops.recovered.then(listen)
     p.check_ins.checked_in.then(
@@ -47,7 +49,8 @@ def connect(p: Components) -> None:
     reconsider = p.peers.reconsider, p.dispatcher.reconsider
     notifications: Notifications = {
         "alerts": (deliver_surely,),
-        "queues": (deliver, claim),
+        "queues": (deliver, search, claim),
+        "rearmed": (search, claim),
         "jobs": (deliver, claim, *reconsider),
         "cancel": (claim, renew),
         "accepted": (deliver, claim, *reconsider, sweep),
@@ -65,7 +68,7 @@ def connect(p: Components) -> None:
     p.executor.begun.then(p.monitoring.started)
     p.heartbeats.extended.then(p.supervisor.extend)  # in the thread of the heartbeats
     p.executor.freed.then(p.dispatcher.slot_freed)
-    p.finisher.unblocked.then(claim)
+    p.finisher.unblocked.then(search, claim)
     p.finisher.written.then(
         plain(p.dispatcher.slot_freed),
         p.manual.ended,
@@ -79,7 +82,7 @@ def connect(p: Components) -> None:
         lost.then(p.measuring.lost, partial(attempt_spans.end, lost=True))
 
     # Maintenance, alerts, and the functions of this runner, which other runners have to know.
-    p.sweeper.rearmed.then(claim)
+    p.sweeper.rearmed.then(search, claim)
     p.sweeper.swept.then(p.monitoring.swept)
     p.alerts.raised.then(deliver)
     p.lifespans.ended.then(check_in)

@@ -28,7 +28,7 @@ SELECT {schema}.db_now() AS now,
        (SELECT min(j.paused_until) FROM {schema}.jobs j WHERE j.paused_until IS NOT NULL) AS resumes,
        {schema}_internal.earliest_due(
            %(queues)s::text[], %(kinds)s::text[], %(handlers)s::text[], %(sql_commands)s::boolean,
-           %(excluded_jobs)s::text[]) AS due,
+           %(excluded_jobs)s::text[], %(due_from)s::timestamptz) AS due,
        {schema}_internal.other_database() AS refused,
        {schema}_internal.left_behind(%(most)s::integer) AS left_behind,
        {schema}_internal.next_deadline() AS deadline,

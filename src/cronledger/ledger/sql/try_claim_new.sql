@@ -10,14 +10,13 @@ INSERT INTO {schema}.executions AS e
      attempt, max_attempts, runner_id, lease_token, heartbeat_at, stale_after, started_at, watermark)
 SELECT u.job COLLATE "C", u.kind COLLATE "C", u.scope COLLATE "C", u.plan, 'RUNNING', 'schedule',
        u.revision, u.queue, u.due_at, u.payload, 1, u.max_attempts, %(runner)s, u.token,
-       {schema}.db_clock(), {schema}.db_clock() + u.stale_timeout, {schema}.db_now(),
-       (SELECT s.input_watermark FROM {schema}.schedules s
-        WHERE (s.job_name, s.scope_kind, s.scope_id) = (u.job, u.kind, u.scope))
+       {schema}.db_clock(), {schema}.db_clock() + u.stale_timeout, {schema}.db_now(), u.watermark
 FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],
             %(revisions)s::bigint[], %(queues)s::text[], %(dues)s::timestamptz[],
             %(payloads)s::jsonb[], %(max_attempts)s::int[], %(tokens)s::uuid[],
-            %(stale_timeouts)s::interval[])
-    AS u(job, kind, scope, plan, revision, queue, due_at, payload, max_attempts, token, stale_timeout)
+            %(stale_timeouts)s::interval[], %(watermarks)s::bigint[])
+    AS u(job, kind, scope, plan, revision, queue, due_at, payload, max_attempts, token, stale_timeout,
+         watermark)
 WHERE (SELECT CASE WHEN max(d.due_at) <= {schema}.db_now() AND NOT EXISTS (
                   SELECT FROM {schema}.queues q
                   WHERE q.name = ANY (%(queues)s::text[])
