@@ -500,25 +500,16 @@ def judge_round(name: str, batch: int, mode: str, m: Measured, budget: int) -> V
 def measure(c: psycopg.Connection, batches: Sequence[int] = BATCHES) -> list[Verdict]:
     """Every statement, batch and mode once warm; nothing is changed. `c` in autocommit mode."""
     rows = read_rows(c, max(batches))
-    found = c.execute(
-        """SELECT (SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING') +
-           (SELECT count(*) FROM cronledger.schedules
-            WHERE parked IN ('waiting', 'limit', 'no_runner'))"""
-    ).fetchone()
-    assert found is not None
-    fixed = _fixed(c)
+    fixed, budget = _fixed(c), _budget(c)
     verdicts = []
     for batch in batches:
         for name, statement in _batched(c, rows, batch).items():
             for mode in MODES:
                 verdicts.append(judge(name, batch, mode, _warm(c, statement, mode), fixed))
-    timed = {name: sent(call) for name, call in rounds(rows, batches[-1]).items()}
-    timed["lock_stale"] = stale(c, batches[-1])
-    timed["left_behind"] = nested(c, "left_behind", most=MOST_EXAMINED)
-    for name, statement in timed.items():
+    for name, statement in _timed(c, rows, batches[-1]).items():
         for mode in MODES:
             measured = _warm(c, statement, mode)
-            verdicts.append(judge_round(name, batches[-1], mode, measured, found[0]))
+            verdicts.append(judge_round(name, batches[-1], mode, measured, budget))
     return verdicts
 
 
@@ -536,6 +527,24 @@ def _batched(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
     statements = {name: sent(call) for name, call in calls.items()}
     statements |= {name: inside(c, statements[name]) for name in IN_FUNCTIONS}
     return statements | looks(c, rows, batch) | again(c, batch) | {"earliest_due": poll(c)}
+
+
+def _timed(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
+    statements = {name: sent(call) for name, call in rounds(rows, batch).items()}
+    statements["lock_stale"] = stale(c, batch)
+    statements["left_behind"] = nested(c, "left_behind", most=MOST_EXAMINED)
+    return statements
+
+
+def _budget(c: psycopg.Connection) -> int:
+    """RUNNING and parked rows."""
+    found = c.execute(
+        """SELECT (SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING') +
+           (SELECT count(*) FROM cronledger.schedules
+            WHERE parked IN ('waiting', 'limit', 'no_runner'))"""
+    ).fetchone()
+    assert found is not None
+    return int(found[0])
 
 
 def _fixed(c: psycopg.Connection) -> int:
@@ -568,18 +577,18 @@ def _warm(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
 
 
 class EarlyPlans:
-    """The statements of claim, finish and heartbeat as a replica has them that came to an empty
-    ledger: planned then, generic, and kept until the tables are analyzed."""
+    """The statements of claim, finish, heartbeat and rounds as a replica has them that planned them
+    before the rows came: generic, and kept until the tables are analyzed."""
 
     def __init__(self, c: psycopg.Connection) -> None:
-        """`c` in autocommit mode, to a ledger that has its partitions and no rows."""
+        """`c` in autocommit mode, to a ledger that has its partitions."""
         self._cursor = ClientCursor(c)
         for setting in (*PLANNING, "plan_cache_mode = force_generic_plan"):
             self._cursor.execute(f"SET {setting}".encode())
         scope, now = ScopeKey("", "", ""), LONG_AGO
         due = ScheduleRow(scope, "", now, 1, address="(0,1)")
         nobody = Rows(now, [due], [(ExecutionKey(*scope, now), UUID(int=0), "")])
-        for name, statement in _batched(c, nobody, 1).items():
+        for name, statement in (_batched(c, nobody, 1) | _timed(c, nobody, 1)).items():
             _prepare(self._cursor, name, statement)
             nulls = ", ".join(["NULL"] * len(_order(statement)))
             run = f"EXECUTE {name} ({nulls})" if nulls else f"EXECUTE {name}"
@@ -588,12 +597,19 @@ class EarlyPlans:
     def measure(self, batch: int) -> list[Verdict]:
         """Each of them once with these plans; nothing is changed."""
         c = self._cursor.connection
-        verdicts = []
-        for name, statement in _batched(c, read_rows(c), batch).items():
-            with c.transaction(force_rollback=True):
-                measured = _run(self._cursor, name, statement)
-            verdicts.append(judge(name, batch, "early", measured, _fixed(c)))
-        return verdicts
+        rows, fixed, budget = read_rows(c), _fixed(c), _budget(c)
+        verdicts = [
+            judge(name, batch, "early", self._measured(name, statement), fixed)
+            for name, statement in _batched(c, rows, batch).items()
+        ]
+        return verdicts + [
+            judge_round(name, batch, "early", self._measured(name, statement), budget)
+            for name, statement in _timed(c, rows, batch).items()
+        ]
+
+    def _measured(self, name: str, statement: Sent) -> Measured:
+        with self._cursor.connection.transaction(force_rollback=True):
+            return _run(self._cursor, name, statement)
 
 
 def report(verdicts: Sequence[Verdict]) -> str:

@@ -77,7 +77,7 @@ BEGIN
     SELECT s.job_name, s.scope_kind, s.scope_id, e.plan_time, e.id, e.queue, true, false,
            j.stale_timeout, j.allow_stale_reentry, s.input_watermark, s.running_from
     FROM {schema}.executions e
-    JOIN {schema}.jobs j ON j.name = e.job_name
+    CROSS JOIN LATERAL (SELECT j.* FROM {schema}.jobs j WHERE j.name = e.job_name OFFSET 0) j
     JOIN {schema}.schedules s
         ON (s.job_name, s.scope_kind, s.scope_id) = (e.job_name, e.scope_kind, e.scope_id)
     WHERE e.status = 'RUNNING'
