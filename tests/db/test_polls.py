@@ -262,3 +262,17 @@ async def test_inputs_orphans_and_old_runners_are_left_behind(
         assert (await one.poll()).left_behind == ["orphans", "runners"]
         await one.repair()
         assert (await one.poll()).left_behind == []
+
+
+async def test_an_analyze_of_empty_tables_is_repaired_before_the_next_maintenance(
+    ledger: Ledger, database_url: str
+) -> None:
+    async with runners(database_url, {}) as (one,):
+        await one.repair()
+        assert (await one.poll()).left_behind == []
+        ledger.values("ANALYZE executions, schedules")
+        reply = await one.poll()
+        assert reply.left_behind == ["statistics"]
+        one.sweeper.checked_in(reply)
+        await one.sweeper.step()
+        assert (await one.poll()).left_behind == []

@@ -73,6 +73,37 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.drop_partition(text) IS 'Drops a partition unless an execution in it is PENDING, RUNNING or awaits a retry, and returns whether it was dropped. Raises lock_not_available after 200 ms.';
 
+-- PostgreSQL expects that reading all of a table costs nothing if the table was empty when it was analyzed. A session keeps
+-- such a plan while rows arrive. For a table without statistics PostgreSQL assumes ten pages, and uses the indexes. Autovacuum
+-- analyzes no table that stays empty; an ANALYZE of the whole database does.
+CREATE OR REPLACE FUNCTION {schema}_internal.analyzed_while_empty() RETURNS TABLE (name text) LANGUAGE sql STABLE AS $$
+    SELECT c.relname::text
+    FROM (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = '{schema}.executions'::regclass
+          UNION ALL SELECT '{schema}.schedules'::regclass) t(id)
+    JOIN pg_class c ON c.oid = t.id
+    WHERE c.reltuples = 0
+    ORDER BY 1
+$$;
+COMMENT ON FUNCTION {schema}_internal.analyzed_while_empty() IS 'Lists the partitions of executions, and schedules, if their statistics say that they are empty. Rows may have arrived since.';
+
+-- Before PostgreSQL 18 only a new file removes the statistics. A file without pages has no row of any transaction. While
+-- TRUNCATE waits for its lock, every claim waits behind it.
+CREATE OR REPLACE FUNCTION {schema}_internal.forget_statistics(of_table text) RETURNS boolean
+LANGUAGE plpgsql SET lock_timeout = '20ms' AS $$
+BEGIN
+    IF to_regproc('pg_catalog.pg_clear_relation_stats') IS NOT NULL THEN
+        EXECUTE format('SELECT pg_clear_relation_stats(%L, %L)', '{schema}', of_table);
+        RETURN true;
+    END IF;
+    EXECUTE format('LOCK TABLE {schema}.%I IN ACCESS EXCLUSIVE MODE', of_table);
+    IF pg_relation_size(format('{schema}.%I', of_table)) > 0 THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('TRUNCATE {schema}.%I', of_table);
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.forget_statistics(text) IS 'Makes a table that is empty look as if it was never analyzed, and returns whether it did. Raises lock_not_available after 20 ms.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.create_missing_partitions(plan_times timestamptz[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
@@ -119,7 +150,9 @@ BEGIN
     FOR action, subject IN
         SELECT 'analyzed', q.name FROM {schema}.partitions() q
         JOIN pg_class c ON c.oid = ('{schema}.' || quote_ident(q.name))::regclass
-        WHERE c.reltuples <= 0 AND pg_relation_size(c.oid) > 0 LOOP
+        WHERE c.reltuples < 0 AND pg_relation_size(c.oid) > 0
+        UNION ALL
+        SELECT 'analyzed', e.name FROM {schema}_internal.analyzed_while_empty() e LOOP
         EXECUTE format('SELECT EXISTS (SELECT FROM {schema}.%I)', subject) INTO seen;
         IF seen THEN
             EXECUTE format('ANALYZE {schema}.%I', subject);
@@ -150,7 +183,8 @@ BEGIN
         LIMIT 10000 FOR UPDATE OF o SKIP LOCKED) o
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
-    -- Last, because from the first drop to the end of the transaction no other process can use executions.
+    -- Last, because from here to the end of the transaction no other process can use executions. First the drops, which
+    -- lock the parent: a claim locks it before the partitions.
     FOR action, subject, last IN
         SELECT 'dropped', q.name, q.before_plan_time - interval '1 microsecond' FROM {schema}.partitions() q
         WHERE q.before_plan_time < now_ - keep LOOP
@@ -163,8 +197,17 @@ BEGIN
             EXIT;  -- in use; the next call retries
         END;
     END LOOP;
+    FOR action, subject IN SELECT 'reset', e.name FROM {schema}_internal.analyzed_while_empty() e LOOP
+        BEGIN
+            IF {schema}_internal.forget_statistics(subject) THEN
+                RETURN NEXT;
+            END IF;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            EXIT;
+        END;
+    END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, and prunes skips and retirements of scopes. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips and retirements of scopes, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$

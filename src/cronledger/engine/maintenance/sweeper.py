@@ -29,8 +29,9 @@ EXAMINE_SECONDS = 30.0
 SLACK_SECONDS = 1.0
 """A search may be later by this, because the timers of check-ins are not exact."""
 MAINTENANCE = 3600.0
-REPAIRS = frozenset({"schedules", "inputs", "orphans", "runners"})
-"""What a crash may leave behind: the results of the SQL function `left_behind`."""
+REPAIRS = frozenset({"schedules", "inputs", "orphans", "runners", "statistics"})
+"""What a crash, or an ANALYZE of empty tables, may leave behind: the results of the SQL function
+`left_behind`."""
 
 
 class Sweeper:
@@ -85,8 +86,9 @@ class Sweeper:
         self._stale, self._left = False, frozenset()
         try:
             await self._round(stale, left)
-            if maintains:
+            if "statistics" in left:
                 await self._maintain()
+            if maintains:
                 self._maintain_at = monotonic() + MAINTENANCE
                 await self._deadlines.prune()
                 self._hours.begin()
