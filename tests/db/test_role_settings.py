@@ -281,6 +281,7 @@ NOT_DURABLE = {
     "schema_migrations": "written by migrate alone", "time_travel": "of the tests",
     "scope_providers": "written anew by each call of a provider",
     "turns": "written anew by each run of a step",
+    "schedule_keys": "written by a trigger of schedules",
 }  # fmt: skip
 CALLS: dict[str, str] = {
     "trigger": "SELECT trigger('job', 'k', 'a')",
@@ -333,6 +334,7 @@ STEPS = {
     "require_own_database", "require_ledger", "require_read_committed", "claim_look",
     "lock_due_schedules", "lock_woken_schedules", "claim_due",
     "lock_due_existing", "lock_stale", "decide_existing", "try_claim_existing", "claim_existing",
+    "lower_running_from",
     "heartbeat_leases", "finish_executions", "release_executions", "rearm_unblocked",
     "max_steals", "is_stale", "may_be_stolen", "job_room", "queue_room", "record_spec_error",
     "assert_lease", "scope_changes", "date_at_commit", "refuse_start",

@@ -45,7 +45,7 @@ LANGUAGE sql IMMUTABLE AS $$
              rearm_unblocked claim_look lock_due_schedules lock_woken_schedules claim_due lock_due_existing lock_stale decide_existing try_claim_existing
              claim_existing lower_running_from refuse_start is_stale job_room queue_room open_queues waiting_jobs woken_jobs next_schedule
              record_spec_error assert_lease scope_changes retired_since set_scopes settle_inputs
-             settle_left_behind job_definition job_policies create_missing_partitions earliest_due parked_jobs
+             settle_left_behind job_definition job_policies create_missing_partitions earliest_due parked_jobs analyzed_while_empty
              unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours redact_outputs
              raise_alerts prune_alerts watches_alerts is_delivery_due take_turn'),
         -- The condition of a trigger.
@@ -86,7 +86,7 @@ LANGUAGE sql IMMUTABLE AS $$
              lock_or_create_scope partition_is_busy rearm_after claim_refusal register_worker retire_other_kinds
              enqueue_dirty_scope runners_mark_timeline settle_input lease_refusal lock_lease raise_unknown_execution raise_unknown_job
              raise_unknown_scope has_data redact_alerts redact_executions redacted_value is_redactable
-             check_name check_new_name keep_schedule_key'),
+             check_name check_new_name keep_schedule_key forget_statistics'),
         -- The condition of a trigger.
         ('runner', 'EXECUTE', 'name_problem'),
         ('', 'SELECT', 'acceptances pruned verification_runs rolled_up_hours changed_hours roll_up_state'),
