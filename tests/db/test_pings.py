@@ -16,8 +16,9 @@ from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.testing import capture_logs
 
 from cronledger.declaring.app import Context, Retry
-from cronledger.engine.monitoring import monitoring, pings
-from cronledger.engine.monitoring.pings import Ping, Pings
+from cronledger.engine.monitoring import monitoring, ping_requests, pings
+from cronledger.engine.monitoring.ping import Ping
+from cronledger.engine.monitoring.pings import Pings
 from cronledger.engine.monitoring.sentry import SentryCheckIns, monitor, slug
 from cronledger.rules.model import Job, ScopeKey
 from cronledger.sources.apply import apply
@@ -170,7 +171,7 @@ async def sent(*urls: str, allow_private: bool = True) -> list[dict[str, Any]]:
 async def test_a_ping_is_tried_again_if_that_may_help(
     checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pings, "WAITS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(ping_requests, "WAITS", (0.0, 0.0, 0.0))
     for status, tries in ((500, 3), (429, 3), (404, 1), (302, 1)):
         checks.status = status
         checks.requests.clear()
@@ -183,7 +184,7 @@ async def test_a_ping_is_tried_again_if_that_may_help(
 async def test_a_failure_is_logged_without_the_key_and_another_execution(
     checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pings, "WAITS", (0.0,))
+    monkeypatch.setattr(ping_requests, "WAITS", (0.0,))
     lines = await sent("http://127.0.0.1:1/secret-key")
     lines += await sent(f"{checks.url}/secret-key", allow_private=False)
     assert [line["event"] for line in lines] == ["ping_failed"] * 2
@@ -196,7 +197,7 @@ async def test_a_failure_is_logged_without_the_key_and_another_execution(
 async def test_an_address_that_cannot_be_requested_blocks_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pings, "WAITS", (0.0,))
+    monkeypatch.setattr(ping_requests, "WAITS", (0.0,))
     url = "http://\u00fc..example/secret-key"  # the empty label cannot be encoded
     declared(ping=url)
     lines = await sent(*[url] * (pings.MOST_WAITING + 1))
@@ -208,9 +209,9 @@ async def test_an_address_that_cannot_be_requested_blocks_nothing(
 async def test_a_ping_that_waits_for_its_turn_is_not_given_up(
     checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pings, "MOST_AT_ONCE", 1)
-    monkeypatch.setattr(pings, "REQUEST_SECONDS", 1.0)
-    monkeypatch.setattr(pings, "WAITS", (0.0,))
+    monkeypatch.setattr(ping_requests, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(ping_requests, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(ping_requests, "WAITS", (0.0,))
     checks.open.clear()
     sender = Pings(allow_private=True)
     with capture_logs() as lines:

@@ -7,15 +7,13 @@ SIGUSR1 logs the state of the process.
 
 import asyncio
 import gc
-import io
 import sys
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
@@ -26,22 +24,23 @@ from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.access import Access
 from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
-from cronledger.ledger.reports import Mark, Reports, Row
+from cronledger.ledger.reports import Reports
 from cronledger.logs.loggers import get_logger
 from cronledger.logs.output import configure
-from cronledger.process.health import HealthServer
 from cronledger.process.metrics import ProcessMetrics, require_usable
 from cronledger.process.service_manager import ServiceManager
 from cronledger.process.signals import ABORT_SECONDS, Signals, Watchdog
 from cronledger.process.stacks import Reporter
 from cronledger.process.state_reporter import StateReporter
-from cronledger.process.tables import print_table
 from cronledger.replica import Health, Replica
-from cronledger.rules.model import Status
 from cronledger.rules.problems import ConfigurationError, Exit, Problem
 from cronledger.settings import EMBEDDED, PREFIX, Settings
 from cronledger.sources.apply import ApplyRequest
 from cronledger.tracing.interface import require_extra
+
+if TYPE_CHECKING:
+    from cronledger.process.health import HealthServer
+    from cronledger.process.summary import Summary
 
 log = get_logger(__name__)
 
@@ -142,13 +141,15 @@ class Daemon:
         self._replica: Replica | None = None
         self._unreachable: str | None = None  # why the start waits for the database
         self._url = ""
-        self._mark: Mark | None = None
+        self._summary: Summary | None = None
 
     async def listen(self) -> None:
         """Start the HTTP endpoints, if a port is set."""
         host, port = self._settings.health_host, self._settings.health_port
         if port is None:
             return
+        from cronledger.process.health import HealthServer  # noqa: PLC0415 - aiohttp
+
         if self._settings.metrics:
             self._metrics = ProcessMetrics(self._settings, lambda: self._unreachable is None)
         render = None if self._metrics is None else self._metrics.render
@@ -210,7 +211,9 @@ class Daemon:
         await asyncio.to_thread(self._migrate)
         await asyncio.to_thread(self._require_own_database)
         if self._daemon.summary:
-            self._mark = await asyncio.to_thread(self._report, Reports.mark)
+            from cronledger.process.summary import Summary  # noqa: PLC0415 - rich
+
+            self._summary = await asyncio.to_thread(self._report, Summary.begin)
 
     async def _when_reachable(
         self, work: Callable[[], Awaitable[None]], stop: asyncio.Event
@@ -314,19 +317,16 @@ class Daemon:
         tune_gc()
 
     async def _summarize(self) -> None:
-        if self._mark is None:
+        if self._summary is None:
             return
-        mark = self._mark
         try:
-            rows, now = await asyncio.to_thread(
-                self._report, lambda reports: (reports.summary(mark), reports.now())
-            )
+            text = await asyncio.to_thread(self._report, self._summary.text)
         except psycopg.OperationalError as error:
             if not is_unreachable(error):
                 raise
             log.warning("database_unreachable", error=reason(error))
             return
-        sys.stdout.write(summary(rows, mark.since, now))
+        sys.stdout.write(text)
         sys.stdout.flush()
 
     def _report(self, read: Callable[[Reports], T]) -> T:
@@ -342,26 +342,3 @@ class Daemon:
             await asyncio.wait([self._embedding])
             self._embedding.exception()
             await asyncio.to_thread(self._embedded.close)
-
-
-def summary(rows: Sequence[Row], since: datetime, now: datetime) -> str:
-    """Return a table of the executions by status, and of the skips, of each job since the start."""
-    length = timedelta(seconds=round((now - since).total_seconds()))
-    head = f"\nSince {since:%Y-%m-%dT%H:%M:%SZ}, {length}, the ledger has\n"
-    if not rows:
-        return head + "no executions and no skips\n"
-    present = Counter(status for row in rows for status in row["statuses"])
-    statuses = [status.value for status in Status if status in present or status == "SUCCESS"]
-    cells = [
-        [
-            row["job"],
-            *(row["statuses"].get(status, 0) for status in statuses),
-            row["attempts"],
-            ", ".join(f"{count} {reason}" for reason, count in sorted(row["skipped"].items())),
-        ]
-        for row in rows
-    ]
-    headings = ["job", *statuses, "attempts", "skipped"]
-    with io.StringIO() as text:
-        print_table(headings, [[str(cell) for cell in row] for row in cells], text)
-        return head + text.getvalue()

@@ -9,7 +9,7 @@ import os
 import smtplib
 import ssl
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager
 from email.message import EmailMessage
 from functools import partial
@@ -18,13 +18,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import aiohttp
 from pydantic_core import to_jsonable_python
-from yarl import URL
 
-from cronledger.engine.addresses import Resolver, check_literal
 from cronledger.engine.alerting.message import Message, subject, text
 from cronledger.engine.commands.client import Supervisor
+from cronledger.engine.late import Late
 from cronledger.engine.threads import Threads
 from cronledger.ledger.rows import Delivery
 from cronledger.rules.channels import Apprise, Channel, Command, Email, Function, Slack, Webhook
@@ -34,6 +32,8 @@ from cronledger.sources.python import resolve_function
 SMTP_SECONDS = 15.0
 """The longest wait for one answer of an SMTP server."""
 TAIL_BYTES = 4_000
+
+Post = Callable[[str, bytes, Mapping[str, str], bool], Awaitable[tuple[int, str | None]]]
 
 
 class DeliveryError(Exception):
@@ -110,24 +110,15 @@ class Sender:
     async def _post(
         self, url: str, body: bytes, headers: Mapping[str, str], allow_private: bool
     ) -> None:
-        target = URL(url)
-        check_literal(target, allow_private)
         own = {
             "Content-Type": "application/json",
             "User-Agent": "cronledger",
             "Cronledger-Delivery": str(self._delivery.id),
         }
-        async with (
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=Resolver(allow_private), limit=1),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            ) as session,
-            session.post(
-                target, data=body, headers={**own, **headers}, allow_redirects=False
-            ) as response,
-        ):
-            if not 200 <= response.status <= 299:
-                raise DeliveryError(f"the receiver returned {response.status} {response.reason}")
+        post = await _late_post.get()
+        status, reason = await post(url, body, {**own, **headers}, allow_private)
+        if not 200 <= status <= 299:
+            raise DeliveryError(f"the receiver returned {status} {reason}")
 
     def _mail(self, channel: Email, message: Message) -> None:
         mail = EmailMessage()
@@ -179,6 +170,15 @@ class Sender:
             raise error
         if error is not None:
             raise DeliveryError(f"it ended with {type(error).__name__}")
+
+
+def _import_post() -> Post:
+    from cronledger.engine.alerting.posts import post  # noqa: PLC0415 - aiohttp
+
+    return post
+
+
+_late_post = Late(_import_post)
 
 
 @contextmanager

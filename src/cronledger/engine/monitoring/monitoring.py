@@ -5,7 +5,8 @@ from time import monotonic
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from cronledger.engine.lease import Lease
-from cronledger.engine.monitoring.pings import Ping, Pings
+from cronledger.engine.monitoring.ping import Ping
+from cronledger.engine.monitoring.pings import Pings
 from cronledger.engine.monitoring.sentry import SentryCheckIns
 from cronledger.ledger.rows import CheckInReply, Swept
 from cronledger.rules.error_codes import ErrorCode

@@ -2,17 +2,18 @@
 
 import asyncio
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 from uuid import UUID
 
 from structlog.contextvars import bind_contextvars, bound_contextvars
 
 from cronledger.declaring.app import CancelToken, Context
 from cronledger.engine.event import Event
+from cronledger.engine.late import Late
 from cronledger.engine.lease import Lease, Leases, Stop
 from cronledger.engine.running import attempt_spans
 from cronledger.engine.running.ended import Ended
@@ -24,16 +25,18 @@ from cronledger.engine.running.handlers.guard import (
     guard_tasks,
     unguard_tasks,
 )
-from cronledger.engine.running.handlers.http import HttpHandlers
 from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.sql import SqlHandlers
 from cronledger.engine.running.handlers.transaction import Connections, ExecutionTransaction
 from cronledger.ledger.rows import UnreadablePayload
 from cronledger.logs.loggers import get_logger
 from cronledger.rules import outcome
-from cronledger.rules.model import Handler, Status, Trigger
+from cronledger.rules.model import Handler, Job, Status, Trigger
 from cronledger.rules.outcome import Outcome
 from cronledger.tracing.interface import AttemptSpan, Tracing
+
+if TYPE_CHECKING:
+    from cronledger.engine.running.handlers.http import HttpHandlers
 
 log = get_logger(__name__)
 
@@ -90,7 +93,7 @@ class Executor:
         commands: CommandHandlers,
         *,
         sql: SqlHandlers,
-        http: HttpHandlers,
+        http: "Late[HttpHandlers]",
         connections: Connections,
         runner: str,
         slots: int,
@@ -139,6 +142,11 @@ class Executor:
         """
         backlog = max(0, self._finisher.waiting - 4 * self._slots)
         return max(0, self._slots - len(self._running) - backlog), self._slots
+
+    async def prepare(self, jobs: Iterable[Job]) -> None:
+        """Import what the handlers of these jobs need, so that no execution waits for it."""
+        if any(job.handler is Handler.HTTP for job in jobs):
+            await self._http.get()
 
     def start(self, leases: Sequence[Lease]) -> None:
         """Run the executions of these leases. Heartbeats extend the leases from now on."""
@@ -296,7 +304,8 @@ class Executor:
             case Handler.SQL:
                 ended = await self._sql.run(job, context, transaction, running.span)
             case Handler.HTTP:
-                ended = await self._http.run(job, context, guard, running.span)
+                http = await self._http.get()
+                ended = await http.run(job, context, guard, running.span)
             case Handler.EXTERNAL:
                 return outcome.not_started(
                     "handler external: a replica cannot run it; its workers have to claim it"

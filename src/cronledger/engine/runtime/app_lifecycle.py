@@ -139,6 +139,7 @@ class AppLifecycle:
         return applied
 
     async def _apply(self, request: ApplyRequest) -> Applied:
+        await self.executor.prepare(request.jobs)
         applied = await asyncio.to_thread(
             apply, self.url, request.jobs, source=request.source, schema=self.expected.schema,
             deploy=request.deploy, force=request.force, by=request.by, ledger=self.expected.id,

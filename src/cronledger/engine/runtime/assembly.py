@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.apps import AppRegistry
@@ -12,6 +13,7 @@ from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.commands.client import Supervisor
+from cronledger.engine.late import Late
 from cronledger.engine.lease import Leases
 from cronledger.engine.maintenance.alerts import Alerts
 from cronledger.engine.maintenance.check_in import CheckIn, State, fingerprint
@@ -26,7 +28,6 @@ from cronledger.engine.running.executor import Executor
 from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.running.follow_up import FollowUp
 from cronledger.engine.running.handlers.command import CommandHandlers
-from cronledger.engine.running.handlers.http import HttpHandlers
 from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.sql import SqlHandlers
 from cronledger.engine.running.handlers.transaction import Connections
@@ -46,6 +47,9 @@ from cronledger.ledger.statements import Statements
 from cronledger.settings import Settings
 from cronledger.sources.apply import ApplyRequest
 from cronledger.tracing.interface import tracing_of
+
+if TYPE_CHECKING:
+    from cronledger.engine.running.handlers.http import HttpHandlers
 
 LONGEST_REST = 180.0
 """The time in seconds after which an idle runner claims although no poll found anything due, so
@@ -136,12 +140,17 @@ class Components:
             PythonHandlers(self.apps.callable, self.threads, s.max_result_bytes),
             CommandHandlers(self.supervisor, s.output_tail_bytes),
             sql=SqlHandlers(s.output_tail_bytes),
-            http=HttpHandlers(s.output_tail_bytes),
+            http=Late(self._make_http),
             connections=Connections(self._access, self._statements, self.threads),
             runner=self._runner,
             slots=s.slots,
             tracing=tracing_of(s),
         )
+
+    def _make_http(self) -> "HttpHandlers":
+        from cronledger.engine.running.handlers.http import HttpHandlers  # noqa: PLC0415 - aiohttp
+
+        return HttpHandlers(self._settings.output_tail_bytes)
 
     def _build_claiming(self) -> None:
         """Build what claims executions and scopes: the claimer, the dispatcher, the providers."""
