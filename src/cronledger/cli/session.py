@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import psycopg
@@ -16,13 +16,8 @@ from psycopg.types.json import set_json_loads
 
 from cronledger.cli.denied import OPERATOR, denied
 from cronledger.cli.show import echo, unknown_job
-from cronledger.client import Client
-from cronledger.client.waiting import poll
-from cronledger.embedded.server import Embedded
 from cronledger.ledger import calls
 from cronledger.ledger.access import Access
-from cronledger.ledger.blocking import completed
-from cronledger.ledger.ends import EndListener
 from cronledger.ledger.reports import Reports
 from cronledger.ledger.senders import CommandTransactions, Sender
 from cronledger.ledger.values import Execution
@@ -32,6 +27,9 @@ from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import EMBEDDED, TABLE, Settings
 from cronledger.sources.toml import read_document
 from cronledger.tracing.interface import tracing_of
+
+if TYPE_CHECKING:
+    from cronledger.embedded.server import Embedded
 
 HERE = "cronledger.toml"
 
@@ -76,6 +74,11 @@ class Session:
 
         A second connection receives the notification of the end. Raises TimeoutError.
         """
+        from cronledger.client import Client
+        from cronledger.client.waiting import poll
+        from cronledger.ledger.blocking import completed
+        from cronledger.ledger.ends import EndListener
+
         client = Client(connection=self.connection, settings=self.settings)
         if (listens := self.access.for_listening(self.settings)) is not None:
             client.sender.listener = EndListener(listens, self.settings.schema_name)
@@ -162,7 +165,7 @@ def reports_of_running() -> Iterator[Reports]:
     settings = settings_here()
     url = settings.require_database()
     if url == EMBEDDED:
-        url = Embedded(settings.embedded_dir, settings.embedded_binaries).running()
+        url = _embedded(settings).running()
     with Access.from_settings(settings, url).connect("cronledger completion") as connection:
         yield Reports.over(connection, settings.schema_name)
 
@@ -176,10 +179,15 @@ def database(settings: Settings) -> Iterator[str]:
     url = settings.require_database()
     with ExitStack() as stack:
         if url == EMBEDDED:
-            embedded = Embedded(settings.embedded_dir, settings.embedded_binaries)
-            url = stack.enter_context(embedded).start()
+            url = stack.enter_context(_embedded(settings)).start()
         with denials(settings, url):
             yield url
+
+
+def _embedded(settings: Settings) -> "Embedded":
+    from cronledger.embedded.server import Embedded
+
+    return Embedded(settings.embedded_dir, settings.embedded_binaries)
 
 
 @contextmanager

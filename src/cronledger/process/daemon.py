@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from cronledger.declaring.app import App
-from cronledger.embedded.server import Embedded
 from cronledger.engine.log_throttle import LogThrottle, reason
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
@@ -39,6 +38,7 @@ from cronledger.sources.apply import ApplyRequest
 from cronledger.tracing.interface import require_extra
 
 if TYPE_CHECKING:
+    from cronledger.embedded.server import Embedded
     from cronledger.process.health import HealthServer
     from cronledger.process.summary import Summary
 
@@ -201,6 +201,8 @@ class Daemon:
     async def _prepare(self, stop: asyncio.Event) -> None:
         self._url = self._settings.require_database()
         if self._url == EMBEDDED:
+            from cronledger.embedded.server import Embedded  # noqa: PLC0415 - platformdirs
+
             self._embedded = Embedded(self._settings.embedded_dir, self._settings.embedded_binaries)
             self._embedding = asyncio.ensure_future(asyncio.to_thread(self._embedded.start))
             self._url = await asyncio.shield(self._embedding)
