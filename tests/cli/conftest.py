@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cronledger.cli import main
+from tests.cli.support.daemon import Run
 
 Cli = Callable[..., Result]
 Ask = Callable[..., list[tuple[Any, ...]]]
+Start = Callable[..., Run]
 
 JOBS = """
 [jobs.hourly]
@@ -105,3 +107,20 @@ def filled(cli: Cli, surroundings: Path, ask: Ask) -> Cli:
         " cronledger.db_now() now"
     )
     return cli
+
+
+@pytest.fixture
+def start(surroundings: Path, database_url: str) -> Iterator[Start]:
+    """Start a daemon in the working directory on a fresh database."""
+    started: list[Run] = []
+
+    def begin(*arguments: str, **variables: str) -> Run:
+        environment = {**os.environ, "CRONLEDGER_DATABASE_URL": database_url, **variables}
+        started.append(Run(surroundings, environment, "run", *arguments))
+        return started[-1]
+
+    yield begin
+    for run in started:
+        if run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()

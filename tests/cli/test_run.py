@@ -1,11 +1,9 @@
 """`cronledger run` as a process: signals, exit codes, the summary, a database that is away."""
 
 import json
-import os
 import signal
 import socket
 import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -13,8 +11,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tests.cli.conftest import Ask, Cli
-from tests.cli.support.daemon import Run
+from tests.cli.conftest import Ask, Cli, Start
 
 JOBS = """
 [cronledger]
@@ -35,26 +32,6 @@ def hang():
     while True:
         time.sleep(0.05)
 """
-
-
-Start = Callable[..., Run]
-
-
-@pytest.fixture
-def start(surroundings: Path, database_url: str) -> Iterator[Start]:
-    """Start a daemon in the working directory on a fresh database."""
-    started: list[Run] = []
-
-    def begin(*arguments: str, **variables: str) -> Run:
-        environment = {**os.environ, "CRONLEDGER_DATABASE_URL": database_url, **variables}
-        started.append(Run(surroundings, environment, "run", *arguments))
-        return started[-1]
-
-    yield begin
-    for run in started:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
 
 
 def test_it_runs_drains_and_sums_up(start: Start, surroundings: Path, ask: Ask) -> None:
