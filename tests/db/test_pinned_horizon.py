@@ -105,7 +105,7 @@ async def test_an_old_execution_that_is_claimed_again_still_blocks(
     assert ledger.violations() == []
 
 
-async def test_an_edit_and_a_resume_are_found_behind_the_low_water_mark(
+async def test_a_schedule_below_the_low_water_mark_is_found_by_a_check_in(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.stop_clock(ledger.now())

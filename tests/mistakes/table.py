@@ -1,6 +1,7 @@
-"""Deliberate mistakes in deadlines, sums by hour, alerts, the audit trail, the client and the page.
+"""Deliberate mistakes in deadlines, sums by hour, alerts, the audit trail, the client and the page,
+and in what keeps claims away from dead versions of rows.
 
-The simulator runs none of these parts, so its own mutations (`tests/simulation/mutations.py`)
+The simulator runs none of these parts, or has no dead versions, so its own mutations (`tests/simulation/mutations.py`)
 cannot show that they are tested. Each mistake here replaces one text of one file, and the test
 that it names must fail.
 """
@@ -22,6 +23,7 @@ ACCESS = "tests/web/test_access.py::"
 EXECUTION = "tests/web/test_execution.py::"
 TIMELINE = "tests/web/test_timeline.py::"
 REDACT = "tests/db/test_redact.py::"
+PINNED = "tests/db/test_pinned_horizon.py::"
 
 
 class AnchorError(AssertionError):
@@ -345,5 +347,32 @@ MISTAKES = [
         ("an instant without an offset has the zone of the host",
          TIMELINE + "test_an_instant_without_an_offset_is_utc_whatever_the_zone_of_the_host",
          "found.replace(tzinfo=zone)", "found.astimezone()"),
+    ),
+    *_of(
+        SQL + "claiming/claim_existing.sql",
+        ("an older execution is claimed below running_from",
+         PINNED + "test_an_old_execution_that_is_claimed_again_still_blocks",
+         "PERFORM {schema}_internal.lower_running_from(chosen);\n", ""),
+    ),
+    *_of(
+        SQL + "claiming/claim_look.sql",
+        ("a claim searches the index of due schedules from its beginning",
+         PINNED + "test_a_schedule_below_the_low_water_mark_is_found_by_a_check_in",
+         "AND s.next_due_at >= coalesce(due_from, '-infinity')", ""),
+        ("a claim searches all RUNNING executions of a schedule",
+         PINNED + "test_claims_and_finishes_read_no_dead_versions",
+         " AND e.plan_time >= coalesce(s.running_from, '-infinity')", ""),
+    ),
+    *_of(
+        SRC + "ledger/sql/advance_schedules.sql",
+        ("a cursor is found by its key",
+         PINNED + "test_claims_and_finishes_read_no_dead_versions",
+         "IS NOT DISTINCT FROM (u.job", "= (u.job"),
+    ),
+    *_of(
+        SRC + "engine/claiming/dispatcher.py",
+        ("a check-in does not reset the low-water mark",
+         PINNED + "test_a_schedule_below_the_low_water_mark_is_found_by_a_check_in",
+         "self.due_from is not None and reply.due < self.due_from", "False"),
     ),
 ]  # fmt: skip

@@ -35,8 +35,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through,
                        s.planned_revision, s.next_plan_time, s.retired_at, s.returned_at, s.woken,
-                       s.next_due_at, s.ctid AS address, s.input_watermark,
-                       s.running_from
+                       s.next_due_at, s.ctid AS address, s.input_watermark, s.running_from
                 FROM {schema}.schedules s
                 WHERE (s.job_name, s.scope_kind, s.scope_id) = (e.job, c.scope_kind, c.scope_id)
                   AND s.woken AND s.queue = e.queue AND s.next_due_at <= {schema}.db_now()

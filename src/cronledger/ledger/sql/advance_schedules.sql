@@ -1,7 +1,7 @@
 -- Moves the cursors, in the transaction of the executions and skips that account for the way.
 -- Lock: the schedule rows are held, so each is still at the address at which it was locked. A search by key would
--- visit every dead version of the row, so the key is compared by IS NOT DISTINCT FROM, which no index serves. A cursor never goes back. The gap of a scope that returned is cleared
--- once the cursor has passed it.
+-- visit every dead version of the row, so the key is compared by IS NOT DISTINCT FROM, which no index serves.
+-- A cursor never goes back. The gap of a scope that returned is cleared once the cursor has passed it.
 UPDATE {schema}.schedules s
 SET planned_through = greatest(s.planned_through, u.through),
     planned_revision = greatest(s.planned_revision, u.revision),
