@@ -207,6 +207,8 @@ CREATE TABLE {schema}.schedules (
 -- Not unique. An entry for a new version of a row in a unique index would visit every dead version of the same key, and
 -- a session that stays idle in a transaction keeps all of them. schedule_keys is unique instead.
 CREATE INDEX schedules_key ON {schema}.schedules (job_name, scope_kind, scope_id);
+-- Otherwise PostgreSQL would refuse to update the table while a publication contains it.
+ALTER TABLE {schema}.schedules REPLICA IDENTITY FULL;
 CREATE INDEX schedules_due ON {schema}.schedules (queue, next_due_at)
     WHERE next_due_at IS NOT NULL AND NOT woken;
 CREATE INDEX schedules_woken ON {schema}.schedules (queue, job_name, scope_kind, scope_id) WHERE woken;

@@ -131,6 +131,51 @@ async def test_a_schedule_below_the_low_water_mark_is_found_by_a_check_in(
         assert len(await runner.step()) == 2
 
 
+async def test_a_waiting_execution_does_not_reset_the_low_water_mark(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=EVERY_SECOND)
+    ledger.job("later")
+    ledger.values("SELECT enqueue('later', due_at => db_now() + interval '1 day')")
+    rearmed = []
+    async with runners(database_url, {"notified": False}) as (runner,):
+        runner.finisher.rearmed.then(lambda: rearmed.append(True))
+        ledger.travel(by=timedelta(seconds=5))
+        assert await runner.run_due() > 0
+        assert (runner.wakes > 0, rearmed) == (True, [])
+
+
+async def test_jobs_that_a_search_left_out_are_searched_from_the_beginning(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job("often", schedule=EVERY_SECOND)
+    ledger.job("left", schedule="@every 1h")
+    async with runners(database_url, {"notified": False}) as (runner,):
+        await runner.run_due()
+        ledger.travel(by=timedelta(hours=2))
+        await runner.live_through()
+        await runner.claimer.claim(10, steal=False, excluded_jobs=["left"])
+        assert runner.claimer.low_water.instant(["left"]) is not None
+        assert runner.dispatcher.due_from is None
+        result = await runner.claimer.claim(10, steal=False, excluded_jobs=[])
+        assert "left" in {lease.claimed.key.job_name for lease in result.leases}
+
+
+@pytest.mark.own_database
+async def test_a_publication_of_the_ledger_does_not_stop_claims(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=EVERY_SECOND)
+    tables = ledger.values(
+        "SELECT tablename FROM pg_tables"
+        " WHERE schemaname = 'cronledger' AND tablename <> 'time_travel'"  # that of the tests
+    )
+    ledger.values(f"CREATE PUBLICATION everything FOR TABLE {', '.join(tables)}")
+    async with runners(database_url, {}) as (runner,):
+        ledger.travel(by=timedelta(seconds=2))
+        assert await runner.run_due() > 0
+
+
 @pytest.mark.parametrize("key", ["job_name", "scope_id"])
 def test_the_key_of_a_schedule_cannot_be_changed(ledger: Ledger, key: str) -> None:
     ledger.job()
@@ -149,6 +194,9 @@ def test_a_schedule_exists_once_and_its_key_follows_it(ledger: Ledger) -> None:
     ledger.values("CREATE TABLE kept AS SELECT * FROM schedules")
     ledger.values("DELETE FROM schedules")
     assert ledger.values("SELECT * FROM schedule_keys") == []
+    assert ledger.values(again.replace("FROM schedules", "FROM kept")) == ["global"]
+    ledger.values("INSERT INTO schedule_keys VALUES ('restored', 'global', 'global')")
+    ledger.values("UPDATE kept SET job_name = 'restored'")
     assert ledger.values(again.replace("FROM schedules", "FROM kept")) == ["global"]
     ledger.values("TRUNCATE schedules")
     assert ledger.values("SELECT * FROM schedule_keys") == []

@@ -5,7 +5,11 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         -- Waits for a transaction that is inserting the same key, as a unique index would.
         INSERT INTO {schema}.schedule_keys VALUES (NEW.job_name, NEW.scope_kind, NEW.scope_id) ON CONFLICT DO NOTHING;
-        RETURN CASE WHEN FOUND THEN NEW END;
+        -- A restore of the data alone may load the keys before the schedules.
+        IF FOUND OR NOT EXISTS (SELECT FROM {schema}.schedules s WHERE (s.job_name, s.scope_kind, s.scope_id)
+                                    = (NEW.job_name, NEW.scope_kind, NEW.scope_id)) THEN
+            RETURN NEW;
+        END IF;
     ELSIF TG_OP = 'UPDATE' THEN
         RAISE EXCEPTION 'job %, scope %: the key of a schedule cannot be changed', OLD.job_name, OLD.scope_id
             USING HINT = 'Change the scopes of the job instead.', ERRCODE = 'integrity_constraint_violation';

@@ -266,8 +266,11 @@ def check_blocker(skip: SkippedRange, found: Blocker | None, external: bool) -> 
     if found.key != skip.key:
         return violation(f"{named}, which belongs to another scope")
     start = found.created_at if external else found.started_at
-    if start is None or (skip.first == skip.last and start > skip.created_at):
-        return violation(f"{named}, which had not started at that time")
+    if start is None:
+        return violation(f"{named}, which has not started")
+    if skip.first == skip.last and start > skip.created_at:
+        recorded = f"after the skip was recorded at {skip.created_at}"
+        return violation(f"{named}, which started at {start}, {recorded}")
     if found.finished_at is not None and found.finished_at + _SLOW_COMMIT < skip.last:
         return violation(f"{named}, which had ended by {found.finished_at}")
     return None

@@ -100,7 +100,8 @@ class Claim:
         self.schedules: Sequence[ScheduleRow] = ()
         self.jobs: Mapping[str, JobFacts] = {}
         self.decision = ClaimDecision()
-        self._due_from = context.low_water.begin(self._jobs_not_to_plan())
+        self._left_out: Sequence[str] = ()
+        self._due_from: datetime | None = None
 
     async def run(self) -> ClaimResult:
         """Claim, plan, write and COMMIT, then run the follow-up transactions.
@@ -133,6 +134,7 @@ class Claim:
         except (BrokenJobsError, ClockLeaptError, psycopg.Error) as error:
             if not committed and not is_unreachable(error):
                 self._context.unknown_commits.remove(self.executions())  # rolled back
+            self._context.low_water.forget()
             raise
         due_schedules = sum(not row.woken for row in self.schedules)
         reached_limit = due_schedules >= self._max_due
@@ -147,6 +149,8 @@ class Claim:
     async def _look(self, c: Connection) -> ClaimLook:
         context, request, abilities = self._context, self._request, self._context.abilities
         tokens = context.tokens.offer(request.max_rows)
+        left_out = self._jobs_not_to_plan()
+        self._due_from = context.low_water.begin(left_out)
         self._sent = monotonic()
         result = await self._statements.claim_look(
             c, context.runner,
@@ -155,7 +159,7 @@ class Claim:
             trusted_since=context.clock.trusted_since if request.steal else None,
             sql_commands=abilities.allow_sql_commands,
             jobs_not_to_run=request.jobs_not_to_run, max_rows=tokens.size,
-            jobs_not_to_plan=self._jobs_not_to_plan(), max_due=self._max_due,
+            jobs_not_to_plan=left_out, max_due=self._max_due,
             max_woken=MAX_EXTRA_SCHEDULES, ahead=request.ahead, due_from=self._due_from,
         )  # fmt: skip
         look = await result.fetchone()
@@ -224,8 +228,9 @@ class Claim:
     async def _read_next_due(self, c: Connection, since: datetime) -> StepCursor[NextDue]:
         """Read when more is due. `since`: the database's time before step 1."""
         self._read_at = monotonic()
+        self._left_out = self._jobs_not_to_plan()
         return await self._statements.next_due(
-            c, queues=self._context.queues, excluded_jobs=self._jobs_not_to_plan(), since=since,
+            c, queues=self._context.queues, excluded_jobs=self._left_out, since=since,
             due_from=self._still_due_from(),
         )  # fmt: skip
 
@@ -237,7 +242,7 @@ class Claim:
 
     def _raise_low_water(self, next_due: NextDue | None) -> None:
         first = None if next_due is None else next_due.due
-        self._context.low_water.rise(first, self._jobs_not_to_plan())
+        self._context.low_water.rise(first, self._left_out)
 
     async def _fetch_inserted(self) -> list[Claimed]:
         """Return the executions that were inserted. Rows that existed already are not included."""

@@ -146,7 +146,7 @@ class Dispatcher:
     @property
     def due_from(self) -> datetime | None:
         """The instant before which this runner knows of no due schedule; None: unknown."""
-        return self._claimer.low_water.instant
+        return self._claimer.low_water.instant(self.excluded_jobs())
 
     def slot_freed(self) -> None:
         """Claim again if the last claim left no free slot."""

@@ -11,25 +11,27 @@ class LowWater:
     that is idle in a transaction prevents their removal.
 
     A schedule may become due before the mark: another transaction re-arms it, or a queue is
-    resumed. Whoever learns of that calls `forget`. A check-in searches everything, and finds what
-    nobody has reported.
+    resumed. Whoever learns of that calls `forget`. Every 30 s a check-in searches everything, and
+    finds what nobody has reported.
     """
 
     def __init__(self) -> None:
-        self.instant: datetime | None = None
+        self._instant: datetime | None = None
         self._left_out: frozenset[str] = frozenset()
         self._is_current = True
 
-    def begin(self, left_out: Collection[str]) -> datetime | None:
-        """Begin a claim that leaves out the schedules of these jobs.
+    def instant(self, left_out: Collection[str]) -> datetime | None:
+        """Return the mark for a search that leaves out the schedules of these jobs.
 
-        Return the instant from which it has to search; None: it has to search everything, also
-        because an earlier search left out a job that this one does not.
+        None: it has to search everything, also because an earlier search left out a job that this
+        one does not.
         """
+        return self._instant if self._left_out.issubset(left_out) else None
+
+    def begin(self, left_out: Collection[str]) -> datetime | None:
+        """Begin a claim that leaves out the schedules of these jobs, and return the mark for it."""
         self._is_current = True
-        if not self._left_out.issubset(left_out):
-            self.instant = None
-        return self.instant
+        return self.instant(left_out)
 
     def rise(self, first_due: datetime | None, left_out: Collection[str]) -> None:
         """Note the first due schedule at the end of a committed claim; None: there is none.
@@ -37,9 +39,9 @@ class LowWater:
         Without effect if `forget` was called since the claim began.
         """
         if self._is_current:
-            self.instant, self._left_out = first_due, frozenset(left_out)
+            self._instant, self._left_out = first_due, frozenset(left_out)
 
     def forget(self) -> None:
         """Search everything, from the next claim on."""
-        self.instant = None
+        self._instant = None
         self._is_current = False

@@ -5,6 +5,7 @@ claims and from notifications, so that an idle runner needs no other periodic st
 """
 
 import asyncio
+import math
 import os
 import platform
 import socket
@@ -19,7 +20,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.event import Event
-from cronledger.engine.maintenance.sweeper import Sweeper
+from cronledger.engine.maintenance.sweeper import EXAMINE_SECONDS, SLACK_SECONDS, Sweeper
 from cronledger.engine.peers import NewerPeers
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.identity import ExpectedLedger
@@ -114,6 +115,7 @@ class CheckIn:
         self._poll = poll
         self._failing = failing
         self._one_at_a_time = asyncio.Lock()
+        self._searched_at = -math.inf
         self.checked_in = Event[[CheckInReply]]()
 
     async def step(self) -> float:
@@ -132,15 +134,21 @@ class CheckIn:
     async def _send(self, *, examine: bool) -> CheckInReply:
         """Write the current state of the runner, and return the reply of the ledger.
 
-        `examine`: the reply also contains what a crash left behind.
+        `examine`: the reply also contains what a crash left behind. Every 30 s all due schedules
+        are searched, and otherwise those that are due from `due_from` on.
         """
         # One at a time, because an older state must not overwrite a newer one.
         async with self._one_at_a_time, self._pool.connection(CHECK_IN_SECONDS) as c:
             sent = monotonic()
+            row = self._row()
+            if examine or sent >= self._searched_at + EXAMINE_SECONDS - SLACK_SECONDS:
+                row["due_from"] = None
             result = await self._statements.check_in(
-                c, **self._row(examine=examine), most=MOST_EXAMINED if examine else None
+                c, **row, most=MOST_EXAMINED if examine else None
             )
             reply = await result.fetchone()
+            if row["due_from"] is None:
+                self._searched_at = sent
         assert reply is not None
         if self._clock.observe(reply.now, sent):
             log.warning("database_clock_jumped", now=reply.now.isoformat())
@@ -148,7 +156,7 @@ class CheckIn:
             log.info("planning_delegated", **self._peers.described())
         return reply
 
-    def _row(self, *, examine: bool) -> dict[str, Any]:
+    def _row(self) -> dict[str, Any]:
         described = self._described()
         return {
             "runner": self._runner,
@@ -164,7 +172,6 @@ class CheckIn:
             "sql_commands": self._settings.allow_sql_commands,
             "fingerprint": {**self._peers.fingerprint},
             **described,
-            "due_from": None if examine else described["due_from"],
             "diagnostics": Jsonb(described["diagnostics"]),
         }
 

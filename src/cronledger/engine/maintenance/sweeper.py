@@ -29,9 +29,9 @@ EXAMINE_SECONDS = 30.0
 SLACK_SECONDS = 1.0
 """A search may be later by this, because the timers of check-ins are not exact."""
 MAINTENANCE = 3600.0
-REPAIRS = frozenset({"schedules", "inputs", "orphans", "runners", "statistics"})
-"""What a crash, or an ANALYZE of empty tables, may leave behind: the results of the SQL function
-`left_behind`."""
+REPAIRS = frozenset({"schedules", "inputs", "orphans", "runners"})
+"""What a crash may leave behind: the results of the SQL function `left_behind`. One more of them,
+`statistics`, is left behind by an ANALYZE of empty tables."""
 
 
 class Sweeper:
@@ -86,7 +86,7 @@ class Sweeper:
         self._stale, self._left = False, frozenset()
         try:
             await self._round(stale, left)
-            if "statistics" in left:
+            if maintains or "statistics" in left:
                 await self._maintain()
             if maintains:
                 self._maintain_at = monotonic() + MAINTENANCE
@@ -109,12 +109,12 @@ class Sweeper:
             await self.sweep()
         if left:
             await self._repair(left)
-        if left == REPAIRS:
+        if left >= REPAIRS:
             self._examined_at = monotonic()
 
     def full_round(self) -> None:
         """Make the next step a full round, because the functions of this runner have changed."""
-        self._stale, self._left = True, REPAIRS
+        self._stale, self._left = True, self._left | REPAIRS
         self._deadlines.force()
 
     def examines(self, *, within: float) -> bool:
@@ -123,7 +123,7 @@ class Sweeper:
         `within`: the seconds until the check-in that follows it.
         """
         latest = self._examined_at + EXAMINE_SECONDS + SLACK_SECONDS
-        return self._left != REPAIRS and monotonic() + within > latest
+        return not self._left >= REPAIRS and monotonic() + within > latest
 
     def checked_in(self, reply: CheckInReply) -> None:
         """Do what a check-in has found."""

@@ -68,7 +68,12 @@ class Pings:
     async def _send_all(self, url: str) -> None:
         waiting = self._waiting[url]
         try:
-            requests = await self._requests.get()
+            try:
+                requests = await self._requests.get()
+            except ImportError as error:  # perhaps an upgrade replaces the packages right now
+                for ping in self._waiting.pop(url):
+                    log.warning("ping_failed", **ping.log_fields, error=str(error))
+                return
             while waiting:
                 await requests.send(waiting[0])
                 waiting.popleft()

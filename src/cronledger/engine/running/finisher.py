@@ -46,8 +46,9 @@ class Finisher:
     """Takes outcomes with `put` and writes them with `step`.
 
     Events: `written`, the outcomes that a write has committed, which may be none; `lost`, those
-    that will never be written; `unblocked`, others may start now, because an execution, a schedule
-    or input was waiting. `gather`: the seconds for which a step waits for further outcomes.
+    that will never be written; `rearmed`, a schedule is due, perhaps in the past; `unblocked`,
+    others may start now, because an execution, a schedule or input was waiting. `gather`: the
+    seconds for which a step waits for further outcomes.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Finisher:
         self._empty.set()
         self.wake = asyncio.Event()
         self.unblocked = Event[[]]()
+        self.rearmed = follow_up.rearmed
         self.written = Event[[Sequence[Ended]]]()
         self.lost = Event[[Sequence[Ended]]]()
 

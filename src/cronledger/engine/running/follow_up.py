@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import psycopg
 
 from cronledger.engine.awaited import Awaited
+from cronledger.engine.event import Event
 from cronledger.engine.running.ended import Ended
 from cronledger.ledger.connections import AsyncPool, StepConnection
 from cronledger.ledger.database_errors import RETRYABLE_ERRORS, is_unreachable
@@ -21,6 +22,8 @@ class FollowUp:
 
     Each of it is a transaction of its own, because schedules come before executions in the lock
     order. Whatever a crash leaves behind is done by the sweeper.
+
+    Event: `rearmed`, a schedule is due, perhaps in the past.
     """
 
     def __init__(self, pool: AsyncPool, statements: Statements, awaited: Awaited) -> None:
@@ -31,6 +34,7 @@ class FollowUp:
         self._to_rearm: list[tuple[ScopeKey, str]] = []
         self._to_settle: set[ScopeKey] = set()
         self._to_notify: set[int] = set()
+        self.rearmed = Event[[]]()
 
     @property
     def rest(self) -> float | None:
@@ -63,7 +67,9 @@ class FollowUp:
         unblocked = await result.fetchall()
         self._to_notify.clear()
         self._to_rearm = [(x.scope, x.queue) for x in unblocked if not x.rearmed]
-        return any(x.rearmed for x in unblocked) or bool(await waiting.fetchone())
+        if rearmed := any(x.rearmed for x in unblocked):
+            self.rearmed()
+        return bool(await waiting.fetchone()) or rearmed
 
     async def go_on(self, *, rearm: bool) -> bool:
         """Settle the input of executions that ended, and with `rearm` re-arm what was locked.

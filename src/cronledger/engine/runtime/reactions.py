@@ -68,7 +68,8 @@ def connect(p: Components) -> None:
     p.executor.begun.then(p.monitoring.started)
     p.heartbeats.extended.then(p.supervisor.extend)  # in the thread of the heartbeats
     p.executor.freed.then(p.dispatcher.slot_freed)
-    p.finisher.unblocked.then(search, claim)
+    p.finisher.rearmed.then(search)
+    p.finisher.unblocked.then(claim)
     p.finisher.written.then(
         plain(p.dispatcher.slot_freed),
         p.manual.ended,
