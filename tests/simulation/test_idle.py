@@ -241,7 +241,8 @@ CHANGES = {
     "a schedule that another replica made due": Change(
         "UPDATE {}.schedules SET next_due_at = {}.db_now() + interval '20 s', next_plan_time ="
         " {}.db_now() + interval '20 s'",
-        "(SELECT next_due_at > {}.db_now() + interval '1 h' FROM {}.schedules)", 20,
+        "(SELECT next_due_at > {}.db_now() + interval '1 h' FROM {}.schedules)",
+        2 * LISTENING_POLL + 1,  # the search of everything
         schedule="0 0 1 1 *",
     ),
     "the end of a pause": Change(

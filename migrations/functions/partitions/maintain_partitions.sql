@@ -75,16 +75,14 @@ COMMENT ON FUNCTION {schema}_internal.drop_partition(text) IS 'Drops a partition
 
 -- PostgreSQL expects that reading all of a table costs nothing if the table was empty when it was analyzed. A session keeps
 -- such a plan while rows arrive. For a table without statistics PostgreSQL assumes ten pages, and uses the indexes. Autovacuum
--- analyzes no table that stays empty; an ANALYZE of the whole database does. Before PostgreSQL 18 a table with pages and
--- without rows, such as those of a transaction that was rolled back, is left as it is.
+-- analyzes no table that stays empty; an ANALYZE of the whole database does. Before PostgreSQL 18 a table that has pages of a
+-- transaction that was rolled back, and no rows, stays as it is until rows arrive.
 CREATE OR REPLACE FUNCTION {schema}_internal.analyzed_while_empty() RETURNS TABLE (name text) LANGUAGE sql STABLE AS $$
     SELECT c.relname::text
     FROM (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = '{schema}.executions'::regclass
           UNION ALL SELECT '{schema}.schedules'::regclass) t(id)
     JOIN pg_class c ON c.oid = t.id
     WHERE c.reltuples = 0
-      AND (to_regproc('pg_catalog.pg_clear_relation_stats') IS NOT NULL OR pg_relation_size(c.oid) = 0
-           OR pg_stat_get_live_tuples(c.oid) > 0)
     ORDER BY 1
 $$;
 COMMENT ON FUNCTION {schema}_internal.analyzed_while_empty() IS 'Lists the partitions of executions, and schedules, if their statistics say that they are empty. Rows may have arrived since.';

@@ -187,7 +187,7 @@ class Statements:
     ) -> StepCursor[ClaimLook]:
         """`tokens`: an array literal; made once for many claims, most of which use none.
 
-        `due_from`: no schedule that was due before is found; None: all are.
+        `due_from`: of the schedules that were due before, only woken ones are found; None: all are.
         """
         params = {
             "runner": runner,

@@ -5,7 +5,7 @@ docs/configuration.md follow from it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -450,7 +450,7 @@ class ScheduleRow:
     retirements: Sequence[Retirement] = ()
     woken: bool = False
     ahead_of: datetime | None = None
-    address: str | None = None
+    address: str | None = field(default=None, repr=False)  # traces of one seed are equal
     input_watermark: int | None = None
 
 
