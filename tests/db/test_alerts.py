@@ -391,6 +391,8 @@ def test_a_step_reads_no_scope_without_a_new_skip(ledger: Ledger) -> None:
     skip(ledger, "missed", "s1")
     step(ledger)
     assert raised(ledger) == [("skipped", "opened")]
+    # Without statistics, PostgreSQL 15 finds parked schedules by the key of a job.
+    ledger.values("ANALYZE schedules")
     ledger.travel(by=STEP)
     with psycopg.connect(ledger.url) as c:
         c.execute(STEPPED)
