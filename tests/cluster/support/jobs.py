@@ -107,7 +107,7 @@ fence = App()
 SCOPES = [f"s{number:02}" for number in range(50)]
 
 
-@fence.job(stale_timeout="6s", allow_stale_reentry=True, scope_kind="shard", scopes=SCOPES)
+@fence.job(stale_timeout="10s", allow_stale_reentry=True, scope_kind="shard", scopes=SCOPES)
 async def fenced_async(ctx: Context) -> None:
     await live(ctx, 60)
 
@@ -348,7 +348,7 @@ COMMANDS = {
         command(
             "fenced_command",
             "60",
-            stale_timeout="6s",
+            stale_timeout="10s",
             allow_stale_reentry=True,
             scope_kind="shard",
             scopes=SCOPES,
