@@ -67,6 +67,10 @@ BEGIN
         recorded_by = EXCLUDED.recorded_by,
         ledger_id = CASE WHEN skip_missed THEN gen_random_uuid() ELSE i.ledger_id END,
         copy_of = CASE WHEN skip_missed THEN i.ledger_id ELSE i.copy_of END;
+    -- CREATE DATABASE copies how many numbers of a sequence need no further WAL record, which are at most 32. The copy
+    -- has no such record, so that a crash or a failover before the next checkpoint would hand them out again.
+    PERFORM nextval(c.oid::regclass) FROM pg_class c, generate_series(1, 33)
+    WHERE c.relkind = 'S' AND c.relnamespace = '{schema}'::regnamespace;
     PERFORM {schema}_internal.end_action(began);
     PERFORM {schema}_internal.record_action('accept_database', 'ledger', NULL, requested_by, 'done',
         arguments => jsonb_build_object('skip_missed', skip_missed, 'why', why, 'jobs', jobs,
