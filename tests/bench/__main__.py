@@ -32,10 +32,12 @@ from tests.bench import (
     large_ledger,
     lateness,
     peer_processes,
+    pinned,
     plans,
     replicas,
     report,
     schedules,
+    scheduling,
     startup,
     throughput,
 )
@@ -72,6 +74,8 @@ def measure_ratios(bench: Bench) -> dict[str, float]:
 MEASUREMENTS: Mapping[str, Callable[[Bench], Any]] = {
     "plans": measure_plans,
     "startup": startup.measure,
+    "scheduling": scheduling.measure,
+    "pinned": pinned.measure,
     "lateness": lateness.measure,
     "idle": idle.measure,
     "throughput": throughput.measure,
@@ -88,11 +92,17 @@ def chosen(form: Form, only: list[str] | None) -> list[str]:
     """Return the names of the measurements of a form, or those of them that were asked for."""
     # The guard measures backlogs, too.
     left_out = {"throughput"} if form.name == SHORT.name else {"ratios"}
-    if form.schedules is None:
-        left_out |= {"schedules", "large_ledger"}
-    if form.rows is None:
-        left_out |= {"large_ledger"}
+    left_out |= without_size(form)
     return [name for name in MEASUREMENTS if (name in only if only else name not in left_out)]
+
+
+def without_size(form: Form) -> set[str]:
+    """Return the names of the measurements for which a form has no size."""
+    sizes = {
+        "schedules": form.schedules, "large_ledger": form.schedules and form.rows,
+        "scheduling": form.each_second, "pinned": form.pinned_minutes,
+    }  # fmt: skip
+    return {name for name, size in sizes.items() if size is None}
 
 
 def run(bench: Bench, names: list[str], output: Path) -> dict[str, Any]:
@@ -148,14 +158,17 @@ def main() -> int:
         form, rows=options.rows or form.rows, schedules=options.schedules or form.schedules
     )
     names = chosen(form, options.only)
+    if unsized := without_size(form) & {*names}:
+        sys.exit(f"The {form.name} form does not measure {', '.join(sorted(unsized))}: use --full")
     with ExitStack() as stack:
         server = stack.enter_context(durable_server(options.binaries))
         if options.record:
             guard.record(guard.measure(server))
             return 0
-        compares = form.compares and {"throughput", "enqueue"} & {*names}
+        compares = form.compares and {"throughput", "enqueue", "scheduling"} & {*names}
         peers = options.peers if compares else None
-        before = stack.enter_context(baseline()) if compares else None
+        queues = {"throughput", "enqueue"} & {*names}
+        before = stack.enter_context(baseline()) if compares and queues else None
         bench = Bench(server, form, before, peers, options.profile)
         result = run(bench, names, options.output)
     print(report.text(result))

@@ -15,6 +15,9 @@ class Form:
 
     `repeats`: of each contestant. `each`: missed plan_times of each of the 20 scopes, by slots.
     `enqueued`: messages. `schedules` and `rows` are those of the large ledgers; None: not measured.
+    `at_once`: schedules that are due at one instant, beside peers. `each_second`: seconds for which
+    jobs fire each second beside peers. `pinned_minutes`: how long a session is idle in a
+    transaction. None: not measured.
     `full_plans`: query plans at full size. `compares`: with the baseline and the peers.
     """
 
@@ -23,6 +26,9 @@ class Form:
     each: Mapping[int, int]
     enqueued: int
     lateness_seconds: int
+    at_once: tuple[int, ...]
+    each_second: int | None
+    pinned_minutes: int | None
     burst: int
     burst_ahead: int
     burst_replicas: tuple[int, ...]
@@ -46,6 +52,9 @@ SHORT = Form(
     each={10: 20, 100: 50, 1000: 100},
     enqueued=2_000,
     lateness_seconds=4,
+    at_once=(),
+    each_second=None,
+    pinned_minutes=None,
     burst=1_000,
     burst_ahead=3,
     burst_replicas=(1,),
@@ -64,6 +73,9 @@ PLAIN = Form(
     each={10: 200, 100: 570, 1000: 3_270},
     enqueued=20_000,
     lateness_seconds=60,
+    at_once=(10_000,),
+    each_second=60,
+    pinned_minutes=None,
     burst=10_000,
     burst_ahead=15,
     burst_replicas=(1, 4),
@@ -80,9 +92,12 @@ FULL = replace(
     PLAIN,
     name="full",
     enqueued=50_000,
+    at_once=(10_000, 100_000),
+    each_second=600,
+    pinned_minutes=60,
     lateness_seconds=180,
     idle_seconds=180,
     schedules=1_000_000,
-    schedules_seconds=120,
+    schedules_seconds=600,
     rows=50_000_000,
 )

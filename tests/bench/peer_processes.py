@@ -51,7 +51,7 @@ def _measure(
             str(python), "-m", "tests.bench.peers", peer.module, dsn, *map(str, task),
             str(min(rows, peer.most)),
         ]  # fmt: skip
-        line = _output(command)
+        line = output(command)
     return Sample(**json.loads(line))
 
 
@@ -61,11 +61,12 @@ def versions(python: Path) -> dict[str, str]:
         "import json, importlib.metadata as m;"
         f"print(json.dumps({{name: m.version(name) for name in {DISTRIBUTIONS!r}}}))"
     )
-    found: dict[str, str] = json.loads(_output([str(python), "-c", code]))
+    found: dict[str, str] = json.loads(output([str(python), "-c", code]))
     return found
 
 
-def _output(command: list[str]) -> str:
+def output(command: list[str]) -> str:
+    """Return what a command prints. Raises RuntimeError with its errors if it fails."""
     done = subprocess.run(
         command, cwd=ROOT, env=clean_environ(), capture_output=True, text=True, check=False
     )

@@ -73,6 +73,45 @@ def _lateness(axes: Axes, found: Found) -> None:
     axes.grid(alpha=0.3)
 
 
+def _at_once(axes: Axes, found: Found) -> None:
+    """Draw a bar for each contestant that started all of the smallest number of schedules."""
+    outcomes = next(iter(found["at_once"].values()))
+    all_started = {
+        name: each["last"]
+        for name, each in outcomes.items()
+        if "error" not in each and each["called"] == each["due"]
+    }
+    axes.barh([*all_started], [*all_started.values()])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    due = int(next(iter(found["at_once"])))
+    axes.set_xlabel(f"seconds until the last of {due:,} schedules that are due at once has started")
+    axes.grid(axis="x", alpha=0.3)
+
+
+def _punctual(axes: Axes, found: Found) -> None:
+    each = found["each_second"]
+    shares = {
+        name: 100 * outcome["punctual"] / outcome["due"]
+        for name, outcome in each["outcomes"].items()
+        if "error" not in outcome
+    }
+    axes.barh([*shares], [*shares.values()])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 100)
+    axes.set_xlabel(f"% of the firings of {each['jobs']} jobs, each second, within 50 ms")
+    axes.grid(axis="x", alpha=0.3)
+
+
+def _pinned(axes: Axes, found: Found) -> None:
+    minutes = range(1, len(found["p99"]) + 1)
+    axes.plot(minutes, found["p99"])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("minutes beside a session that is idle in a transaction")
+    axes.set_ylabel("p99 of start after due_at, ms")
+    axes.grid(alpha=0.3)
+
+
 def _burst(axes: Axes, found: Found) -> None:
     for replicas, runs in found["replicas"].items():
         shares: Sequence[float] = [n / 10 for n in range(11)]
@@ -106,6 +145,9 @@ def _replicas(axes: Axes, found: Mapping[str, Any]) -> None:
 
 
 _PLOTS: Mapping[str, tuple[str, Callable[[Axes, Any], None]]] = {
+    "at_once": ("scheduling", _at_once),
+    "punctual": ("scheduling", _punctual),
+    "pinned": ("pinned", _pinned),
     "throughput": ("throughput", _throughput),
     "cpu": ("throughput", _cpu),
     "lateness": ("lateness", _lateness),

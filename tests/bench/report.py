@@ -26,6 +26,8 @@ def tables(report: Mapping[str, Any]) -> Iterator[Table]:
         ("", "target", "measured", "in the same run", ""),
         [(r.what, r.target, r.measured, r.beside, _mark(r.met)) for r in targets.rows(found)],
     )
+    if "scheduling" in found:
+        yield from _scheduling_tables(found["scheduling"])
     if "throughput" in found:
         slots = found["throughput"]
         for title, value in (
@@ -53,6 +55,28 @@ def tables(report: Mapping[str, Any]) -> Iterator[Table]:
                 for n, samples in found["replicas"].items()
             ],
         )
+
+
+def _scheduling_tables(found: Mapping[str, Any]) -> Iterator[Table]:
+    sizes = found["at_once"]
+    names = dict.fromkeys(name for outcomes in sizes.values() for name in outcomes)
+    yield (
+        "Schedules that are due at one instant, last start",
+        ("", *(f"{int(size):,}" for size in sizes)),
+        [
+            (name, *(targets.last_start(o[name]) if name in o else "" for o in sizes.values()))
+            for name in names
+        ],
+    )
+    each = found["each_second"]
+    yield (
+        f"{each['jobs']} jobs that fire each second, for {each['seconds']} seconds",
+        ("", "started", "within 50 ms"),
+        [
+            (name, targets.share(outcome, "called"), targets.share(outcome, "punctual"))
+            for name, outcome in each["outcomes"].items()
+        ],
+    )
 
 
 def _mark(met: bool | None) -> str:

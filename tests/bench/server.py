@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -59,18 +59,21 @@ class Server:
 
 
 @contextlib.contextmanager
-def durable_server(binaries: str | None) -> Iterator[Server]:
+def durable_server(
+    binaries: str | None, more: Callable[[Path], Mapping[str, str]] = lambda _: {}
+) -> Iterator[Server]:
     """Start a server in a directory for temporary files, and remove both at the end.
 
-    `binaries`: a bin directory; None: CRONLEDGER_TEST_BINARIES, or else the pip package.
+    `binaries`: a bin directory; None: CRONLEDGER_TEST_BINARIES, or else the pip package. `more`:
+    returns further settings, given the directory of the data and of the socket.
     """
     chosen = binaries or os.environ.get("CRONLEDGER_TEST_BINARIES")
     programs = find_binaries(Path(chosen).absolute() if chosen else None)
     directory = Path(tempfile.mkdtemp(prefix="cronledger-bench-"))
     try:
         base = directory / "server"
-        with Embedded(base, programs.directory, SETTINGS) as embedded:
-            dsn = embedded.start()
-            yield Server(dsn, base / f"postgres-{programs.major}" / "server.log")
+        data = base / f"postgres-{programs.major}"
+        with Embedded(base, programs.directory, {**SETTINGS, **more(data)}) as embedded:
+            yield Server(embedded.start(), data / "server.log")
     finally:
         shutil.rmtree(directory, ignore_errors=True)

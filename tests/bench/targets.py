@@ -1,9 +1,11 @@
 """The targets, each with the figure of a run, and with its floor or its peer from the same run."""
 
 from collections.abc import Callable, Iterator, Mapping
+from statistics import median
 from typing import Any, NamedTuple
 
-from tests.bench import enqueue, idle, large_ledger, throughput
+from tests.bench import enqueue, idle, large_ledger, scheduling, throughput
+from tests.bench.firing import PATIENCE_SECONDS
 from tests.bench.peer_processes import PGQUEUER
 from tests.bench.sample import Json, cpu, middle, ratio, speed
 
@@ -11,6 +13,8 @@ Found = Mapping[str, Any]
 """The results of the measurements, by name."""
 
 CPU_TARGETS = {"10": 0.5, "100": 0.6, "1000": 0.65}
+LAST_START_TARGETS = {"10000": 1.0, "100000": 9.0}
+PINNED_TARGET = 1.5
 MEGABYTE = 1_000_000
 
 
@@ -94,6 +98,52 @@ def _lateness(found: Found) -> Iterator[Row]:
     )
 
 
+def _scheduling(found: Found) -> Iterator[Row]:
+    for schedules, outcomes in found["at_once"].items():
+        ours, floor = outcomes[scheduling.OURS], outcomes[scheduling.BARE_LOOP]
+        target = LAST_START_TARGETS.get(schedules)
+        met = ours["called"] == ours["due"] and ours["last"] <= (target or 0)
+        yield Row(
+            f"{_count(int(schedules))} schedules due at one instant, last start, beside peers",
+            "" if target is None else f"≤ {target} s", last_start(ours),
+            f"a bare loop {last_start(floor)}", None if target is None else met,
+        )  # fmt: skip
+    each = found["each_second"]
+    ours, floor = (each["outcomes"][name] for name in (scheduling.OURS, scheduling.BARE_LOOP))
+    yield Row(
+        f"{each['jobs']} jobs that fire each second for {each['seconds']} s, within 50 ms", "100 %",
+        share(ours, "punctual"), f"a bare loop {share(floor, 'punctual')}",
+        ours["punctual"] == ours["due"],
+    )  # fmt: skip
+
+
+def last_start(outcome: Found) -> str:
+    """Return the seconds until all have started, or how many have."""
+    if "error" in outcome:
+        return "failed"
+    if outcome["called"] < outcome["due"]:
+        return f"only {outcome['called']:,} started in {PATIENCE_SECONDS:.0f} s"
+    return f"{outcome['last']:.2f} s"
+
+
+def share(outcome: Found, key: str) -> str:
+    """Return the share of the calls that were due."""
+    return f"{100 * outcome[key] / outcome['due']:.2f} %" if key in outcome else "failed"
+
+
+def _pinned(found: Found) -> Iterator[Row]:
+    part, dead = max(1, len(found["p99"]) // 6), sum(found["dead"].values())
+    for name, what, unit in (("p99", "p99 of the start", "ms"), ("cpu_us", "CPU", "µs")):
+        first, last = median(found[name][:part]), median(found[name][-part:])
+        yield Row(
+            f"{found['due_each_second']} due each second beside a session that is idle in a "
+            f"transaction for {len(found['p99'])} minutes, {what}",
+            f"last {part} minutes ≤ {PINNED_TARGET} of the first", f"{last / first:.2f}",
+            f"{first:.0f} and {last:.0f} {unit}; {dead:,} dead versions",
+            last / first <= PINNED_TARGET,
+        )  # fmt: skip
+
+
 def _burst(found: Found) -> Iterator[Row]:
     for replicas, runs in found["replicas"].items():
         several = "" if replicas == "1" else f", {replicas} replicas"
@@ -143,11 +193,13 @@ def _replicas(samples: Mapping[str, list[Json]]) -> Iterator[Row]:
 
 
 def _schedules(found: Found) -> Iterator[Row]:
+    worst = max(found["p99_each_minute"])
     yield Row(
         f"{_count(found['schedules'])} schedules, {found['due_each_second']} due each second, "
-        "start p50 / p99 / last", "",
-        f"{found['p50']:.0f} / {found['p99']:.0f} / {found['max']:.0f} ms",
-        f"{found['client_us']:.0f} + {found['server_us']:.0f} µs per execution", None,
+        f"start p50 / p99 / last, p99 of the worst of {len(found['p99_each_minute'])} minutes",
+        "p99 ≤ 100 ms in each minute",
+        f"{found['p50']:.0f} / {found['p99']:.0f} / {found['max']:.0f} ms, {worst:.0f} ms",
+        f"{found['client_us']:.0f} + {found['server_us']:.0f} µs per execution", worst <= 100,
     )  # fmt: skip
 
 
@@ -174,6 +226,8 @@ def _count(value: float) -> str:
 
 
 _ROWS: Mapping[str, Callable[[Any], Iterator[Row]]] = {
+    "scheduling": _scheduling,
+    "pinned": _pinned,
     "throughput": _backlog,
     "enqueue": _enqueue,
     "lateness": _lateness,

@@ -30,7 +30,25 @@ def slots(ours: float, cpu_us: float) -> dict[str, Any]:
 
 
 LATENESS = {"p50": 0.7, "p99": 2.5, "max": 4.0, "count": 300}
+OUTCOME = {"due": 10_000, "called": 10_000, "punctual": 9_000, "last": 0.8}
 FOUND: dict[str, Any] = {
+    "scheduling": {
+        "at_once": {
+            "10000": {
+                "cronledger": OUTCOME, "bare loop": OUTCOME | {"last": 0.4},
+                "pg_cron": OUTCOME | {"called": 6_000}, "PGQueuer (psycopg)": {"error": "no"},
+            },
+            "100000": {"cronledger": OUTCOME | {"last": 9.5}, "bare loop": OUTCOME},
+        },
+        "each_second": {
+            "jobs": 500, "seconds": 60,
+            "outcomes": {"cronledger": OUTCOME | {"punctual": 10_000}, "bare loop": OUTCOME},
+        },
+    },
+    "pinned": {
+        "due_each_second": 300, "p99": [100.0] * 50 + [140.0] * 10,
+        "cpu_us": [200.0] * 50 + [320.0] * 10, "dead": {"schedules": 1_000_000},
+    },
     "throughput": {"10": slots(3_000, 100), "100": slots(9_000, 140), "1000": slots(15_000, 120)},
     "enqueue": {
         "enqueue_many": [sample(50_000)],
@@ -60,8 +78,8 @@ FOUND: dict[str, Any] = {
     },
     "replicas": {"1": [sample(8_000)], "8": [sample(12_000, 80, 60)]},
     "schedules": {
-        "schedules": 1_000_000, "due_each_second": 500, "p50": 40.2, "p99": 90.0, "max": 120.0,
-        "client_us": 200.0, "server_us": 300.0,
+        "schedules": 1_000_000, "due_each_second": 1_000, "p50": 40.2, "p99": 90.0, "max": 120.0,
+        "client_us": 200.0, "server_us": 300.0, "p99_each_minute": [90.0, 101.0],
     },
     "startup": {"help_ms": 150.2, "floor_ms": 20.0},
     "plans": {"executions": 3_200_000, "plans": 154, "within": 154},
@@ -83,7 +101,13 @@ REPORT: dict[str, Any] = {
 
 def test_each_target_is_judged_by_figures_of_the_same_run() -> None:
     found = {(row.what, row.met) for row in targets.rows(FOUND)}
+    beside = "300 due each second beside a session that is idle in a transaction for 60 minutes"
     assert found >= {
+        ("10,000 schedules due at one instant, last start, beside peers", True),
+        ("100,000 schedules due at one instant, last start, beside peers", False),
+        ("500 jobs that fire each second for 60 s, within 50 ms", True),
+        (f"{beside}, p99 of the start", True),
+        (f"{beside}, CPU", False),
         ("Backlog, one replica, 1000 slots", True),  # 0.75 of the floor
         ("The same, beside PGQueuer at batch 1000", True),
         ("CPU per execution, 10 slots", True),  # 100 of 200 us
@@ -99,6 +123,11 @@ def test_each_target_is_judged_by_figures_of_the_same_run() -> None:
         ("Claim speed at 50,000,000 rows (21 GB), missed plan_times", True),
         ("Claim speed at 50,000,000 rows (21 GB), messages", False),
         ("8 replicas on one backlog, CPU per execution", True),
+        (
+            "1,000,000 schedules, 1000 due each second, start p50 / p99 / last, "
+            "p99 of the worst of 2 minutes",
+            False,
+        ),
         ("`cronledger --help`", True),
     }
 
@@ -118,6 +147,8 @@ def test_the_report_has_the_same_tables_as_text_and_as_markdown() -> None:
         assert title in text
         assert f"### {title}" in markdown
         assert {len(line) for line in lines} == {len(headers)}
+    assert "only 6,000 started in 60 s" in text
+    assert "failed" in text
     assert "PostgreSQL 18.4" in text
     assert "Peers: pgqueuer 1.6.0." in markdown
     assert markdown.endswith("![cpu](plots/cpu.svg)")
@@ -174,8 +205,8 @@ def test_statements_of_one_database_are_counted_in_the_log() -> None:
 def test_each_form_has_its_measurements() -> None:
     short, plain, full = (bench_main.chosen(form, None) for form in (SHORT, PLAIN, FULL))
     assert "ratios" in short
-    assert not {"throughput", "schedules", "large_ledger"} & {*short}
-    assert {*full} - {*plain} == {"schedules", "large_ledger"}
+    assert not {"throughput", "scheduling", "pinned", "schedules", "large_ledger"} & {*short}
+    assert {*full} - {*plain} == {"pinned", "schedules", "large_ledger"}
     assert bench_main.chosen(FULL, ["idle"]) == ["idle"]
 
 

@@ -6,14 +6,18 @@ It has no call that adds several jobs, so BATCH is ignored. One scheduler needs 
 import asyncio
 import json
 import time
+from datetime import timedelta
 
-from apscheduler import AsyncScheduler
+from apscheduler import AsyncScheduler, current_job
 from apscheduler.datastores.sqlalchemy import SQLAlchemyDataStore
+from apscheduler.triggers.interval import IntervalTrigger
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from tests.bench.firing import Calls
 from tests.bench.peers.contract import PAYLOAD, Peer
 
 TASK = "handler"
+CONCURRENCY = 10_000
 
 
 class ApschedulerPeer(Peer):
@@ -47,6 +51,23 @@ class ApschedulerPeer(Peer):
             await scheduler.start_in_background()
             await ended.wait()
         return calls[-1] - calls[0]
+
+    async def fire(self, calls: Calls) -> None:
+        async def handler(schedule: int) -> None:
+            fire_time = current_job.get().scheduled_fire_time
+            assert fire_time is not None
+            calls.add(schedule, fire_time.timestamp())
+
+        firing = calls.firing
+        last = firing.at + timedelta(seconds=firing.times - 1)
+        async with self.scheduler(CONCURRENCY) as scheduler:
+            await scheduler.configure_task(TASK, func=handler, max_running_jobs=None)
+            for schedule in range(firing.schedules):
+                trigger = IntervalTrigger(seconds=1, start_time=firing.at, end_time=last)
+                await scheduler.add_schedule(TASK, trigger, args=[schedule])
+            firing.require_ahead()
+            await scheduler.start_in_background()
+            await calls.complete()
 
 
 PEER = ApschedulerPeer

@@ -7,12 +7,14 @@ from abc import ABC, abstractmethod
 
 import psycopg
 
+from tests.bench.firing import Calls
+
 PAYLOAD = '{"n": 1}'
 """What each message contains, as those of cronledger in the same run."""
 
 
-class Peer(ABC):
-    """A queue with one worker. `c`: a connection in autocommit mode."""
+class Scheduler(ABC):
+    """A tool that fires schedules. `c`: a connection in autocommit mode."""
 
     def __init__(self, dsn: str, c: psycopg.Connection) -> None:
         self.dsn = dsn
@@ -20,7 +22,15 @@ class Peer(ABC):
 
     @abstractmethod
     async def install(self) -> None:
-        """Create the tables of the queue, tuned as its documentation recommends."""
+        """Create the tables of the tool, tuned as its documentation recommends."""
+
+    @abstractmethod
+    async def fire(self, calls: Calls) -> None:
+        """Declare the schedules of `calls.firing`, and add each call to `calls` until it ends."""
+
+
+class Peer(Scheduler):
+    """A queue with one worker, which also fires schedules."""
 
     @abstractmethod
     async def enqueue(self, rows: int, batch: int) -> None:

@@ -3,14 +3,16 @@
 Its `batch_size` is the concurrency. It limits how many jobs one fetch takes, not how many run.
 """
 
+import asyncio
 from abc import abstractmethod
 from typing import Any
 
 from pgqueuer import PgQueuer
-from pgqueuer.models import Job
+from pgqueuer.models import Job, Schedule
 from pgqueuer.queries import Queries
 from pgqueuer.types import QueueExecutionMode
 
+from tests.bench.firing import Calls, now
 from tests.bench.peers.contract import PAYLOAD, Peer
 
 _WORKED = """
@@ -47,3 +49,20 @@ class PgQueuerPeer(Peer):
         worker.entrypoint("fetch")(fetch)
         await worker.run(batch_size=concurrency, mode=QueueExecutionMode.drain)
         return self.seconds(_WORKED)
+
+    async def fire(self, calls: Calls) -> None:
+        firing = calls.firing
+
+        async def fired(schedule: Schedule) -> None:
+            # It does not tell the instant, so a call counts for the second in which it comes.
+            calls.add(int(schedule.entrypoint), firing.first if firing.times == 1 else int(now()))
+
+        scheduler = PgQueuer(await self.connect())
+        for schedule in range(firing.schedules):
+            scheduler.schedule(str(schedule), firing.cron())(fired)
+        firing.require_ahead()
+        await firing.wait_until_near()
+        running = asyncio.create_task(scheduler.sm.run())
+        await calls.complete()
+        scheduler.sm.shutdown.set()
+        await running

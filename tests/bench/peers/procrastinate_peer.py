@@ -1,9 +1,12 @@
 """Procrastinate: one worker, and a pool of as many connections as its handlers can use at once."""
 
+import asyncio
+import contextlib
 import json
 
 from procrastinate import App, PsycopgConnector
 
+from tests.bench.firing import Calls
 from tests.bench.peers.contract import PAYLOAD, Peer
 
 MOST_CONNECTIONS = 20
@@ -49,6 +52,28 @@ class ProcrastinatePeer(Peer):
                 concurrency=concurrency, wait=False, install_signal_handlers=False
             )
         return self.seconds(_WORKED)
+
+    async def fire(self, calls: Calls) -> None:
+        async def fired(timestamp: int, schedule: int) -> None:
+            calls.add(schedule, timestamp)
+
+        app = self.app(MOST_CONNECTIONS + 1)
+        task = app.task(name="fired")(fired)
+        for schedule in range(calls.firing.schedules):
+            app.periodic(
+                cron=calls.firing.cron(), periodic_id=str(schedule),
+                task_kwargs={"schedule": schedule},
+            )(task)  # fmt: skip
+        calls.firing.require_ahead()
+        await calls.firing.wait_until_near()
+        async with app.open_async():
+            worker = asyncio.create_task(
+                app.run_worker_async(concurrency=MOST_CONNECTIONS, install_signal_handlers=False)
+            )
+            await calls.complete()
+            worker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await worker
 
 
 PEER = ProcrastinatePeer
