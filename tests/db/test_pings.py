@@ -221,7 +221,8 @@ async def test_a_ping_that_waits_for_its_turn_is_not_given_up(
         checks.open.set()
         await sender.close(10)
     assert [line["event"] for line in lines] == ["ping_failed"]
-    assert checks.paths == ["/hanging", "/waiting"]
+    # On a busy machine the first one is given up before the server has read it.
+    assert sorted(checks.paths) == ["/hanging", "/waiting"]
 
 
 async def test_pings_of_one_check_keep_their_order_and_are_bounded(checks: Checks) -> None:
