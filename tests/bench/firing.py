@@ -65,8 +65,10 @@ class Firing(NamedTuple):
             raise RuntimeError(f"{self.schedules} schedules were not declared in time")
 
     async def wait_until_near(self) -> None:
-        """Wait until three seconds before the first instant."""
-        await asyncio.sleep(max(0.0, self.first - 3 - now()))
+        """Wait until three seconds before the first of several instants, so that no earlier firing
+        is still in progress then. A schedule that is due once has no earlier one."""
+        if self.times > 1:
+            await asyncio.sleep(max(0.0, self.first - 3 - now()))
 
 
 class Outcome(NamedTuple):

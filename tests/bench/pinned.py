@@ -38,7 +38,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         ledger.declare("each-second", "* * * * * *", scopes=SCHEDULES)
         with ledger.product.replica(ledger.dsn, SLOTS) as pid:
             ledger.wait_for("(SELECT count(*) FROM cronledger.executions) > 3000")
-            with _pinned_horizon(ledger.dsn):
+            with pinned_horizon(ledger.dsn):
                 minutes = [_minute(ledger, pid) for _ in range(bench.form.pinned_minutes)]
                 dead = ledger.connection.execute(_DEAD).fetchall()
             ledger.one("SELECT cronledger.pause('each-second')")
@@ -51,7 +51,8 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 @contextmanager
-def _pinned_horizon(dsn: str) -> Iterator[None]:
+def pinned_horizon(dsn: str) -> Iterator[None]:
+    """Keep a session idle in a transaction, with a snapshot and a transaction id."""
     with psycopg.connect(dsn) as c:
         c.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         c.execute("SELECT pg_current_xact_id()")

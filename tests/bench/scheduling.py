@@ -30,8 +30,9 @@ BATCH = 500
 MOST_AT_ONCE = 10_000
 """Schedules of a peer. With more, declaring them takes longer than everything else here."""
 AHEAD_SECONDS = 20
-DECLARED_PER_SECOND = {True: 80, False: 5_000}
-"""By whether it is a peer: APScheduler 4 adds each schedule in a transaction of its own."""
+DECLARED_PER_SECOND = 5_000
+DECLARED_BY_PEERS = 80
+"""Schedules in each second: APScheduler 4 adds each one in a transaction of its own."""
 
 _OUTCOME = """
 SELECT count(*) AS called, max(extract(epoch FROM started_at))::float8 - %(first)s AS last,
@@ -92,8 +93,8 @@ def _outcome(
 
     Raises what went wrong with cronledger; a peer's error is its outcome.
     """
-    declared = schedules / DECLARED_PER_SECOND[name not in (OURS, BARE_LOOP)]
-    soonest = now() + AHEAD_SECONDS + declared
+    per_second = DECLARED_PER_SECOND if name in (OURS, BARE_LOOP) else DECLARED_BY_PEERS
+    soonest = now() + AHEAD_SECONDS + schedules / per_second
     try:
         return run(Firing(schedules, times, int(-(-soonest // 60) * 60)))._asdict()
     except (RuntimeError, psycopg.Error) as error:

@@ -4,8 +4,7 @@ The tests count the blocks that each statement reads, because times depend on th
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -14,21 +13,13 @@ import pytest
 
 from cronledger.ledger.queries import encoded
 from cronledger.rules import outcome
+from tests.bench.pinned import pinned_horizon
 from tests.db.support.engine import Ledger, Runner, runners
 
 JOBS = 20
 FIRINGS = 60
 """The number of dead versions of each schedule, and of dead RUNNING rows of each job."""
 EVERY_SECOND = "* * * * * *"
-
-
-@contextmanager
-def pinned_horizon(url: str) -> Iterator[None]:
-    """A session is idle in a transaction with a snapshot and a transaction id."""
-    with psycopg.connect(url) as c:
-        c.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        c.execute("SELECT pg_current_xact_id()")
-        yield
 
 
 def count_blocks(runner: Runner) -> Counter[str]:
