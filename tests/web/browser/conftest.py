@@ -18,6 +18,7 @@ from playwright.sync_api import (
 )
 from starlette.applications import Starlette
 
+from tests.waiting import until
 from tests.web.support.browsing import app
 from tests.web.support.logins import Logins
 from tests.web.support.serving import served
@@ -34,14 +35,19 @@ PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
 
 def strike(page: Page, key: str) -> None:
     """Press a key once the page has been painted, because Chromium drops earlier ones."""
-    page.wait_for_function(PAINTED, polling=20)
+    _wait_until_painted(page)
     page.keyboard.press(key)
 
 
 def enter_text(page: Page, text: str) -> None:
     """Type a text into the focused field, once the page has been painted (see `strike`)."""
-    page.wait_for_function(PAINTED, polling=20)
+    _wait_until_painted(page)
     page.keyboard.type(text)
+
+
+def _wait_until_painted(page: Page) -> None:
+    """Ask from outside of the page, whose policy forbids the polling of `wait_for_function`."""
+    until("the page is painted", lambda: bool(page.evaluate(PAINTED)))
 
 
 def press(target: Locator, by: str) -> None:
