@@ -55,10 +55,12 @@ UPDATE {schema}.schema_migrations m SET objects = ARRAY(
     ORDER BY 1);
 """
 
+# Not `NOT IN (SELECT …)`: if its hash exceeds work_mem, the catalog is read once for each object.
 _LOST = """
+WITH present AS MATERIALIZED ({catalog})
 SELECT m.phase, o.object FROM {schema}.schema_migrations m
 CROSS JOIN LATERAL unnest(m.objects) o(object)
-WHERE o.object NOT IN (SELECT object FROM ({catalog}) c) ORDER BY o.object
+WHERE NOT EXISTS (SELECT FROM present p WHERE p.object = o.object) ORDER BY o.object
 """
 
 
