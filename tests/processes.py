@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 CRONLEDGER = (sys.executable, "-c", "from cronledger.cli import main; main()")
@@ -25,5 +26,6 @@ def children(pid: int) -> list[int]:
     """Return the child processes of `pid`."""
     found: list[int] = []
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (thread / "children").read_text().split())
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread ended meanwhile
+            found += map(int, (thread / "children").read_text().split())
     return found
