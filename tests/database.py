@@ -34,6 +34,7 @@ from tests.cluster.support.clocks import inherited_offset
 from tests.kept_database import KeptDatabase, adopt
 
 DOCKER_SECONDS = 2.0
+IN_USE_SECONDS = 20.0
 IMAGE = "postgres:18-alpine"
 SETTINGS = {
     "fsync": "off",
@@ -121,7 +122,8 @@ def _clear(directory: Path) -> None:
     for pid_file in directory.glob("**/postmaster.pid"):
         pid = server_pid(pid_file.parent)
         if pid is not None:
-            os.kill(pid, signal.SIGQUIT)
+            with contextlib.suppress(ProcessLookupError):  # it may be about to end by itself
+                os.kill(pid, signal.SIGQUIT)
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -350,7 +352,19 @@ class Databases:
         self._connection.execute(statement, values)
 
     def _execute_ddl(self, statement: LiteralString, *names: sql.Identifier) -> None:
-        self._connection.execute(sql.SQL(statement).format(*names))
+        """Execute it, also if a session that ends keeps the database for longer than 5 s.
+
+        PostgreSQL itself waits for 5 s, for instance for a worker of autovacuum in a template.
+        """
+        give_up_at = time.monotonic() + IN_USE_SECONDS
+        while True:
+            try:
+                self._connection.execute(sql.SQL(statement).format(*names))
+            except psycopg.errors.ObjectInUse:
+                if time.monotonic() > give_up_at:
+                    raise
+            else:
+                return
 
     def _value(self, statement: LiteralString, *values: object) -> object:
         row = self._connection.execute(statement, values).fetchone()

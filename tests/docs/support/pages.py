@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -118,8 +119,9 @@ class Shell:
             for log in self._directory.rglob("*.log"):
                 print(f"--- {log.name}\n{log.read_text('utf-8', 'replace')[-4000:]}")
         try:
-            for pid in re.findall(r"\d+", self.call("jobs -p")):
-                os.killpg(int(pid), signal.SIGTERM)
+            for pid in re.findall(r"^\d+$", self.call("jobs -p"), re.MULTILINE):
+                with suppress(ProcessLookupError):  # bash also lists a job that has ended
+                    os.killpg(int(pid), signal.SIGTERM)
             self.call("wait")
         finally:
             self._bash.kill()

@@ -10,11 +10,12 @@ NAME = "idle_in_transaction_session_timeout"
 
 
 def take_timeout(request: Request) -> float | None:
-    """The seconds that this statement sets it to. PostgreSQL is told 0, which is never; so it is of
-    transaction_timeout, whose time no simulation reaches."""
+    """The seconds that this statement sets it to. PostgreSQL is told 0, which is never. So it is of
+    transaction_timeout, whose time no simulation reaches, and of lock_timeout, which the session
+    counts."""
     values = list(request.params) if isinstance(request.params, list | tuple) else []
     seconds = None
-    for name in (NAME, "transaction_timeout"):
+    for name in (NAME, "transaction_timeout", "lock_timeout"):
         place = _place(name, request.query, values)
         if place is not None:
             seconds = int(values[place]) / 1000 if name == NAME else seconds
@@ -26,7 +27,8 @@ def take_timeout(request: Request) -> float | None:
 def _place(name: str, query: bytes, values: list[object]) -> int | None:
     """Return which parameter is the value of the setting; None if the query does not set it.
 
-    Otherwise the server would count real seconds, and end the session on a busy machine.
+    Otherwise the server would count real seconds, and end the session or the wait on a busy
+    machine.
     """
     if b"set_config('%s'" % name.encode() not in query:
         return None

@@ -93,6 +93,7 @@ def replaced(
     loop: SimLoop, seed: int, note: Callable[[str, Mapping[str, Any]], None]
 ) -> Iterator[None]:
     """The monotonic clock, randomness, tokens and threads of the engine are the simulator's."""
+    drawn_outside = random.getstate()
     random.seed(seed)
     minted = random.Random(f"tokens {seed}")
 
@@ -127,6 +128,7 @@ def replaced(
             for module in clocked:
                 module.monotonic = time.monotonic  # type: ignore[attr-defined]
             structlog.configure(**before)
+            random.setstate(drawn_outside)  # other workers of the tests have the same seeds
 
 
 def simulate(seed: int, database: Database, tell: Tell | None = None) -> Verdict:
