@@ -12,6 +12,7 @@ JOB = """
 INSERT INTO cronledger.jobs (name, handler, target) VALUES ('job', 'external', '{}')
 """
 ENQUEUE = "SELECT cronledger.enqueue('job')"
+ALONE = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = 'cronledger'"
 
 
 def test_no_id_is_given_twice_after_a_crash_of_an_accepted_copy(tmp_path: Path) -> None:
@@ -22,9 +23,8 @@ def test_no_id_is_given_twice_after_a_crash_of_an_accepted_copy(tmp_path: Path) 
         migrate(original)
         copy = make_conninfo(original, dbname="copy")
         _run(original, JOB, ENQUEUE)
-        server.sql("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
-                   " WHERE datname = 'cronledger' AND pid <> pg_backend_pid()")  # fmt: skip
-        _run(make_conninfo(original, dbname="postgres"), "CREATE DATABASE copy TEMPLATE cronledger")
+        elsewhere = make_conninfo(original, dbname="postgres")
+        _run(elsewhere, ALONE, "CREATE DATABASE copy TEMPLATE cronledger")
         _run(copy, "SELECT cronledger.accept_database(false)", ENQUEUE, ENQUEUE)
         server.stop("kill")
         server.start()

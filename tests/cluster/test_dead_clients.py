@@ -83,7 +83,8 @@ async def test_a_blocked_listener_does_not_block_its_server(tcp: str) -> None:
     async with asyncio.timeout(90):
         await listening.wait()
     with psycopg.connect(tcp, autocommit=True) as c:  # which blocks the loop
-        until("it hangs in its write", lambda: _notify(c) == "ClientWrite")
+        # A busy machine may look at it only after the server has given it up.
+        until("it hangs in its write", lambda: _notify(c) in ("ClientWrite", None))
         until("the server has given it up", lambda: _waits(c) is None)
         assert c.execute("SELECT pg_notification_queue_usage()").fetchone() == (0.0,)
     await task

@@ -126,7 +126,7 @@ async def test_without_a_run_timeout_the_heartbeats_alone_keep_it(
 ) -> None:
     app, release, beats = App("patience"), asyncio.Event(), set()
 
-    @app.job(run_timeout="60s" if edited else None, stale_timeout="3s")
+    @app.job(run_timeout="60s" if edited else None, stale_timeout="12s")
     async def endless() -> None:
         await release.wait()
 
@@ -134,7 +134,7 @@ async def test_without_a_run_timeout_the_heartbeats_alone_keep_it(
         (row,) = ledger.rows("SELECT status, stale_after FROM executions")
         assert row["status"] in ("PENDING", "RUNNING")
         beats.add(row["stale_after"])
-        return len(beats) > 4  # longer than one lease
+        return len(beats) > 4  # for longer than one lease, which is three heartbeats
 
     async with live(ledger, app):
         if edited:

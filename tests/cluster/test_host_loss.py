@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 from cronledger.audit.verify import verify
 from tests.cluster.support.harness import Cluster, Process, instant
 from tests.cluster.support.hosts import Host, Network, impossible, reached, serving
-from tests.cluster.support.jobs import OWN_DSN
+from tests.cluster.support.jobs import LEASE_VARIABLE, OWN_DSN
 from tests.cluster.support.marks import Mark
 from tests.cluster.support.outside_record import assert_accounted_for
 from tests.cluster.support.servers import OwnServer
@@ -29,6 +29,8 @@ pytestmark = pytest.mark.slow
 
 
 LEASE = 3.0
+LONG_LEASE = 10.0
+"""Of what runs for a while before its host is lost."""
 SHORT = 8.0
 """The run_timeout of those to whom the server always has something to say."""
 KEEPALIVES = 11.0
@@ -63,9 +65,11 @@ class Site(Cluster):
         self.server, self.a, self.b = self.hosts = hosts
         self._dsn = reached(url, self.server)
 
-    def on(self, host: Host, app: str, name: str, **settings: Any) -> Process:
+    def on(
+        self, host: Host, app: str, name: str, *, lease: float = LEASE, **settings: Any
+    ) -> Process:
         """A replica of that name, on that host; it has started."""
-        environ = {OWN_DSN: self._dsn}
+        environ = {OWN_DSN: self._dsn, LEASE_VARIABLE: f"{lease:.0f}s"}
         with host.inside():
             return self.start(app, url=self._dsn, runner_id=name, environ=environ, **settings)
 
@@ -135,10 +139,10 @@ def site(
 
 def test_what_ran_on_a_lost_host_is_over_before_others_have_it(site: Site) -> None:
     """I3, I6; back on the network, its replica goes on by itself, and nothing of that counts."""
-    a = site.on(site.a, "crash", "a")
+    a = site.on(site.a, "crash", "a", lease=LONG_LEASE)
     site.trigger(*AGAIN, *ONCE)
     until("all run", lambda: len({m.job for m in site.marks("alive")}) == len((*AGAIN, *ONCE)))
-    b = site.on(site.b, "crash", "b")
+    b = site.on(site.b, "crash", "b", lease=LONG_LEASE)
     seen = site.now()
     until("heartbeats", lambda: all(instant(r["heartbeat_at"]) > seen for r in site.executions()))
     lost, offset = site.now(), site.clock_offset()
@@ -150,7 +154,7 @@ def test_what_ran_on_a_lost_host_is_over_before_others_have_it(site: Site) -> No
         again = row["job_name"] in AGAIN
         over = instant(row["started_at" if again else "finished_at"])
         assert last[row["job_name"]] < over
-        _assert_within(LEASE + 1, over - lost, f"{row['job_name']} is stolen or swept")
+        _assert_within(LONG_LEASE + 1, over - lost, f"{row['job_name']} is stolen or swept")
         assert (row["status"], row["runner_id"]) == (("SUCCESS", "b") if again else ("FAILED", "a"))
         assert row["error_code"] == (None if again else "stale_timeout")
     for pid in {m.pid for m in site.marks() if m.job.startswith("command")}:

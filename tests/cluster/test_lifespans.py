@@ -16,6 +16,7 @@ from cronledger import App, Context
 from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.claiming.request import ClaimResult
 from cronledger.engine.running.executor import Executor
+from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.engine.runtime import lifespans
 from cronledger.engine.runtime.assembly import Components
 from cronledger.replica import LifespanError
@@ -284,6 +285,8 @@ async def test_apps_at_runtime_have_lifespans(ledger: Ledger, shop: Shop) -> Non
         release.set()
         await eventually("it is closed", lambda: shop.steps == ["enter", "close"])
         assert shop.pools[0].served == ["last"]
+        # The end is written after that, and `trigger` refuses while it is RUNNING.
+        await eventually("its end is written", lambda: status(ledger, "works") != "RUNNING")
         await replica.register(shop.app)
         assert shop.steps == ["enter", "close", "enter"]
         await trigger(ledger, "works")
@@ -338,6 +341,8 @@ async def test_an_app_that_is_unregistered_during_a_claim_keeps_its_lifespan(
         return pool.serve("last")
 
     handler(shop.app, "works", works)
+    # Its first heartbeat brings the request to cancel it, which may come before it begins.
+    monkeypatch.setattr(Heartbeats, "added", lambda *_: None)
     async with live(ledger, shop.app) as replica:
         monkeypatch.setattr(Claim, "run", pauses)
         await trigger(ledger, "works")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.support.harness import Cluster
+from tests.cluster.support.jobs import LEASE_VARIABLE
 from tests.cluster.support.outside_record import assert_every_plan_time_ran_once
 from tests.waiting import until
 
@@ -33,7 +34,7 @@ def test_ten_replicas_start_at_once_on_an_empty_database(
             for number in range(10)
         ]
         for replica in replicas:
-            replica.event("runner_started", 60)
+            replica.event("runner_started")
         applied = [replica.event("migrated")["applied"] for replica in replicas]
         numbered = [name for names in applied for name in names if name[:4].isdigit()]
         assert numbered
@@ -53,15 +54,16 @@ def test_ten_replicas_start_at_once_on_an_empty_database(
 
 @pytest.mark.slow
 def test_a_handler_that_blocks_the_loop_costs_no_other_its_lease(cluster: Cluster) -> None:
-    """It blocks for three times the stale_timeout, beside async handlers, threads and a command,
+    """It blocks for longer than the stale_timeout, beside async handlers, threads and a command,
     while another replica waits to steal."""
-    first = cluster.start("blocking", runner_id="first")
+    leases = {LEASE_VARIABLE: "6s"}  # a busy machine loses shorter ones, and longer ones outlast it
+    first = cluster.start("blocking", runner_id="first", environ=leases)
     jobs = ("beside_async", "beside_thread", "beside_command")
     cluster.trigger(*jobs)
     until("the others run", lambda: len({(m.job, m.scope) for m in cluster.marks("alive")}) == 7)
     cluster.trigger("blocks_the_loop")
     until("it blocks", lambda: [m for m in cluster.marks("start") if m.job == "blocks_the_loop"])
-    cluster.start("blocking", runner_id="thief")
+    cluster.start("blocking", runner_id="thief", environ=leases)
     until("all have ended", lambda: len(cluster.executions("SUCCESS")) == 8)
     for row in cluster.executions():
         assert (row["attempt"], row["runner_id"]) == (1, "first"), row

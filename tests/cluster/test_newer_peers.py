@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from time import monotonic
 from unittest import mock
 
 import pytest
@@ -49,6 +48,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
     monkeypatch.setattr(peers, "monotonic", lambda: now[0])
     return now
+
+
+def after_minutes(number: int) -> datetime:
+    """Return an instant at which the next firing is almost a minute away."""
+    return NOON + timedelta(minutes=number, seconds=1)
 
 
 def test_schedules_that_older_libraries_may_compute_differently_are_left_to_newer_runners() -> None:
@@ -169,8 +173,9 @@ def test_versions_sort_as_people_read_them() -> None:
 
 
 async def test_an_older_runner_executes_and_does_not_plan(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
+    """The clock of the peers stands still: no delegation ends because the machine is busy."""
     app = App("zones")
 
     @app.job("* * * * *", timezone="Europe/Berlin", overlap="allow")
@@ -184,7 +189,7 @@ async def test_an_older_runner_executes_and_does_not_plan(
     def runner(name: str) -> Replica:
         return ledger.replica(app, runner_id=name)
 
-    ledger.travel(to=NOON.replace(second=30))
+    ledger.travel(to=after_minutes(0))
     new = runner("new")
     old = runner("old")
     async with new:
@@ -192,13 +197,13 @@ async def test_an_older_runner_executes_and_does_not_plan(
             patched.setattr(OLDER, lambda: {**fingerprint(), "tzdata": "2001a"})
             await old.start()
         assert await new.step() == ()
-        ledger.travel(by="1m")
+        ledger.travel(to=after_minutes(1))
         await new._runtime.components.check_ins.step()  # seen in good time, and to have claimed
         assert [ran.job for ran in await old.step()] == ["utc"]
         ledger.trigger("berlin")
         assert [(ran.job, ran.trigger) for ran in await old.step()] == [("berlin", "manual")]
         assert [(ran.job, ran.trigger) for ran in await new.step()] == [("berlin", "schedule")]
-        ledger.travel(by="1m")
+        ledger.travel(to=after_minutes(2))
         await new._runtime.components.check_ins.step()
         assert [ran.job for ran in await old.step()] == ["utc"]
     # The newer one has left: nobody else is there to plan it.
@@ -207,7 +212,7 @@ async def test_an_older_runner_executes_and_does_not_plan(
 
 
 async def test_a_full_newer_runner_stops_no_schedule(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
     """A canary with one slot, which a long execution has taken; and one that checks in as if it
     claimed, and does not."""
@@ -222,20 +227,20 @@ async def test_a_full_newer_runner_stops_no_schedule(
         began.set()
         await held.wait()
 
-    ledger.travel(to=NOON.replace(second=30))
+    ledger.travel(to=after_minutes(0))
     new = ledger.replica(app, runner_id="new", slots=1, queues=("default", "canary"))
     old = ledger.replica(app, runner_id="old")
     async with new:
         monkeypatch.setattr(OLDER, lambda: {**fingerprint(), "tzdata": "2001a"})
         await old.start()
         assert await new.step() == ()
-        ledger.travel(by="1m")
+        ledger.travel(to=after_minutes(1))
         await new._runtime.components.check_ins.step()
         assert await old.step() == ()  # left to the newer one, which does not plan
 
-        monkeypatch.setattr(peers, "monotonic", lambda: monotonic() + LONGEST_WAIT)
+        clock[0] += LONGEST_WAIT
         assert [ran.job for ran in await old.step()] == ["berlin"]
-        ledger.travel(by="1m")
+        ledger.travel(to=after_minutes(2))
         await new._runtime.components.check_ins.step()
         assert await old.step() == ()
         assert [ran.job for ran in await new.step()] == ["berlin"]
@@ -243,7 +248,7 @@ async def test_a_full_newer_runner_stops_no_schedule(
         ledger.trigger("long")
         busy = asyncio.create_task(new.step())
         await began.wait()
-        ledger.travel(by="1m")
+        ledger.travel(to=after_minutes(3))
         await new._runtime.components.check_ins.step()
         assert [ran.job for ran in await old.step()] == ["berlin"]
         held.set()

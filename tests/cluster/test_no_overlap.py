@@ -61,7 +61,7 @@ def test_i7_two_thousand_executions_of_eight_processes_never_overlap(
         done = "SELECT count(*) FROM cronledger.executions WHERE status = 'SUCCESS'"
         return bool(_rows(backlog, done) == [(ALL,)])
 
-    until("everything has run", ended, 100)
+    until("everything has run", ended, 300)  # the machine has other work, too
     for process in replicas:
         process.signal(signal.SIGTERM)
     assert [process.wait() for process in replicas] == [0] * PROCESSES

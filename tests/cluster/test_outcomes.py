@@ -17,7 +17,8 @@ import structlog
 from structlog.testing import capture_logs
 
 from cronledger.declaring.app import App, Context, Discard, Result, Retry
-from cronledger.engine.running.executor import Executor
+from cronledger.engine.lease import Stop
+from cronledger.engine.running.executor import Executor, Running
 from cronledger.ledger.migrate import MigrationError
 from cronledger.replica import Replica
 from cronledger.rules.model import Handler
@@ -149,7 +150,8 @@ async def test_retries_wait_and_end(world: World) -> None:
     declare(world, asks, "asks", max_attempts=5, retry_backoff=["1h"])
     declare(world, fails, "fails", max_attempts=3, retry_backoff=["200ms", "400ms"])
     declare(world, discards, "discards", max_attempts=5, retry_backoff=["0s"])
-    async with world.replica():
+    # A retry that waited for a poll would be late.
+    async with world.replica(poll_interval="10m"):
         asked, failed, discarded = await asyncio.gather(
             *map(world.run, ["asks", "fails", "discards"])
         )
@@ -161,7 +163,7 @@ async def test_retries_wait_and_end(world: World) -> None:
         starts = [_at(attempt["started_at"]) for attempt in row["attempts"][1:]]
         starts.append(row["started_at"].timestamp())
         for end, start, wait in zip(ends, starts, waits, strict=True):
-            assert wait <= start - end < wait + 10, row["job_name"]
+            assert wait <= start - end < wait + 60, row["job_name"]
 
 
 def _at(text: str) -> float:
@@ -191,11 +193,20 @@ async def test_logs_of_handlers_bear_their_execution(world: World) -> None:
 
 
 async def test_run_timeout_stops_what_can_be_stopped(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(Executor, "GRACE", 0.1)
     monkeypatch.setattr(Executor, "REPEAT", 0.05)
-    release = world.release
+    release, begun, stop = world.release, tmp_path / "begun", Executor.stop
+
+    def stop_what_has_begun(self: Executor, running: Running, why: Stop) -> None:
+        # A busy machine may take longer to start the command than its run_timeout.
+        if running.lease.job.name == "command" and not begun.exists():
+            asyncio.get_running_loop().call_later(0.05, self.stop, running, why)
+        else:
+            stop(self, running, why)
+
+    monkeypatch.setattr(Executor, "stop", stop_what_has_begun)
 
     async def sleeps() -> None:
         await asyncio.sleep(60)
@@ -213,14 +224,15 @@ async def test_run_timeout_stops_what_can_be_stopped(
     declare(world, swallows, "swallows", run_timeout="200ms")
     declare(world, deaf, "deaf", run_timeout="200ms")
     declare(world, lambda: None, "beside")
-    world.command("command", shell="echo begun; exec sleep 60", run_timeout="200ms")
+    shell = f"echo begun; touch '{begun}'; exec sleep 60"
+    world.command("command", shell=shell, run_timeout="200ms")
     with capture_logs() as logs:
         async with world.replica(slots=5) as replica:
             held = await world.trigger("deaf")
             others = ["sleeps", "swallows", "command"]
             for row in await asyncio.gather(*map(world.run, others)):
                 assert (row["status"], row["error_code"]) == ("FAILED", "timeout")
-                assert 200 <= row["duration_ms"] < 5000
+                assert 200 <= row["duration_ms"] < 60_000
                 assert row["output"] == ("begun\n" if row["job_name"] == "command" else None)
             # The thread keeps its slot and its lease until it returns.
             await eventually("it is reported", lambda: _named(logs, "handler_not_stopped", "deaf"))
@@ -285,13 +297,18 @@ async def test_a_cancel_reaches_the_handler_within_a_moment(world: World) -> Non
     async with world.replica():
         ids = [await world.trigger(job) for job in ("sleeps", "asks", "command")]
         await eventually("they run", lambda: _running(world) == 3)
-        await asyncio.sleep(0)
         for execution in ids:
-            world.rows("SELECT cronledger.cancel(%s, 'me')", execution)
+            # It is refused while a heartbeat has the row locked.
+            await eventually("it is requested", partial(_requested, world, execution))
         for execution in ids:
             row = await eventually("it has ended", partial(world.ended, execution))
             assert (row["status"], row["attempt"]) == ("CANCELLED", 1)
             assert row["cancel_requested_by"] == "me"
+
+
+def _requested(world: World, execution: int) -> bool:
+    said = world.one("SELECT cronledger.cancel(%s, 'me')", execution)
+    return bool(said == "requested")
 
 
 async def test_a_replacement_starts_when_the_old_one_has_ended(world: World) -> None:
@@ -305,13 +322,15 @@ async def test_a_replacement_starts_when_the_old_one_has_ended(world: World) -> 
             await asyncio.sleep(0.1)
             spans.append(("end", time.monotonic()))
 
-    declare(world, works, "works", overlap="replace", stale_timeout="3s")
-    async with world.replica():
+    declare(world, works, "works", overlap="replace")
+    async with world.replica() as replica:
         old = await world.trigger("works")
         await eventually("it runs", lambda: spans)
-        new = await world.run("works")
+        new = await world.trigger("works")
+        replica._runtime.components.heartbeats.renew_now()  # a heartbeat reads the request
+        row = await world.end(new)
     assert world.get(old)["status"] == "CANCELLED"
-    assert new["status"] == "SUCCESS"
+    assert row["status"] == "SUCCESS"
     assert [what for what, _ in spans] == ["start", "end", "start", "end"]
 
 
@@ -406,15 +425,21 @@ def _threads() -> set[threading.Thread]:
 
 
 async def test_drain_is_idempotent_and_leaves_nothing_behind(world: World) -> None:
+    began, ends = asyncio.Event(), asyncio.Event()
+
     async def works() -> None:
-        await asyncio.sleep(0.2)
+        began.set()
+        await ends.wait()
 
     declare(world, works, "works")
     before = _threads()
     async with world.replica() as replica:
         execution = await world.trigger("works")
-        await eventually("it runs", lambda: _running(world) == 1)
-        await asyncio.gather(replica.drain(), replica.drain(), replica.drain())
+        await eventually("it runs", began.is_set)
+        drains = asyncio.gather(replica.drain(), replica.drain(), replica.drain())
+        await eventually("it drains", lambda: replica.is_draining)
+        ends.set()
+        await drains
         assert replica.health().state == "stopped"
         await replica.drain()
         await replica.abort()
@@ -432,7 +457,7 @@ async def test_a_start_that_fails_leaves_nothing_behind(empty_database_url: str)
     # The loop keeps the threads of its own executor (asyncio_0 …) until it is closed.
     left = set(threading.enumerate()) - before
     assert [thread for thread in left if not thread.name.startswith("asyncio_")] == []
-    assert _children() == children
+    assert _children() <= children  # one of an earlier test may end meanwhile
     await replica.drain()
     await replica.abort()
 

@@ -32,7 +32,7 @@ async def test_every_event_has_a_reaction(ledger: Ledger) -> None:
 async def test_only_the_heartbeats_emit_events_in_another_thread(ledger: Ledger) -> None:
     app, threads = App("app"), defaultdict[str, set[str]](set)
 
-    @app.job(stale_timeout="3s")
+    @app.job()
     def job(ctx: Context) -> None:
         extended.wait()
 
@@ -45,7 +45,10 @@ async def test_only_the_heartbeats_emit_events_in_another_thread(ledger: Ledger)
         components = replica._runtime.components
         for name, event in events(components):
             event.then(noted(name), *event.reactions)
+        await eventually("it listens", lambda: threads["listener.notified"])
         ledger.trigger("job")
+        await eventually("it runs", lambda: threads["executor.begun"])
+        components.heartbeats.renew_now()
         await eventually("it is extended", lambda: threads["heartbeats.extended"])
         extended.set()
         await eventually("it is written", lambda: threads["finisher.written"])

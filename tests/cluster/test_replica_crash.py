@@ -6,10 +6,13 @@ import signal
 import pytest
 
 from tests.cluster.support.harness import Cluster, instant
+from tests.cluster.support.jobs import LEASE_VARIABLE
 from tests.marks import first_fast
 from tests.processes import alive, children
 from tests.waiting import until
 
+LEASES = {LEASE_VARIABLE: "12s"}
+"""A busy machine loses shorter ones before the replica dies."""
 JOBS = ("async", "thread", "command")
 AGAIN = tuple(f"{kind}_again" for kind in JOBS)
 ONCE = tuple(f"{kind}_once" for kind in JOBS)
@@ -20,10 +23,10 @@ def test_reentrant_work_is_stolen_and_other_work_never_starts_again(
     cluster: Cluster, how: signal.Signals
 ) -> None:
     """I3, I5, I6; and no command outlives its lease."""
-    first = cluster.start("crash", runner_id="first")
+    first = cluster.start("crash", runner_id="first", environ=LEASES)
     cluster.trigger(*AGAIN, *ONCE)
     until("all run", lambda: len({m.job for m in cluster.marks("alive")}) == 6)
-    second = cluster.start("crash", runner_id="second")
+    second = cluster.start("crash", runner_id="second", environ=LEASES)
     until(
         "heartbeats of all",
         lambda: all(row["heartbeat_at"] > row["started_at"] for row in cluster.executions()),
@@ -68,7 +71,7 @@ def test_reentrant_work_is_stolen_and_other_work_never_starts_again(
 @pytest.mark.slow
 def test_no_process_of_a_command_works_beside_its_successor(cluster: Cluster) -> None:
     """kill -9 of a replica and its supervisor: children, what left the session, and daemons die."""
-    first = cluster.start("tree", runner_id="first")
+    first = cluster.start("tree", runner_id="first", environ=LEASES)
     cluster.trigger("tree_again", "tree_once")
     until("all work", lambda: len({m.pid for m in cluster.marks("alive")}) == 6)
     (supervisor,) = children(first.pid)
@@ -76,7 +79,7 @@ def test_no_process_of_a_command_works_beside_its_successor(cluster: Cluster) ->
         os.kill(pid, signal.SIGKILL)
     old = {m.pid for m in cluster.marks()}
     until("they are dead", lambda: not any(map(alive, old)))
-    cluster.start("tree", runner_id="second")
+    cluster.start("tree", runner_id="second", environ=LEASES)
     until("all have ended", lambda: not cluster.executions("RUNNING"))
     assert {m.pid for m in cluster.marks() if m.attempt == 1} == old
     last = max(m.at for m in cluster.marks() if m.attempt == 1)

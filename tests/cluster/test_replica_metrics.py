@@ -53,7 +53,7 @@ python = "measured:fails"
 
 [jobs.waits]
 python = "measured:waits"
-stale_timeout = "3s"
+stale_timeout = "12s"
 
 [jobs.commands]
 command = ["true"]
@@ -145,8 +145,12 @@ def test_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -> No
     assert claims > before["cronledger_replica_claim_duration_seconds_count", frozenset()]
 
     found = _run_waiting(ledger)
-    assert metrics.again().value("running") == 1
-    ledger.rows("SELECT cancel(%s)", found)
+    # The replica starts it after the COMMIT that the ledger shows.
+    until("it is counted as running", lambda: metrics.again().value("running") == 1)
+    # A cancel is refused while a heartbeat has the row locked.
+    until("its cancel is requested", lambda: ledger.rows(
+        "SELECT cancel(%s) AS said", found
+    ) == [{"said": "requested"}])  # fmt: skip
     until("the end by a cancel is counted", lambda: metrics.again().ended("cancelled") == 1)
 
     found = _run_waiting(ledger)
@@ -187,7 +191,6 @@ def test_metrics_are_served_while_the_database_is_away(
         until("the age grows", lambda: metrics.again().value(
             "loop_age_seconds", loop="check_in"
         ) > age)  # fmt: skip
-        age = metrics.value("loop_age_seconds", loop="check_in")
         until("no LISTEN", lambda: metrics.again().value("loop_errors_total", loop="listener"))
         until("no heartbeat", lambda: metrics.again().value(
             "loop_errors_total", loop="heartbeats"
@@ -196,6 +199,7 @@ def test_metrics_are_served_while_the_database_is_away(
             "unwritten_outcomes"
         ) == 1)  # fmt: skip
         assert metrics.all_ended() == 0
+        age = metrics.value("loop_age_seconds", loop="check_in")
         proxy.heal()
         until("the end is counted", lambda: metrics.again().all_ended() == 1)
         until("it does not wait", lambda: metrics.again().value("unwritten_outcomes") == 0)

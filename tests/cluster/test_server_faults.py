@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 from cronledger.ledger.migrate import migrate
 from tests.cluster.support.bouncer import Bouncer, program
 from tests.cluster.support.harness import Cluster, Process
+from tests.cluster.support.jobs import LEASE_VARIABLE
 from tests.cluster.support.outside_record import (
     assert_accounted_for,
     assert_every_plan_time_ran_once,
@@ -89,7 +90,8 @@ def test_each_kind_of_connection_may_be_terminated(cluster: Cluster) -> None:
     """The work in a transaction fails with it, and takes what it wrote along; nothing else does."""
     with psycopg.connect(cluster.url) as c:
         c.execute("CREATE TABLE effects (id bigint)")
-    replica = cluster.start("effects")
+    # A shorter lease is lost if the machine stands still while its heartbeats are interrupted.
+    replica = cluster.start("effects", environ={LEASE_VARIABLE: "18s"})
     cluster.trigger("held")
     for kind in KINDS:
         killed = until(f"{kind!r} was terminated", partial(_terminate, cluster, kind))
@@ -103,7 +105,7 @@ def test_each_kind_of_connection_may_be_terminated(cluster: Cluster) -> None:
     assert effects <= done
     assert len(effects) == len(cluster.rows("SELECT DISTINCT id FROM effects WHERE id = ANY (%s)",
                                             list(effects)))  # fmt: skip
-    assert cluster.execution("held")["status"] == "RUNNING"
+    assert cluster.execution("held")["status"] in ("RUNNING", "SUCCESS")  # it lives for a minute
     assert replica.events("lease_lost") == []
     assert replica.events("lease_expired") == []
     _assert_nothing_twice(cluster, without=("held",))
@@ -241,6 +243,9 @@ def test_a_full_disk_costs_no_outcome(cluster: Cluster) -> None:
         ' \'external\', \'{"channel": {"kind": "command", "command": ["true"],'
         ' "on_ledger": ["runner_failing"]}}\') RETURNING name'
     )
+    # The fault of a busy machine may outlast the lease of 12 s.
+    cluster.rows("UPDATE cronledger.jobs SET stale_timeout = '60s' WHERE name = 'outlives'"
+                 " RETURNING 1")  # fmt: skip
     cluster.trigger("outlives")
     until("it runs", lambda: [m for m in cluster.marks("alive") if m.job == "outlives"])
     with psycopg.connect(cluster.url, autocommit=True) as c:
@@ -272,7 +277,8 @@ def test_answers_that_never_come(cluster: Cluster, spoil: Callable[[Proxy], None
         replica = cluster.start("steady", url=proxy.dsn)
         until("it runs", lambda: len(cluster.executions("SUCCESS")) >= 4)
         spoil(proxy)
-        until("nothing starts any more", lambda: _silent_for(cluster) > 2.5)
+        # A busy machine may start nothing for seconds without the fault.
+        until("nothing starts any more", lambda: _silent_for(cluster) > 10)
         proxy.heal()  # what hung is closed
         replica.event("database_unreachable")
         replica.event("database_recovered")
@@ -292,8 +298,9 @@ def _silent_for(cluster: Cluster) -> float:
 def test_a_rolling_deploy_loses_and_repeats_nothing(cluster: Cluster) -> None:
     def start(app: str, deploy: int, name: str, wait: bool = True) -> Process:
         return cluster.start(
-            app, wait=wait, deploy=deploy, source="ours", runner_id=f"{app}-{name}"
-        )
+            app, wait=wait, deploy=deploy, source="ours", runner_id=f"{app}-{name}",
+            environ={LEASE_VARIABLE: "60s"},  # no firing takes longer on a busy machine
+        )  # fmt: skip
 
     olds = [start("before", 1, name, wait=False) for name in "ab"]
     until("all run", lambda: {m.job for m in cluster.marks("start")} >= {"stays", "leaves"})

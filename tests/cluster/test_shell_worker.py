@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -21,7 +21,7 @@ from tests.cluster.support.harness import ROOT, Cluster
 from tests.processes import alive
 from tests.waiting import until
 
-LEASE = "3 s"
+LEASE = "12 s"  # a third of it later, the keeper of a killed worker ends its work
 LONG = ("sh", "-c", 'echo $$ >> "$MARKS"; [ "$ATTEMPT" -gt 1 ] || exec sleep 60')
 
 
@@ -79,7 +79,7 @@ def workers(cluster: Cluster, tmp_path: Path) -> Iterator[Any]:
     for worker in made:
         for pid in worker.pids():
             # The keeper of a killed worker ends its work at its next beat.
-            until(f"{pid} has ended", lambda pid=pid: not alive(pid), 10)  # type: ignore[misc]
+            until(f"{pid} has ended", lambda pid=pid: not alive(pid), 40)  # type: ignore[misc]
 
 
 def _declare(cluster: Cluster, name: str = "foreign", **columns: object) -> None:
@@ -161,7 +161,11 @@ def test_a_worker_whose_lease_was_stolen_writes_nothing(cluster: Cluster, worker
     cluster.trigger("foreign")
     old = workers("old", *LONG)
     work = _begun(old)
-    (keeper,) = [pid for pid in _children(old.popen.pid) if not _leads(pid, work)]
+    # The worker starts its keeper after the work.
+    (keeper,) = until(
+        "its keeper runs",
+        lambda: [pid for pid in _children(old.popen.pid) if not _leads(pid, work)],
+    )
     for pid in (old.popen.pid, keeper):
         os.kill(pid, signal.SIGSTOP)
     workers("thief", *LONG)
@@ -180,7 +184,9 @@ def test_a_cancel_ends_the_work_of_a_worker(cluster: Cluster, workers: Any) -> N
     _declare(cluster)
     cluster.trigger("foreign")
     work = _begun(workers("bash", *LONG))
-    cluster.rows("SELECT cronledger.cancel(id) FROM cronledger.executions")
+    cancel: LiteralString = "SELECT cronledger.cancel(id) FROM cronledger.executions"
+    # It is refused while a heartbeat has the row locked.
+    until("its end is requested", lambda: cluster.rows(cancel) == ["requested"])
     until("cancelled", lambda: cluster.execution("foreign")["status"] == "CANCELLED")
     assert not alive(work)
 

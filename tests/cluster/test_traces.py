@@ -3,6 +3,7 @@
 import signal
 
 from tests.cluster.support.harness import Cluster, Process
+from tests.cluster.support.jobs import LEASE_VARIABLE
 from tests.waiting import until
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -15,11 +16,12 @@ def outcomes(process: Process) -> list[tuple[int, str]]:
 
 
 def test_a_stolen_execution_has_a_span_for_each_attempt(cluster: Cluster) -> None:
-    first = cluster.start("traced", runner_id="first", tracing=True)
+    leases = {LEASE_VARIABLE: "12s"}  # a busy machine loses shorter ones before the replica stops
+    first = cluster.start("traced", runner_id="first", tracing=True, environ=leases)
     cluster.rows("SELECT cronledger.enqueue('traced_async', traceparent => %s)", PARENT)
     until("it runs", lambda: cluster.marks("alive"))
     first.signal(signal.SIGSTOP)
-    second = cluster.start("traced", runner_id="second", tracing=True)
+    second = cluster.start("traced", runner_id="second", tracing=True, environ=leases)
     until("it is stolen and has ended", lambda: cluster.executions("SUCCESS"))
     first.signal(signal.SIGCONT)
     first.event("span")

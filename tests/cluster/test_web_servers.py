@@ -20,7 +20,9 @@ WORKERS = 4
 
 def started(cluster: Cluster, workers: int, **variables: str) -> Process:
     """Return a uvicorn whose workers all have a replica."""
-    server = cluster.serve("--workers", str(workers), **variables)
+    # By default uvicorn kills a worker that does not respond for 5 s, and starts another one.
+    patience = ("--timeout-worker-healthcheck", "90")
+    server = cluster.serve("--workers", str(workers), *patience, **variables)
     until("all workers run", lambda: len(server.events("runner_started")) == workers)
     return server
 

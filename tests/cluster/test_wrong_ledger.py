@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -25,6 +26,7 @@ from tests.cluster.support.live import live
 from tests.database import Databases
 from tests.waiting import eventually, until
 
+NOON = datetime(2030, 1, 1, 12, 0, 1, tzinfo=UTC)
 OTHER = "SELECT true AS other FROM identity WHERE ledger_id <> %s"
 
 
@@ -63,12 +65,13 @@ async def test_nothing_that_a_replica_does_touches_another_ledger(ledger: Ledger
     async def new() -> None:
         return
 
+    ledger.travel(to=NOON)  # the next firing of `tick` is almost a minute away
     replica = ledger.replica(app, runner_id="one")
     async with replica:
-        ledger.travel(by="1m")
+        ledger.travel(to=NOON + timedelta(minutes=1))
         assert [ran.job for ran in await replica.step()] == ["tick"]
         parts = replica._runtime.components
-        ledger.travel(by="1m")
+        ledger.travel(to=NOON + timedelta(minutes=2))
         ledger.trigger("tick")
         before = point_elsewhere(ledger)
         left = everything(ledger)
@@ -93,7 +96,7 @@ async def test_what_runs_is_kept_until_the_ledger_is_back(ledger: Ledger) -> Non
     """Its end is written then; in the other ledger it is neither written nor taken for lost."""
     app, ended, held = App("app"), asyncio.Event(), asyncio.Event()
 
-    @app.job(stale_timeout="3s", allow_stale_reentry=True)
+    @app.job(allow_stale_reentry=True)
     async def work(ctx: Context) -> str:
         await held.wait()
         ended.set()

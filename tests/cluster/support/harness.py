@@ -59,8 +59,11 @@ class Process:
         """The first event of that name, once there is one."""
 
         def look() -> dict[str, Any] | None:
-            assert self.popen.poll() in (None, -signal.SIGKILL), self.text()
-            return next(iter(self.events(name)), None)
+            # Before the log is read: a process that has ended may have written the event.
+            ended = self.popen.poll()
+            found = next(iter(self.events(name)), None)
+            assert found or ended in (None, -signal.SIGKILL), self.text()
+            return found
 
         return until(f"{name} in the log of {self.pid}", look, seconds)
 
@@ -139,10 +142,10 @@ class Cluster:
         return [row[0] if len(row) == 1 else row for row in found.fetchall()]
 
     def executions(self, status: str | None = None) -> list[Any]:
-        """Executions as dictionaries, by plan_time."""
+        """Executions as dictionaries, by plan_time, and in the same order each time."""
         return self.rows(
             "SELECT to_jsonb(e) FROM cronledger.executions e"
-            " WHERE %s::text IS NULL OR status = %s ORDER BY plan_time",
+            " WHERE %s::text IS NULL OR status = %s ORDER BY plan_time, id",
             status, status,
         )  # fmt: skip
 
@@ -187,7 +190,7 @@ class Cluster:
         self._connection.close()
         pids = {mark.pid for mark in self.marks()}
         for pid in pids:  # their supervisors end them; no test may leave one
-            until(f"{pid} has ended", lambda pid=pid: not alive(pid), 5)  # type: ignore[misc]
+            until(f"{pid} has ended", lambda pid=pid: not alive(pid))  # type: ignore[misc]
 
     def report(self) -> str:
         """What the processes wrote, for a test that failed."""

@@ -1,7 +1,7 @@
 """A replica as a process of its own: `python -m tests.cluster.support.runner DSN APP [SETTINGS]`.
 
-APP: `module:name` of an App; SETTINGS: JSON. Logs are JSON lines on stdout. The first SIGTERM
-drains, the second aborts.
+APP: `module:name` of an App; SETTINGS: JSON, with `grace` for that of the executor. Logs are JSON
+lines on stdout. The first SIGTERM drains, the second aborts.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from cronledger.declaring.app import App
+from cronledger.engine.running.executor import Executor
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings
@@ -57,6 +58,7 @@ def main(url: str, reference: str, settings: str = "{}") -> None:
     module, _, name = reference.partition(":")
     app: App = getattr(importlib.import_module(module), name)
     given = json.loads(settings)
+    Executor.GRACE = given.pop("grace", Executor.GRACE)
     if given.pop("migrate", False):
         applied = migrate(url)
         structlog.get_logger().info("migrated", applied=applied)
