@@ -145,9 +145,9 @@ async def test_i8_nothing_starts_before_due_at(
         plan_time = ledger.one("SELECT next_plan_time FROM schedules")
         assert (plan_time.minute, plan_time.second) == (0, 0)
         assert timedelta(0) <= due - plan_time <= 20 * MINUTE
-        ledger.travel(to=due - timedelta(seconds=5))
+        ledger.stop_clock(due - timedelta(seconds=5))
         assert await one.settle() == []
-        ledger.travel(to=due)
+        ledger.pass_time(timedelta(seconds=5))
         (start,) = await one.settle()
     assert start.claimed.key.plan_time == plan_time
     assert start.claimed.started_at >= due

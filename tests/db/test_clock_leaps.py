@@ -45,7 +45,7 @@ async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(databas
     whole = Whole(database_url)
     try:
         job = whole.job(
-            late, schedule=None, stale_timeout=timedelta(seconds=3), allow_stale_reentry=True
+            late, schedule=None, stale_timeout=timedelta(seconds=60), allow_stale_reentry=True
         )
         async with whole.replica() as replica:
             parts = replica._runtime.components
@@ -54,7 +54,7 @@ async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(databas
             def delayed(leases: Sequence[Lease]) -> None:
                 # SIGSTOP between the COMMIT of the claim and here, for longer than the lease.
                 parts.dispatcher.leased.then(start)
-                start([Lease(x.claimed, x.job, x.sent - 3) for x in leases])
+                start([Lease(x.claimed, x.job, x.sent - 60) for x in leases])
 
             parts.dispatcher.leased.then(delayed)
             execution = await whole.trigger(job)

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, Runner, runners
 
-MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 OPENED, CLOSED = ("deadline", "opened"), ("deadline", "closed")
 
 
@@ -21,16 +21,19 @@ async def one(ledger: Ledger, database_url: str) -> AsyncIterator[Runner]:
 
 
 def job(ledger: Ledger, **policies: Any) -> datetime:
-    """Add a channel and a job of every minute that may start late; return its first plan_time."""
+    """Add a channel and a job of every hour that may start late; return its first plan_time."""
     target = {"channel": {"kind": "webhook", "url": "https://example.org"}}
     ledger.job("alerts.ops", queue="alerts", handler="external", target=target)
     notify = Jsonb([{"channel": "ops", "on": ["deadline"]}])
-    ledger.job(schedule="* * * * *", grace="1 h", overlap="wait", notify=notify, **policies)
-    return ledger.now().replace(second=0, microsecond=0) + MINUTE
+    ledger.job(
+        schedule="0 * * * *", grace="60 h", overlap="wait", stale_timeout="60 h", notify=notify,
+        **policies,
+    )  # fmt: skip
+    return ledger.now().replace(minute=0, second=0, microsecond=0) + HOUR
 
 
-def seconds(count: float) -> timedelta:
-    return timedelta(seconds=count)
+def minutes(count: float) -> timedelta:
+    return timedelta(minutes=count)
 
 
 async def judge(ledger: Ledger, runner: Runner, at: datetime) -> None:
@@ -59,37 +62,37 @@ def summaries(ledger: Ledger) -> list[str]:
 async def test_a_missed_deadline_opens_and_one_that_is_met_late_closes(
     ledger: Ledger, one: Runner
 ) -> None:
-    first = job(ledger, start_by="10s", finish_by="15s")
-    await judge(ledger, one, first + seconds(5))
+    first = job(ledger, start_by="10m", finish_by="15m")
+    await judge(ledger, one, first + minutes(5))
     assert raised(ledger) == []
-    await judge(ledger, one, first + seconds(12))
+    await judge(ledger, one, first + minutes(12))
     assert raised(ledger) == [OPENED]
     found = ledger.values("SELECT plan_time, job_name, delivery_id IS NOT NULL FROM alerts")
     assert found == [(first, "job", True)]
-    await judge(ledger, one, first + seconds(17))
+    await judge(ledger, one, first + minutes(17))
     assert raised(ledger) == [OPENED]
     assert ledger.values("SELECT event, count FROM alert_states") == [("deadline", 2)]
-    await run(ledger, one, first + seconds(20))
-    await judge(ledger, one, first + seconds(40))
-    await judge(ledger, one, first + seconds(55))
+    await run(ledger, one, first + minutes(20))
+    await judge(ledger, one, first + minutes(40))
+    await judge(ledger, one, first + minutes(55))
     assert raised(ledger) == [OPENED, CLOSED]
     opened, closed = summaries(ledger)
-    assert opened == f"job did not start by {first + seconds(10):%Y-%m-%d %H:%M:%S} UTC"
+    assert opened == f"job did not start by {first + minutes(10):%Y-%m-%d %H:%M:%S} UTC"
     assert closed == "job met its deadline late"
 
 
 async def test_a_deadline_that_is_never_met_closes_when_a_later_plan_time_meets_its_own(
     ledger: Ledger, one: Runner
 ) -> None:
-    first = job(ledger, finish_by="30s")
-    ledger.travel(to=first + seconds(2))
+    first = job(ledger, finish_by="30m")
+    ledger.travel(to=first + minutes(2))
     (start,) = await one.settle()
     await one.finish(start, outcome.failure(ValueError("no")))
-    await judge(ledger, one, first + seconds(35))
-    await run(ledger, one, first + MINUTE + seconds(2))
-    await judge(ledger, one, first + MINUTE + seconds(20))
+    await judge(ledger, one, first + minutes(35))
+    await run(ledger, one, first + HOUR + minutes(2))
+    await judge(ledger, one, first + HOUR + minutes(20))
     assert raised(ledger) == [OPENED]  # the second deadline is not past
-    await judge(ledger, one, first + MINUTE + seconds(40))
+    await judge(ledger, one, first + HOUR + minutes(40))
     assert raised(ledger) == [OPENED, CLOSED]
     assert summaries(ledger)[1] == "job met its deadlines again"
 
@@ -97,83 +100,83 @@ async def test_a_deadline_that_is_never_met_closes_when_a_later_plan_time_meets_
 async def test_deadlines_between_two_steps_raise_each_edge_in_its_order(
     ledger: Ledger, one: Runner
 ) -> None:
-    first = job(ledger, start_by="10s")
-    for at in (first, first + MINUTE, first + 2 * MINUTE):
+    first = job(ledger, start_by="10m")
+    for at in (first, first + HOUR, first + 2 * HOUR):
         # Missed, recorded, and met late before the alert step.
-        ledger.travel(to=at + seconds(15))
+        ledger.travel(to=at + minutes(15))
         await one.repair()
-        await run(ledger, one, at + seconds(20))
-        ledger.travel(to=at + seconds(40))
+        await run(ledger, one, at + minutes(20))
+        ledger.travel(to=at + minutes(40))
         await one.repair()
-    await judge(ledger, one, first + 2 * MINUTE + seconds(50))
+    await judge(ledger, one, first + 2 * HOUR + minutes(50))
     assert raised(ledger) == [OPENED, CLOSED] * 3
     found = ledger.values("SELECT plan_time FROM alerts ORDER BY id")
-    assert found == [first, first, first + MINUTE, first + MINUTE] + [first + 2 * MINUTE] * 2
+    assert found == [first, first, first + HOUR, first + HOUR] + [first + 2 * HOUR] * 2
 
 
 async def test_the_end_of_all_deadlines_closes_with_the_next_success(
     ledger: Ledger, one: Runner
 ) -> None:
-    first = job(ledger, start_by="10s")
-    await judge(ledger, one, first + seconds(12))
+    first = job(ledger, start_by="10m")
+    await judge(ledger, one, first + minutes(12))
     assert raised(ledger) == [OPENED]
     ledger.edit(start_by=None)
-    await judge(ledger, one, first + seconds(30))
-    ledger.travel(to=first + MINUTE + seconds(2))
+    await judge(ledger, one, first + minutes(30))
+    ledger.travel(to=first + HOUR + minutes(2))
     for start in await one.settle():
         await one.finish(start)
-    await judge(ledger, one, first + MINUTE + seconds(20))
+    await judge(ledger, one, first + HOUR + minutes(20))
     assert raised(ledger) == [OPENED, CLOSED]
 
 
 async def test_a_start_in_time_closes_although_the_execution_fails(
     ledger: Ledger, one: Runner
 ) -> None:
-    first = job(ledger, start_by="10s")
-    await judge(ledger, one, first + seconds(12))
-    ledger.travel(to=first + seconds(20))
+    first = job(ledger, start_by="10m")
+    await judge(ledger, one, first + minutes(12))
+    ledger.travel(to=first + minutes(20))
     (start,) = await one.settle()
     await one.finish(start, outcome.failure(ValueError("no")))
     ledger.values("UPDATE deadline_breaches SET look_at = 'infinity'")  # the first stays open
-    ledger.travel(to=first + MINUTE + seconds(2))
+    ledger.travel(to=first + HOUR + minutes(2))
     (start,) = await one.settle()
     await one.finish(start, outcome.failure(ValueError("no")))
-    await judge(ledger, one, first + MINUTE + seconds(15))
-    await judge(ledger, one, first + MINUTE + seconds(30))
+    await judge(ledger, one, first + HOUR + minutes(15))
+    await judge(ledger, one, first + HOUR + minutes(30))
     assert raised(ledger) == [OPENED, CLOSED]
     assert summaries(ledger)[1] == "job met its deadlines again"
 
 
 async def test_a_message_without_deadlines_closes_nothing(ledger: Ledger, one: Runner) -> None:
-    first = job(ledger, finish_by="30s")
-    ledger.travel(to=first + seconds(2))
+    first = job(ledger, finish_by="30m")
+    ledger.travel(to=first + minutes(2))
     (start,) = await one.settle()
     await one.finish(start, outcome.failure(ValueError("no")))
-    await judge(ledger, one, first + seconds(35))
+    await judge(ledger, one, first + minutes(35))
     ledger.values("SELECT enqueue('job')")
     (start,) = await one.settle()
     assert start.claimed.trigger == "enqueue"
     await one.finish(start)
-    await judge(ledger, one, first + seconds(50))
+    await judge(ledger, one, first + minutes(50))
     assert raised(ledger) == [OPENED]
 
 
 async def test_a_breach_of_an_earlier_plan_time_does_not_hide_that_of_a_later_one(
     ledger: Ledger, one: Runner
 ) -> None:
-    first = job(ledger, start_by="10s", finish_by="150s")
+    first = job(ledger, start_by="10m", finish_by="150m")
     ledger.edit(overlap="allow")
-    ledger.travel(to=first + seconds(2))
+    ledger.travel(to=first + minutes(2))
     (failing,) = await one.settle()
     await one.finish(failing, outcome.failure(ValueError("no")))
-    await run(ledger, one, first + MINUTE + seconds(2))
+    await run(ledger, one, first + HOUR + minutes(2))
     # The third plan_time starts too late.
-    await judge(ledger, one, first + 2 * MINUTE + seconds(15))
+    await judge(ledger, one, first + 2 * HOUR + minutes(15))
     assert raised(ledger) == [OPENED]
     # Then the first one misses its finish_by. The second one has met its deadlines before.
-    await judge(ledger, one, first + seconds(155))
-    await judge(ledger, one, first + seconds(170))
-    await judge(ledger, one, first + 2 * MINUTE + seconds(100))
+    await judge(ledger, one, first + minutes(155))
+    await judge(ledger, one, first + minutes(170))
+    await judge(ledger, one, first + 2 * HOUR + minutes(100))
     assert raised(ledger) == [OPENED]
 
 
@@ -182,15 +185,15 @@ async def test_many_open_states_are_examined_by_several_transactions(
 ) -> None:
     """Those that do not close hide none of the others."""
     names = [f"s{n:02}" for n in range(45)]
-    first = job(ledger, finish_by="10s", scope_kind="shard", scopes=names)
-    await judge(ledger, one, first + seconds(12))
+    first = job(ledger, finish_by="10m", scope_kind="shard", scopes=names)
+    await judge(ledger, one, first + minutes(12))
     assert raised(ledger) == [OPENED] * 45
     met = names[15:25] + names[42:]
-    ledger.travel(to=first + seconds(20))
+    ledger.travel(to=first + minutes(20))
     for start in await one.settle():
         if start.claimed.key.scope_id in met:
             await one.finish(start)
-    ledger.travel(to=first + seconds(40))
+    ledger.travel(to=first + minutes(40))
     await one.repair()
     examined = []
     while ledger.one("SELECT cronledger_internal.raise_alerts(1)"):

@@ -152,7 +152,7 @@ async def test_a_plan_time_that_was_skipped_on_purpose_has_missed_no_deadline(
 
 async def test_a_deadline_is_judged_a_second_after_it(ledger: Ledger, one: Runner) -> None:
     """The COMMIT of a start or an end that met it may become visible after it."""
-    ledger.job(schedule="* * * * *", start_by="10s")
+    ledger.job(schedule="* * * * *", start_by="50s")
     at = next_minute(ledger)
     await judge(ledger, one, at)
     assert ledger.values("SELECT look_at - deadline FROM unjudged_deadlines") == [SECOND]
@@ -164,11 +164,11 @@ async def test_the_usual_duration_is_that_of_successes_before_the_plan_time(
     ledger.job(schedule="* * * * *", expect_duration="2*p99", catch_up="skip", grace="0 s")
     at = next_minute(ledger)
     ended(ledger, at - 400 * MINUTE, "SUCCESS", 60_000, 100)  # of the last 200 none is so old
-    ended(ledger, at - 200 * MINUTE, "SUCCESS", 4_000, 150)
+    ended(ledger, at - 200 * MINUTE, "SUCCESS", 20_000, 150)
     ended(ledger, at - 50 * MINUTE, "FAILED", 60_000, 50)
     ended(ledger, at, "SUCCESS", 60_000, 1)
     await judge(ledger, one, at + SECOND)
-    assert ledger.values("SELECT expected FROM unjudged_deadlines") == [8 * SECOND]
+    assert ledger.values("SELECT expected FROM unjudged_deadlines") == [40 * SECOND]
 
 
 async def test_the_usual_duration_needs_20_successes_and_is_at_least_a_second(
@@ -189,7 +189,7 @@ def test_an_hour_is_counted_five_minutes_after_its_end(ledger: Ledger) -> None:
     hour = ledger.now().replace(minute=0, second=0, microsecond=0)
     ended(ledger, hour, "SUCCESS", 10, 1)
     for after, counted in ((5 * MINUTE - SECOND, 0), (5 * MINUTE, 1)):
-        ledger.travel(to=hour + HOUR + after)
+        ledger.stop_clock(hour + HOUR + after)
         round_of(ledger)
         assert ledger.one("SELECT count(*) FROM execution_hours") == counted
 

@@ -17,7 +17,7 @@ from cronledger.ledger.rows import deadline_scope
 from cronledger.rules.deadline_plan import Planning, Scope
 from tests.db.support.engine import Ledger, Runner, runners
 
-MINUTE = timedelta(minutes=1)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 BERLIN, SANTIAGO = "Europe/Berlin", "America/Santiago"
 
 
@@ -73,20 +73,22 @@ def stored(ledger: Ledger, table: str) -> int:
 async def test_a_start_in_time_is_met_and_a_late_one_is_closed(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
-    ledger.job(schedule="* * * * *", start_by="10s", grace="1 h", overlap="wait")
-    first = ledger.now().replace(second=0, microsecond=0) + MINUTE
-    ledger.travel(to=first + seconds(5))
+    ledger.job(
+        schedule="0 * * * *", start_by="10m", grace="1 h", overlap="wait", stale_timeout="1 h"
+    )
+    first = ledger.now().replace(minute=0, second=0, microsecond=0) + HOUR
+    ledger.travel(to=first + 5 * MINUTE)
     (start,) = await one.settle()
     await one.finish(start)
-    second = first + MINUTE
-    await look(ledger, one, second + seconds(5))
+    second = first + HOUR
+    await look(ledger, one, second + 5 * MINUTE)
     assert breaches(ledger) == []
-    await look(ledger, one, second + seconds(12))
-    assert breaches(ledger) == [("start_by", second, second + seconds(10))]
+    await look(ledger, one, second + 12 * MINUTE)
+    assert breaches(ledger) == [("start_by", second, second + 10 * MINUTE)]
     assert breaches(ledger, "closed_at") == [None]
-    ledger.travel(to=second + seconds(20))
+    ledger.travel(to=second + 20 * MINUTE)
     (late,) = await one.settle()
-    await look(ledger, one, second + seconds(30))
+    await look(ledger, one, second + 30 * MINUTE)
     assert breaches(ledger, "closed_at") == [late.claimed.started_at]
     assert [row[1:] for row in compliance(ledger)] == [(2, 1, 1, 0)]
     assert wrong(database_url) == []
@@ -95,15 +97,15 @@ async def test_a_start_in_time_is_met_and_a_late_one_is_closed(
 async def test_a_run_longer_than_expected_is_a_breach_while_it_runs(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
-    ledger.job(schedule="* * * * *", expect_duration="10s", stale_timeout="1 h")
+    ledger.job(schedule="* * * * *", expect_duration="10m", stale_timeout="1 h")
     at = ledger.travel(by=MINUTE).replace(second=0, microsecond=0)
     (start,) = await one.settle()
     ledger.edit(schedule="0 0 1 1 *")
     began = start.claimed.started_at
-    await look(ledger, one, began + seconds(5))
+    await look(ledger, one, began + 5 * MINUTE)
     assert breaches(ledger) == []
-    await look(ledger, one, began + seconds(12))
-    assert breaches(ledger) == [("expect_duration", at, began + seconds(10))]
+    await look(ledger, one, began + 12 * MINUTE)
+    assert breaches(ledger) == [("expect_duration", at, began + 10 * MINUTE)]
     assert wrong(database_url) == []
 
 
@@ -120,21 +122,21 @@ async def test_a_run_is_compared_with_a_multiple_of_a_quantile_of_earlier_ones(
         (start,) = await one.settle()
         await one.finish(start)
         await one.repair()
-    # 19 runs of 3 s and one of 5 s: the quantile is 3.1 s.
-    ledger.values("UPDATE executions SET duration_ms = CASE id WHEN 1 THEN 5000 ELSE 3000 END")
+    # 19 runs of 300 s and one of 500 s: the quantile is 310 s.
+    ledger.values("UPDATE executions SET duration_ms = CASE id WHEN 1 THEN 500000 ELSE 300000 END")
     at = begin + 20 * MINUTE
     ledger.travel(to=at + seconds(1))
     (start,) = await one.settle()
     began = start.claimed.started_at
-    await look(ledger, one, began + seconds(4))
+    await look(ledger, one, began + seconds(400))
     assert breaches(ledger) == []
-    await look(ledger, one, began + seconds(9))
-    assert breaches(ledger) == [("expect_duration", at, began + seconds(6.2))]
-    ledger.travel(to=began + seconds(11))
+    await look(ledger, one, began + seconds(900))
+    assert breaches(ledger) == [("expect_duration", at, began + seconds(620))]
+    ledger.travel(to=began + seconds(1100))
     await one.finish(start)
     assert wrong(database_url) == []
     ledger.values("UPDATE deadline_breaches SET closed_at = %s, look_at = NULL, deadline = %s",
-                  began + seconds(30), began + seconds(20))  # fmt: skip
+                  began + seconds(3000), began + seconds(2000))  # fmt: skip
     (found,) = wrong(database_url)
     assert "was met, but breaches has a row" in found
 
@@ -151,7 +153,7 @@ async def test_a_quantile_of_few_runs_is_no_deadline(ledger: Ledger, one: Runner
 async def test_a_cancelled_execution_has_no_finish_by(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:
-    ledger.job(schedule="* * * * *", start_by="10s", finish_by="30s", handler="external", target={})
+    ledger.job(schedule="* * * * *", start_by="40s", finish_by="45s", handler="external", target={})
     at = ledger.now().replace(second=0, microsecond=0) + MINUTE
     ledger.travel(to=at + seconds(2))
     await one.settle()
@@ -262,7 +264,7 @@ async def test_deadlines_follow_the_clock_of_the_job(
         ledger.travel(to=utc(noon))
         ledger.job(name, schedule=schedule, timezone=zone, finish_by=deadline)
         found = f"SELECT kind, plan_time, deadline FROM breaches WHERE job_name = '{name}'"
-        await look(ledger, one, utc(at) - seconds(1))
+        await look(ledger, one, utc(at) - MINUTE)
         assert ledger.values(found) == []
         await look(ledger, one, utc(at) + seconds(2))
         assert ledger.values(found) == [("finish_by", utc(plan_time), utc(at))]
@@ -351,12 +353,12 @@ async def test_a_success_that_becomes_visible_late_is_no_breach(
 
 
 async def test_verify_finds_what_is_wrong(ledger: Ledger, one: Runner, database_url: str) -> None:
-    ledger.job(schedule="* * * * *", start_by="10s", overlap="wait", grace="1 h")
+    ledger.job(schedule="* * * * *", start_by="30s", overlap="wait", grace="1 h")
     at = ledger.now().replace(second=0, microsecond=0)
     ledger.travel(to=at + MINUTE + seconds(1))
     (start,) = await one.settle()
     await one.finish(start)
-    await look(ledger, one, at + 2 * MINUTE + seconds(20))
+    await look(ledger, one, at + 2 * MINUTE + seconds(40))
     assert wrong(database_url) == []
     ledger.values("UPDATE deadline_breaches SET deadline = deadline - interval '1 s'")
     (found,) = wrong(database_url)
@@ -367,7 +369,7 @@ async def test_verify_finds_what_is_wrong(ledger: Ledger, one: Runner, database_
     ledger.values(
         "INSERT INTO deadline_breaches (job_name, scope_kind, scope_id, plan_time, kind, revision,"
         " deadline, month, breached_at, closed_at)"
-        " SELECT job_name, scope_kind, scope_id, p, k, 1, p + interval '10 s', '2030-01-01', p,"
+        " SELECT job_name, scope_kind, scope_id, p, k, 1, p + interval '30 s', '2030-01-01', p,"
         " p + interval '1 h' FROM schedules, (VALUES (%s::timestamptz, 'start_by'), (%s,"
         " 'start_by'), (%s, 'finish_by')) v(p, k)", at + MINUTE, at + 2 * MINUTE, at + 2 * MINUTE,
     )  # fmt: skip
@@ -475,8 +477,8 @@ async def test_an_edit_in_a_pass_is_planned_after_it(ledger: Ledger, one: Runner
     ledger.edit("big", grace="2 h")  # begins a pass
     await one.repair()
     assert ledger.one("SELECT after_id FROM deadline_cursors") == "s2"
-    ledger.edit("big", schedule="* * * * *", scopes=MANY[:3])  # which the pass has passed
-    at = ledger.now().replace(second=0, microsecond=0) + MINUTE
+    ledger.edit("big", schedule="0 * * * *", scopes=MANY[:3])  # which the pass has passed
+    at = ledger.now().replace(minute=0, second=0, microsecond=0) + HOUR
     for _ in range(10):
         await one.repair()
     assert await next_look(one) <= at + seconds(5)

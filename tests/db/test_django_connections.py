@@ -15,6 +15,7 @@ from cronledger.declaring.app import App
 from cronledger.rules.problems import ConfigurationError
 from tests.db.support.django_process import on_database
 from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
 
 LIVE = "SELECT pid FROM pg_stat_activity WHERE pid = ANY (%s)"
 
@@ -53,11 +54,11 @@ async def test_a_sync_handler_leaves_no_connection_that_is_too_old(
     async with whole.replica(slots=1):
         one, same = (await whole.run(job))["result"]
         assert one == same
-        assert whole.rows(LIVE, [one]) == []
+        await eventually("its session has ended", lambda: whole.rows(LIVE, [one]) == [])
         options["CONN_MAX_AGE"] = None
         kept, _ = (await whole.run(job))["result"]
         assert (await whole.run(job))["result"] == [kept, kept]
-        whole.rows("SELECT pg_terminate_backend(%s, 5000)", kept)
+        whole.rows("SELECT pg_terminate_backend(%s, 60000)", kept)
         assert (await whole.run(job))["status"] == "FAILED"
         assert (await whole.run(job))["status"] == "SUCCESS"
         await whole.run(end)
@@ -86,7 +87,7 @@ async def test_async_handlers_have_connections_of_their_own(
     assert str(one) not in rows[1]["error_msg"]
     assert "LookupError: [" in rows[1]["error_msg"]
     others = [int(x) for x in rows[1]["error_msg"].split("[")[1].split("]")[0].split(",")]
-    assert whole.rows(LIVE, [one, *others]) == []
+    await eventually("their sessions have ended", lambda: whole.rows(LIVE, [one, *others]) == [])
 
 
 def test_the_connection_string_is_that_of_the_settings(options: dict[str, Any]) -> None:

@@ -33,6 +33,12 @@ DAY = timedelta(days=1)
 CHECKS = (*doctor_server.CHECKS, doctor_ledger.schema, *doctor_ledger.CHECKS)
 
 
+@pytest.fixture(autouse=True)
+def arrives_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notification may take longer than a healthy server needs: this machine may be busy."""
+    monkeypatch.setattr(doctor_server, "ARRIVES_SECONDS", 60.0)
+
+
 @contextmanager
 def patient(url: str, **settings: Any) -> Iterator[DoctorContext]:
     with psycopg.connect(url, autocommit=True) as connection:
@@ -56,6 +62,11 @@ def one(url: str, check: str, **settings: Any) -> Finding:
 def this_database(ledger: Ledger, what: str) -> None:
     name = ledger.one("SELECT current_database()")
     ledger.values(f'ALTER DATABASE "{name}" {what}')
+
+
+def return_to_present(ledger: Ledger) -> None:
+    """The clock of the ledger shows the time of the server again."""
+    ledger.values("UPDATE time_travel SET ahead = '0'")
 
 
 def verified(c: psycopg.Connection[Any], job: str | None = None, **kinds: int) -> None:
@@ -234,7 +245,7 @@ def test_clock(database_url: str, ledger: Ledger) -> None:
     apart = one(ledger.url, "clock")  # the database's clock has travelled to tomorrow
     assert apart.severity == "warning"
     assert "this host -" in apart.found
-    ledger.travel(by=-(ledger.now() - ledger.one("SELECT clock_timestamp()")))
+    return_to_present(ledger)
     assert one(ledger.url, "clock").severity == "ok"
     ledger.runner(clock_skew=timedelta(seconds=-4))
     assert one(ledger.url, "clock").found == "compared with the database: runner r1 -4.0 s"
@@ -285,12 +296,12 @@ def test_horizon(ledger: Ledger) -> None:
     assert one(ledger.url, "horizon").severity == "ok"
     with psycopg.connect(ledger.url, application_name="sleeper") as other:
         other.execute("SELECT 1")
-        ledger.travel(by=-(ledger.now() - ledger.one("SELECT clock_timestamp()")))
+        return_to_present(ledger)
         assert one(ledger.url, "horizon").severity == "ok"
         ledger.travel(by=timedelta(minutes=6))
         old = one(ledger.url, "horizon")
         assert (old.severity, "sleeper of" in old.found) == ("warning", True)
-        assert "idle in transaction, open for 0:06:0" in old.found
+        assert "idle in transaction, open for 0:06:" in old.found
         assert old.remedy == f"end it: SELECT pg_terminate_backend({other.info.backend_pid})"
     assert one(ledger.url, "horizon").severity == "ok"
 
@@ -417,7 +428,7 @@ def test_runners(ledger: Ledger) -> None:
     ledger.values("UPDATE runners SET state = 'stopped' WHERE id = 'idle'")
     ledger.runner("dead", heartbeat_at=ledger.now() - timedelta(minutes=3),
            stale_after=ledger.now() - timedelta(minutes=2))  # fmt: skip
-    assert "dead (0:03:0" in one(ledger.url, "runners").found
+    assert "dead (0:03:" in one(ledger.url, "runners").found
     ledger.values("DELETE FROM runners WHERE id = 'dead'")
     ledger.runner("dead", diagnostics={"failing": {"finisher": "DiskFull: no space"}})
     failing = one(ledger.url, "runners")
@@ -547,7 +558,7 @@ def test_verification(ledger: Ledger) -> None:
         good = one(ledger.url, "verification")
         assert good.severity == "ok"
         assert re.fullmatch(
-            r"all history was checked by me 0:00:0\d ago; no violation was found", good.found
+            r"all history was checked by me 0:0\d:\d\d ago; no violation was found", good.found
         )
     ledger.values("UPDATE verification_runs SET finished_at = finished_at - interval '8 days'")
     old = one(ledger.url, "verification")

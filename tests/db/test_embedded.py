@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import shlex
 import shutil
 import signal
 import subprocess
@@ -220,9 +221,17 @@ def test_a_stale_pid_file_that_names_a_zombie_or_a_stranger_is_no_server(
 
 
 def test_a_user_killed_during_initdb_leaves_nothing_half_made(
-    empty_base: Path, binaries: Binaries
+    empty_base: Path, binaries: Binaries, tmp_path: Path
 ) -> None:
-    user = User(empty_base, binaries)
+    # An initdb that does not end before somebody removes its directory (its second argument).
+    initdb = shlex.quote(str(binaries.directory / "initdb"))
+    (tmp_path / "initdb").write_text(
+        f'#!/bin/sh\n{initdb} "$@"\nwhile [ -d "$2" ]; do sleep 0.1; done\n'
+    )
+    (tmp_path / "initdb").chmod(0o755)
+    for program in ("pg_ctl", "postgres"):
+        (tmp_path / program).symlink_to(binaries.directory / program)
+    user = User(empty_base, Binaries(tmp_path, binaries.version))
     until("it is under way", lambda: list(empty_base.glob("postgres-*.new-*/base")))
     user.kill()
     assert not _data(empty_base, binaries).exists()

@@ -22,6 +22,7 @@ from tests.db.support.rows import (
     travel,
     value,
 )
+from tests.waiting import PATIENCE
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 NOT_NOW = errors.ObjectNotInPrerequisiteState
@@ -46,7 +47,7 @@ def row(db: Db, execution_id: int) -> dict[str, Any]:
 
 def hears(db: Db, payload: str) -> bool:
     """Whether the listening connection is told this, sooner or later."""
-    return any(notification.payload == payload for notification in db.notifies(timeout=10))
+    return any(notification.payload == payload for notification in db.notifies(timeout=PATIENCE))
 
 
 def unparted(db: Db) -> None:

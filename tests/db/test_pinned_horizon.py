@@ -49,6 +49,22 @@ async def fire(ledger: Ledger, runner: Runner, times: int) -> None:
         await runner.finish_all()
 
 
+async def blocks_of_a_firing(ledger: Ledger, runner: Runner) -> dict[str, int]:
+    """Return the least number of blocks that each statement read in three firings.
+
+    The server may drop the plans and caches of a backend at any time: one that is behind with the
+    invalidations of a busy server, or whose tables were analyzed. Its next statement also reads
+    catalogs.
+    """
+    found: dict[str, int] = {}
+    for _ in range(3):
+        blocks = count_blocks(runner)
+        await fire(ledger, runner, 1)
+        del runner.statements._send
+        found |= {name: min(count, found.get(name, count)) for name, count in blocks.items()}
+    return found
+
+
 async def test_claims_and_finishes_read_no_dead_versions(ledger: Ledger, database_url: str) -> None:
     ledger.stop_clock(ledger.now())
     for number in range(JOBS):
@@ -57,16 +73,15 @@ async def test_claims_and_finishes_read_no_dead_versions(ledger: Ledger, databas
         await runner.run_due()
         await fire(ledger, runner, 5)
         with pinned_horizon(database_url):
-            before = count_blocks(runner)
-            await fire(ledger, runner, 1)
-            del runner.statements._send
+            before = await blocks_of_a_firing(ledger, runner)
             await fire(ledger, runner, FIRINGS)
-            after = count_blocks(runner)
-            await fire(ledger, runner, 1)
+            after = await blocks_of_a_firing(ledger, runner)
     assert {"claim_look", "try_claim_new", "advance_schedules", "next_due"} < set(after)
     del after["check_in"]  # it finds what nobody has reported, so it searches everything
     # The trees of the indexes grow by a level, and inserts look for a page with room.
-    assert {x: (before[x], n) for x, n in after.items() if n > 1.6 * before[x] + JOBS} == {}
+    assert {
+        x: (before.get(x, 0), n) for x, n in after.items() if n > 1.6 * before.get(x, 0) + JOBS
+    } == {}
     assert ledger.violations() == []
 
 

@@ -46,6 +46,12 @@ def lose_the_answer(runner: Runner, monkeypatch: pytest.MonkeyPatch, *, lands: b
     monkeypatch.setattr(runner.statements, "advance_schedules", breaking)
 
 
+async def wait_for_locks(runner: Runner) -> None:
+    """From now on, its steps wait longer for a lock than a busy machine needs to release it."""
+    async with runner.pool.connection() as c:
+        c.lock_timeout = MINUTE
+
+
 @pytest.mark.parametrize(
     "how",
     ["released", "claimed again", "cancelled", "cancelled afterwards", "retried", "swept"],
@@ -169,6 +175,8 @@ async def test_i6_a_commit_of_unknown_outcome_doubles_and_loses_nothing(
             await one.step()
         assert one.held == []
         assert ledger.statuses("planned0") == (["RUNNING"] if lands else [])
+        # A backend that is terminated tells its client so before it releases its locks.
+        ledger.values("SELECT FROM schedules FOR UPDATE")
         # Nobody takes what landed: it may be running, as far as others can know.
         started = await two.settle()
         assert len(started) == (0 if lands else 4)
@@ -181,7 +189,7 @@ async def test_i6_a_commit_of_unknown_outcome_doubles_and_loses_nothing(
 
 
 async def test_i6_executions_of_a_claim_that_is_cancelled_after_its_commit_are_released(
-    ledger: Ledger,
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A drain cancels the dispatcher while it looks once more at what it parked."""
     ledger.job("a", schedule="* * * * *")
@@ -194,15 +202,16 @@ async def test_i6_executions_of_a_claim_that_is_cancelled_after_its_commit_are_r
 
         async def hangs(c: Any, ended: Any) -> Any:
             there.set()
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
-        two.statements.rearm_unblocked = hangs  # type: ignore[method-assign]
-        claiming = asyncio.create_task(two.step())
-        await there.wait()
-        assert ledger.statuses("a") == ["RUNNING"]
-        claiming.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await claiming
+        with monkeypatch.context() as patched:
+            patched.setattr(two.statements, "rearm_unblocked", hangs)
+            claiming = asyncio.create_task(two.step())
+            await there.wait()
+            assert ledger.statuses("a") == ["RUNNING"]
+            claiming.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await claiming
         await two.claimer.unknown_commits.resolve()
         assert ledger.statuses("a") == ["PENDING"]
         assert [s.claimed.key.job_name for s in await one.settle()] == ["a"]
@@ -233,6 +242,7 @@ async def test_i3_a_finish_that_waited_for_a_lock_reads_the_row_again(
         ledger.job(name, schedule=None)
         ledger.trigger(name)
     async with runners(ledger.url, {}) as (one,):
+        await wait_for_locks(one)
         starts = await one.settle()
         with psycopg.connect(ledger.url) as other:
             change = "lease_token = gen_random_uuid()" if steals else "heartbeat_at = stale_after"
@@ -259,6 +269,7 @@ async def test_i6_a_lost_claim_is_released_though_its_row_changed_during_the_sea
     ledger.job(schedule=None)
     execution = ledger.trigger()
     async with runners(ledger.url, {}) as (one,):
+        await wait_for_locks(one)
         (start,) = await one.settle()
         one.claimer.unknown_commits.add([start.claimed])
         one.crash()

@@ -283,6 +283,8 @@ def history(databases: Databases) -> Iterator[Db]:
 
 
 def _fill(db: Db) -> None:
+    # On a Thursday, because PostgreSQL reads all of a partition that has few rows.
+    rows.travel(db, (3 - rows.now(db).weekday()) * timedelta(days=1))
     rows.job(db, "job-000")
     db.execute(
         "INSERT INTO cronledger.jobs (name, handler, schedule, target)"
@@ -291,7 +293,7 @@ def _fill(db: Db) -> None:
     )
     db.execute(
         "SELECT cronledger_internal.create_missing_partitions("
-        "ARRAY(SELECT now() - n * interval '1 h' FROM generate_series(0, 24) n))"
+        "ARRAY(SELECT cronledger.db_now() - n * interval '1 h' FROM generate_series(0, 24) n))"
     )
     db.execute(
         "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
@@ -301,12 +303,14 @@ def _fill(db: Db) -> None:
         " gen_random_uuid(), at, at + interval '1 s', 1000,"
         " CASE x.status WHEN 'FAILED' THEN 'e' END, NULL"
         " FROM cronledger.jobs j, generate_series(1, 50) m,"
-        " LATERAL (SELECT now() - m * interval '28 min' AS at) t,"
+        " LATERAL (SELECT cronledger.db_now() - m * interval '28 min' AS at) t,"
         " LATERAL (SELECT CASE WHEN j.name < 'job-100' THEN 'global' ELSE 'tenant' END AS kind,"
         "          CASE WHEN j.name < 'job-100' THEN 'global' ELSE 's' || m END AS id) s,"
         " LATERAL (SELECT CASE WHEN m % 50 = 7 THEN 'FAILED' ELSE 'SUCCESS' END AS status) x"
     )
-    db.execute("UPDATE cronledger.roll_up_state SET complete_before = now() - interval '2 h'")
+    db.execute(
+        "UPDATE cronledger.roll_up_state SET complete_before = cronledger.db_now() - interval '2 h'"
+    )
     db.execute("VACUUM (ANALYZE) cronledger.executions, cronledger.schedules, cronledger.jobs")
 
 

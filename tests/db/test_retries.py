@@ -16,15 +16,16 @@ FAILURE = outcome.failure(ValueError("no"))
 
 
 async def test_i5_attempts_end_with_max_attempts(ledger: Ledger) -> None:
-    ledger.job(schedule=None, max_attempts=3, retry_backoff=["1 m", "10 m"])
+    hour, margin = timedelta(hours=1), timedelta(minutes=10)
+    ledger.job(schedule=None, max_attempts=3, retry_backoff=["1 h", "10 h"])
     ledger.trigger()
     async with runners(ledger.url, {}) as (one,):
-        for wait in (MINUTE, 10 * MINUTE):
+        for wait in (hour, 10 * hour):
             (start,) = await one.settle()
             await one.finish(start, FAILURE)
-            ledger.travel(by=wait - timedelta(seconds=10))
+            ledger.travel(by=wait - margin)
             assert await one.settle() == []  # I8 of retries: not before next_attempt_at
-            ledger.travel(by=timedelta(seconds=11))
+            ledger.travel(by=margin)
         (last,) = await one.settle()
         await one.finish(last, FAILURE)
         ledger.travel(by=timedelta(days=1))

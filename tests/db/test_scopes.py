@@ -358,6 +358,7 @@ async def test_a_provider_that_hangs_is_not_called_again_before_it_returns(
         ("TimeoutError: an earlier call has not returned yet",),
     ]
     assert len(calls) == 1
+    monkeypatch.undo()  # a busy machine needs longer to start a thread
     go_on.set()
     while asked.scopes("job") == {}:
         await replica.step()

@@ -95,7 +95,7 @@ async def test_a_retry_a_timeout_and_a_cancel_end_spans_of_their_own(
     started, slow = _endless()
     whole.job(flaky, max_attempts=2)
     whole.job(overruns, run_timeout=timedelta(seconds=1))
-    whole.job(slow, stale_timeout=timedelta(seconds=3))
+    whole.job(slow)
     async with whole.replica(tracing=True):
         made = await whole.trigger("slow")
         pushed = "SELECT cronledger.enqueue('flaky', traceparent => %s)"
@@ -243,7 +243,7 @@ async def test_a_handler_that_a_drain_gives_up_has_one_span(
 
 async def test_a_lost_lease_ends_the_span_as_lost(whole: Whole, spans: Spans) -> None:
     started, slow = _endless()
-    job = whole.job(slow, stale_timeout=timedelta(seconds=3))
+    job = whole.job(slow)
     async with whole.replica(tracing=True):
         made = await whole.trigger(job)
         await started.wait()
@@ -251,6 +251,7 @@ async def test_a_lost_lease_ends_the_span_as_lost(whole: Whole, spans: Spans) ->
         whole.rows(
             "UPDATE cronledger.executions SET lease_token = gen_random_uuid() WHERE id = %s", made
         )
+        whole.rows("SELECT pg_notify('cronledger', 'cancel')")  # heartbeats are sent at once
         await eventually("its span has ended", lambda: spans.named("run slow"))
     outcome, _, status = ends(spans.one("run slow"))
     assert (outcome, status) == ("lost", StatusCode.ERROR)

@@ -33,9 +33,14 @@ def check(url: str, **options: Any) -> Found:
 
 
 async def work(ledger: Ledger, runner: Runner, *leaps: timedelta) -> None:
-    """After each leap of the clock everything that is due has run."""
+    """After each leap of the clock everything that is due has run.
+
+    A leap begins at the instant to which the one before it led, however long the work took.
+    """
+    at = ledger.now()
     for leap in leaps:
-        ledger.travel(by=leap)
+        at += leap
+        ledger.travel(to=at)
         for _ in range(50):
             started = await runner.settle()
             for start in list(runner.held):

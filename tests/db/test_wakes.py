@@ -102,7 +102,7 @@ async def test_a_finish_finds_an_execution_that_another_replica_released(ledger:
 
 async def test_a_finish_makes_room_for_the_retry_of_another_replica(ledger: Ledger) -> None:
     ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
-    ledger.job("failing", schedule=None, max_attempts=2, retry_backoff=["5 s"], retry_jitter=0)
+    ledger.job("failing", schedule=None, max_attempts=2, retry_backoff=["5 m"], retry_jitter=0)
     ledger.job("other", schedule=None)
     async with runners(ledger.url, {}, {}) as (one, two):
         ledger.trigger("failing")
@@ -110,7 +110,7 @@ async def test_a_finish_makes_room_for_the_retry_of_another_replica(ledger: Ledg
         await two.finish(failing, outcome.failure(ValueError("no")))
         ledger.trigger("other")
         (other,) = await one.settle()
-        ledger.travel(by=MINUTE)
+        ledger.travel(by=6 * MINUTE)
         await two.live_through()
         assert await two.settle() == []  # the retry is due, and the queue is full
         await one.finish(other)
@@ -173,9 +173,9 @@ async def test_an_end_is_written_even_if_the_schedule_cannot_be_rearmed(
 
 @pytest.fixture
 def far_ahead(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claims look 20 s ahead, and it is five minutes to noon."""
-    monkeypatch.setattr(request, "AHEAD", timedelta(seconds=20))
-    ledger.travel(to=DUE - 5 * MINUTE)
+    """Claims look 20 minutes ahead, and it is an hour to noon."""
+    monkeypatch.setattr(request, "AHEAD", 20 * MINUTE)
+    ledger.travel(to=DUE - 60 * MINUTE)
     ledger.values("SELECT count(*) FROM maintain_partitions()")
 
 
@@ -189,7 +189,7 @@ async def test_a_claim_ahead_keeps_no_limited_queue_from_others(ledger: Ledger) 
     async with runners(ledger.url, spec, spec) as (one, two):
         await one.settle()
         await two.settle()
-        ledger.travel(to=DUE - timedelta(seconds=10))
+        ledger.travel(to=DUE - 10 * MINUTE)
         for runner in (one, two):
             await runner.live_through()
         started: list[Any] = []
@@ -214,7 +214,7 @@ async def test_schedules_that_start_together_are_planned_as_of_their_own_instant
     ledger.job("second", schedule="0 12 * * *", schedule_delay="500 us")
     async with runners(ledger.url, {}) as (one,):
         await one.settle()
-        ledger.travel(to=DUE - timedelta(seconds=10))
+        ledger.travel(to=DUE - 10 * MINUTE)
         await one.live_through()
 
         async def travel(name: str) -> None:
