@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from cronledger.cli import main
 from tests.cli.support.daemon import Run
+from tests.waiting import PATIENCE
 
 Cli = Callable[..., Result]
 Ask = Callable[..., list[tuple[Any, ...]]]
@@ -37,10 +38,14 @@ JOBS = JOBS.replace("command = { }", 'command = "echo $SECRET"\nenv = { SECRET =
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No CRONLEDGER_* variable is set, and the working directory is empty."""
+    """The working directory is empty, and no CRONLEDGER_* variable is set, except one.
+
+    A busy server may need longer for a connection than a command waits.
+    """
     for name in list(os.environ):
         if name.startswith("CRONLEDGER_") and not name.startswith("CRONLEDGER_TEST_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("CRONLEDGER_CONNECT_TIMEOUT", f"{PATIENCE:.0f}s")
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -102,8 +107,9 @@ def filled(cli: Cli, surroundings: Path, ask: Ask) -> Cli:
     ask(
         "INSERT INTO cronledger.runners (id, host, pid, version, state, queues, slots,"
         " heartbeat_at, stale_after) SELECT id, 'h', 1, '0.1.0', 'running', '{default}', 10,"
-        " now - ago, now - ago + interval '20 s'"
-        " FROM (VALUES ('alive', interval '0'), ('gone', '1 min')) v(id, ago),"
+        " now - ago, now - ago + lease"
+        " FROM (VALUES ('alive', interval '0', interval '1 h'), ('gone', '1 min', '20 s'))"
+        " v(id, ago, lease),"
         " cronledger.db_now() now"
     )
     return cli

@@ -79,15 +79,17 @@ def test_a_test_message_is_delivered_or_its_error_is_shown(
         surroundings, {**os.environ, "CRONLEDGER_DATABASE_URL": database_url},
         "run", "jobs.toml", "--no-migrate",
     )  # fmt: skip
+    patient = ("--timeout", "10m")
     try:
-        sent = declared("channels", "test", "ops", "--json")
+        replica.until_event("runner_started")
+        sent = declared("channels", "test", "ops", "--json", *patient)
         assert sent.exit_code == 0, sent.output
         assert json.loads(sent.stdout)["delivered"] is True
         message = json.loads((surroundings / "message.json").read_text())
         (alert,) = message["alerts"]
         assert (message["channel"], alert["event"], alert["kind"]) == ("ops", "test", "opened")
         assert alert["summary"].startswith("Test of the channel ops, requested by ")
-        failed = declared("channels", "test", "broken")
+        failed = declared("channels", "test", "broken", *patient)
         assert failed.exit_code == 1
         assert "the test message was not delivered: delivery_failed: " in failed.stderr
         assert "no route" in failed.stderr

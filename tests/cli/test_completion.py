@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from cronledger.cli import main
 from tests.cli.conftest import Ask, Cli
 from tests.docs.support.pages import ROOT, blocks
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 PROGRAM = Path(sys.executable).parent / "cronledger"
 BASH = """
@@ -131,7 +131,7 @@ def test_it_does_not_wait_for_a_database_that_hangs(
     monkeypatch.setattr(session, "reports_of_running", hang)
     monkeypatch.setattr(complete, "SECONDS", 0.01)
     assert complete.jobs(None, None, "h") == []  # type: ignore[arg-type]
-    assert began.is_set()
+    assert began.wait(PATIENCE)
     end.set()
 
 
@@ -177,12 +177,13 @@ def test_the_tab_key_completes_as_documented(terminal: int) -> None:
     )
     line = re.search(r"^\$ (eval .*bash_source cronledger\)\")", documented, re.MULTILINE)
     assert line is not None
-    os.write(terminal, f"{line[1]}\ncronledger jobs show hou".encode())
+    os.write(terminal, f"{line[1]}\n".encode())
     received = ""
 
     def completed() -> bool:
+        """The whole line again: a second Tab in it lists names instead of completing one."""
         nonlocal received
-        os.write(terminal, b"\t")
+        os.write(terminal, b"\x15cronledger jobs show hou\t")  # Ctrl-U removes the line
         while select.select([terminal], [], [], 1.0)[0]:
             received += os.read(terminal, 4096).decode("utf-8", "replace")
         return "jobs show hourly " in received

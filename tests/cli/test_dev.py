@@ -112,9 +112,16 @@ def test_the_clock_starts_at_a_local_time(start: Start, surroundings: Path) -> N
     (surroundings / "cronledger.toml").write_text(
         '[jobs.night]\nschedule = "0 2 * * *"\ntimezone = "Europe/Berlin"\ncommand = ["true"]\n'
     )
-    run = start("--at", "2027-03-28T01:59:30", "--no-reload")
+    run = start("--at", "2027-03-28T01:50:00", "--no-reload")
     run.until(lambda: "night  Sun 2027-03-28 03:00:00+02:00  shifted" in run.out)
     run.until_event("runner_started")
+    began = "'2027-03-28T00:50:00Z'::timestamptz"
+    since = f"SELECT extract(epoch FROM started_at - {began})::int FROM cronledger.runners"
+    ((seconds,),) = rows(run, since)
+    assert 0 <= seconds < 580
+    # The job exists now, so it is due however long the start took.
+    later = f"{began} + interval '580 s' - clock_timestamp()"
+    rows(run, f"UPDATE cronledger.time_travel SET ahead = {later} RETURNING ahead")
     ended = "SELECT plan_time::text FROM cronledger.executions WHERE status = 'SUCCESS'"
     run.until(lambda: rows(run, ended))
     assert rows(run, ended) == [("2027-03-28 01:00:00+00",)]
@@ -123,7 +130,10 @@ def test_the_clock_starts_at_a_local_time(start: Start, surroundings: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_second_signal_stops_running_work(start: Start, surroundings: Path) -> None:
+def test_a_second_signal_stops_running_work(
+    start: Start, surroundings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_DRAIN_TIMEOUT", "10m")  # the second signal may come late
     (surroundings / "cronledger.toml").write_text(LONG)
     run = start()
     run.until_event("execution_started")
@@ -148,8 +158,9 @@ def assert_a_kill_leaves_nothing(run: Run, scratch: Path) -> None:
 
 
 def test_a_kill_leaves_neither_replica_nor_server(
-    start: Start, surroundings: Path, scratch: Path
+    start: Start, surroundings: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("CRONLEDGER_DRAIN_TIMEOUT", "100ms")  # it is killed after 10 s
     (surroundings / "cronledger.toml").write_text(LONG)
     run = start()
     started = run.until_event("execution_started")

@@ -8,6 +8,7 @@ import pytest
 from cronledger.explain import doctor_server
 from cronledger.explain.doctor_server import durable
 from tests.cli.conftest import Ask, Cli
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -23,6 +24,7 @@ def well(filled: Cli, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> Cli:
     # The server of the tests is not durable, on purpose.
     monkeypatch.setattr(doctor_server, "durable", lambda off: durable(()))
     monkeypatch.setattr(doctor_server, "SLOW_MS", float("inf"))  # this machine may be busy
+    monkeypatch.setattr(doctor_server, "ARRIVES_SECONDS", PATIENCE)
     return filled
 
 

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from cronledger.cli import COMMANDS, main
 from tests.cli.conftest import Cli
+from tests.waiting import PATIENCE
 
 HEAVY = (  # noqa: SIM905
     "aiohttp asyncio croniter cronledger.settings psycopg pydantic rich structlog zoneinfo"
@@ -23,8 +24,9 @@ def test_the_list_of_commands_imports_nothing_heavy() -> None:
         f"print('HEAVY', *[name for name in {HEAVY!r} if name in sys.modules])"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
-    )
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, check=True, timeout=PATIENCE,
+    )  # fmt: skip
     assert ran.stdout.splitlines()[-1] == "HEAVY"
     assert "cronledger" in ran.stdout + ran.stderr
 

@@ -14,7 +14,15 @@ from tests.cli.conftest import Cli
 from tests.cli.support.daemon import Run
 from tests.db.support.scrapes import Scrape
 from tests.promtool import complaints, needs_promtool
+from tests.waiting import until
 from tests.web.support.command import Start, address, starter
+from tests.web.support.patience import lengthen
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No limit of a command in this process passes only because the machine is busy."""
+    lengthen(monkeypatch)
 
 
 @pytest.fixture
@@ -50,7 +58,7 @@ def test_promtool_accepts_the_printed_metrics(filled: Cli) -> None:
 
 def test_the_metrics_are_served_until_a_signal(start: Start) -> None:
     run = start("--listen", "127.0.0.1:0")
-    assert served(run).one("up") == 1
+    until("the ledger was read within the limits", lambda: served(run).one("up") == 1)
     assert run.err.splitlines()[0] == f"cronledger metrics: {address(run)}"
     assert httpx2.get(address(run).removesuffix("/metrics"), timeout=60).status_code == 404
     run.signal(signal.SIGTERM)

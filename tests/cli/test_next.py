@@ -54,12 +54,12 @@ def test_an_invalid_argument_is_named(bare: Cli) -> None:
 def test_a_job_fires_in_its_zone_its_scope_and_its_interval(filled: Cli, ask: Ask) -> None:
     said = filled("next", "hourly", "--from", "2026-07-01T10:30:00", "--count", "2", "--json")
     assert json.loads(said.stdout) == ["2026-07-01T09:00:00Z", "2026-07-01T10:00:00Z"]
+    since = ("--from", "2026-07-01T10:30:00Z", "--count", "1", "--json")
     acme, globex = (
-        filled("next", "tenants", "--scope", scope, "--count", "1", "--json").stdout
-        for scope in ("acme", "globex")
+        filled("next", "tenants", "--scope", scope, *since).stdout for scope in ("acme", "globex")
     )
     assert acme != globex  # H is of the (job, scope)
-    assert acme == filled("next", "tenants", "--count", "1", "--json").stdout
+    assert acme == filled("next", "tenants", *since).stdout
     ask(
         "UPDATE cronledger.jobs SET starts_at = '2126-01-01 00:00Z', ends_at ="
         " '2126-01-01 01:00Z' WHERE name = 'hourly'"

@@ -20,7 +20,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cronledger.cli import main
+from tests.cli.support.clocks import set_ten_past
 from tests.database import Databases
+from tests.db.support.rows import connected
 from tests.marks import first_fast
 from tests.processes import CRONLEDGER
 
@@ -156,6 +158,8 @@ class Roles:
 def roles(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
     ledger = databases.create(databases.template())
     made = Roles(databases, ledger, ledger.rpartition("test_")[2])
+    with connected(databases.url(ledger)) as db:
+        set_ten_past(db)  # verify fails if something is due that nobody has planned
     file = tmp_path_factory.mktemp("roles") / "jobs.toml"
     file.write_text(JOBS)
     with pytest.MonkeyPatch.context() as patched:

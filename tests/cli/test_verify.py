@@ -14,13 +14,17 @@ from cronledger.audit import verify as verifying
 from cronledger.audit.recording import Recording
 from cronledger.ledger.audits import Audits
 from tests.cli.conftest import Ask, Cli
+from tests.cli.support.clocks import set_ten_past
+from tests.db.support.rows import connected
 
 LONG = {"plan_time", "through"}
 
 
 @pytest.fixture
-def spoiled(cli: Cli, ask: Ask) -> Cli:
+def spoiled(cli: Cli, ask: Ask, database_url: str) -> Cli:
     """Two jobs that were made an hour and a half ago; the cursor of `a` went on without a row."""
+    with connected(database_url) as c:
+        set_ten_past(c)
     ask(
         "INSERT INTO cronledger.jobs (name, schedule, handler)"
         " VALUES ('a', '0 * * * *', 'external'), ('b', '0 * * * *', 'external')"

@@ -9,6 +9,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.cli.conftest import Cli
+from tests.cli.support.clocks import set_ten_past
 from tests.db.support import rows
 
 MARCH = "2026-03-01T00:00:00Z"
@@ -18,6 +19,7 @@ MARCH = "2026-03-01T00:00:00Z"
 def db(cli: Cli, database_url: str) -> Iterator[rows.Db]:
     """A database with the hourly job `job`, planned for two days up to the last full hour."""
     with rows.connected(database_url) as connection:
+        set_ten_past(connection)
         rows.job(connection)
         _planned(connection, "job", rows.now(connection) - timedelta(days=2))
         yield connection

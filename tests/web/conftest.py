@@ -15,6 +15,7 @@ from tests.web.support.browsing import TOKENS, app, client
 from tests.web.support.command import Start, starter
 from tests.web.support.logins import Logins
 from tests.web.support.logins import logins as created_logins
+from tests.web.support.patience import lengthen
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,12 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("CRONLEDGER_") and not name.startswith("CRONLEDGER_TEST_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No limit of the page passes only because the machine is busy."""
+    lengthen(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,7 @@ def test_an_invalid_field_of_an_address_is_refused_before_anything_is_read(
     browser: TestClient, db: Db
 ) -> None:
     rows.job(db, "report")
+    gc.collect()  # what earlier tests left
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for query in ("before=x", "after_kind=%00", "after_scope=%00&before=1"):

@@ -96,13 +96,15 @@ def test_a_database_without_a_ledger_or_with_another_name_is_refused(
 ) -> None:
     said = refuse("--listen", "127.0.0.1:0", url=empty_database_url)
     assert said.exit_code == 4 and "run `cronledger migrate`" in said.stderr
-    name = sql.Identifier(str(conninfo_to_dict(database_url)["dbname"]))
+    name = str(conninfo_to_dict(database_url)["dbname"])
+    names = sql.Identifier(name), sql.Identifier(f"{name}_gone")  # other runs share the server
+    rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
     with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
-        c.execute(sql.SQL("ALTER DATABASE {} RENAME TO gone_for_now").format(name))
+        c.execute(rename.format(*names))
         try:
             said = refuse("--listen", "127.0.0.1:0")
         finally:
-            c.execute(sql.SQL("ALTER DATABASE gone_for_now RENAME TO {}").format(name))
+            c.execute(rename.format(*reversed(names)))
     assert said.exit_code == 2 and "does not exist" in said.stderr
 
 

@@ -112,7 +112,10 @@ def test_the_library_is_imported_by_the_first_scrape_only() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_two_servers_cost_one_reading(browser: TestClient, db: Db) -> None:
+def test_two_servers_cost_one_reading(
+    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_metrics, "FRESH_SECONDS", 3600.0)
     first = Scrape(browser.get("/metrics").text)
     rows.job(db)
     again = Scrape(browser.get("/metrics").text)

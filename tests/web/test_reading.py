@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -21,6 +22,7 @@ from tests.db.support.rows import Db, value
 from tests.web.support.browsing import expire, panel, text
 from tests.web.support.logins import Logins
 from tests.web.support.outages import away
+from tests.web.support.patience import BEGIN
 
 
 @pytest.fixture
@@ -42,6 +44,7 @@ def statement(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 async def test_a_statement_that_takes_too_long_is_stopped(reader: Reader, statement: Any) -> None:
     statement("SELECT pg_sleep(60)")
+    reader._begin = BEGIN.replace("{schema}", "cronledger").encode()
     found = await reader.read("any")
     assert found.rows is None
     assert found.problem == "Reading this took longer than 3 s, so it was stopped."
@@ -151,11 +154,12 @@ async def test_a_computation_that_was_given_up_reads_no_more(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (await reader.compute("warm", lambda read: read("read_clock", {}))).value
-    monkeypatch.setattr(reading, "PATIENCE", 0.3)
-    resume, ended = threading.Event(), threading.Event()
+    began, resume, ended = threading.Event(), threading.Event(), threading.Event()
     outcome: list[str] = []
+    patience = asyncio.timeout(None)
 
     def slow(read: ReadRows) -> None:
+        began.set()
         resume.wait(60)
         try:
             read("read_clock", {})
@@ -163,10 +167,13 @@ async def test_a_computation_that_was_given_up_reads_no_more(
             outcome.append("cancelled")
         ended.set()
 
-    found = await reader.compute("slow", slow)
-    assert found.problem is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(reading, "asyncio", SimpleNamespace(timeout=lambda _: patience))
+        computing = asyncio.create_task(reader.compute("slow", slow))
+        assert await asyncio.to_thread(began.wait, 60)
+        patience.reschedule(asyncio.get_running_loop().time())
+        assert (await computing).problem is not None
     resume.set()
-    monkeypatch.setattr(reading, "PATIENCE", 60.0)
     assert await asyncio.to_thread(ended.wait, 60)
     assert outcome == ["cancelled"]
     monkeypatch.setattr(reader, "_away", (0.0, ""))

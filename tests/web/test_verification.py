@@ -13,19 +13,23 @@ from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
 from cronledger.explain.findings import DoctorContext, Finding
-from cronledger.web import examining
+from cronledger.web import examining, reading
 from cronledger.web.examining import UNDER_WAY
+from tests.cli.support.clocks import set_ten_past
 from tests.db.support import rows
 from tests.db.support.rows import Db, connected, one, value
 from tests.waiting import until
-from tests.web.support.browsing import SAME_ORIGIN, VIEWER, app, client, panel, text
+from tests.web.support.browsing import SAME_ORIGIN, VIEWER, app, client, expire, panel, text
 from tests.web.support.logins import Logins
 
 HOUR = timedelta(hours=1)
+TURN = "cronledger web verifies cronledger"
+"""The name of the session that has the turn to verify."""
 
 
 def spoil(db: Db) -> None:
     """A job whose cursor went over three plan_times without a row."""
+    set_ten_past(db)
     rows.job(db, "hourly", schedule="0 * * * *")
     for table, column in (("schedules", "created_at"), ("job_revisions", "effective_from")):
         db.execute(
@@ -59,13 +63,13 @@ def start(browser: TestClient, **data: str) -> str:
 
 
 def ended(browser: TestClient) -> str:
-    """The page once no run is under way in its process."""
+    """The page once no run is under way in its process.
 
-    def page() -> str:
-        html = browser.get("/verify").text
-        return html if "Run verify" in html else ""
-
-    return until("the run has ended", page)
+    The first page that says so may have read the runs before the end: it waits for the checks.
+    """
+    until("the run has ended", lambda: "Run verify" in browser.get("/verify").text)
+    expire(browser)
+    return browser.get("/verify").text
 
 
 def checked(browser: TestClient) -> str:
@@ -76,6 +80,15 @@ def checked(browser: TestClient) -> str:
         return "" if UNDER_WAY in found else found
 
     return until("the checks are made", doctor)
+
+
+def wait_until_the_turn_is_free(db: Db) -> None:
+    """Return once no session has the turn: the server ends one after its client has closed it."""
+    sessions = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+        " AND datname = current_database()"
+    )
+    until("the older run has ended", lambda: value(db, sessions, TURN) == 0)
 
 
 @contextmanager
@@ -196,15 +209,14 @@ def test_one_run_at_a_time_and_the_page_shows_it(
 def test_one_run_at_a_time_over_all_processes_of_the_page(
     browser: TestClient, db: Db, database_url: str, logins: Logins
 ) -> None:
-    name, login = "cronledger web verifies cronledger", logins.url(database_url, "operator")
-    stranger = psycopg.connect(database_url, application_name=name)  # of another role
-    with stranger, psycopg.connect(login, application_name=name):  # an older run
+    login = logins.url(database_url, "operator")
+    stranger = psycopg.connect(database_url, application_name=TURN)  # of another role
+    with stranger, psycopg.connect(login, application_name=TURN):  # an older run
         refused = browser.post("/verify", data={"window": "all"}, headers=SAME_ORIGIN)
         assert refused.status_code == 409
         assert "Another process of the page runs verify already." in text(refused.text)
         assert value(db, "SELECT count(*) FROM cronledger.verifications") == 0
-    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
-    until("the older run has ended", lambda: value(db, sessions, name) == 0)
+    wait_until_the_turn_is_free(db)
     start(browser)
     ended(browser)
 
@@ -270,11 +282,12 @@ def test_an_invalid_form_of_a_run_is_refused(browser: TestClient, db: Db) -> Non
 
 
 def test_a_login_that_may_not_record_a_run_gets_the_remedy(
-    database_url: str, logins: Logins
+    database_url: str, logins: Logins, db: Db
 ) -> None:
     viewer = logins.url(database_url, "viewer")
     with client(app(database_url, logins, web_act_url=viewer)) as browser:
         for _ in range(2):  # the refused one does not count as a run
+            wait_until_the_turn_is_free(db)
             refused = browser.post("/verify", data={"window": "all"}, headers=SAME_ORIGIN)
             assert refused.status_code == 409
             assert "permission denied for function begin_verification" in text(refused.text)
@@ -316,6 +329,7 @@ def test_checks_are_made_read_only_with_the_patience_of_the_page(
                 seen.append(row[0])
         return [Finding("look", "ok", "looked")]
 
+    monkeypatch.setattr(examining, "STATEMENT_SECONDS", reading.STATEMENT_SECONDS)
     monkeypatch.setattr(examining, "examine", look)
     assert "look" in checked(browser)
     assert seen == ["on", "3s"]

@@ -49,8 +49,9 @@ class Run:
         """Return what `met` returns as soon as it is true; fail when the process ends before."""
 
         def look() -> T | None:
+            ended = self.process.poll() is not None  # before the look, which is then the last one
             found = met()
-            assert found or self.process.poll() is None, "it has ended"
+            assert found or not ended, "it has ended"
             return found
 
         try:

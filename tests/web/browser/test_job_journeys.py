@@ -53,6 +53,7 @@ def test_a_day_with_a_gap_by_keyboard(site: str, visit: Visit, db: Db) -> None:
     expect(page.locator("#day h2")).to_contain_text("Saturday 2026-09-05")
     page.get_by_role("link", name="2026-09-06 →").focus()
     strike(page, "Enter")
+    expect(page.locator("#day h2")).to_contain_text("Sunday 2026-09-06")
     assert day_of(page).startswith("92 planned = ")
     page.get_by_text("The same as a table").focus()
     strike(page, "Enter")

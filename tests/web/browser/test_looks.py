@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, ViewportSize
+from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.db.support.rows import Db
 from tests.web.browser.conftest import Visit
@@ -63,6 +63,7 @@ def test_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: str) 
     page.goto(f"{site}/jobs")
     page.get_by_label("Choose sync-crm").check()
     page.get_by_role("button", name="Pause…").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Pause sync-crm")
     found += [
         ("pause", rule["id"], rule["help"])
         for rule in Axe().run(page).response["violations"]

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from cronledger.settings import Settings
 from cronledger.web import create_app
+from tests.waiting import PATIENCE
 from tests.web.support.logins import Logins
 
 HOST = "http://127.0.0.1"
@@ -27,6 +28,7 @@ def app(database_url: str, logins: Logins, **settings: Any) -> Starlette:
         {
             "web_read_url": logins.url(database_url, "viewer"),
             "web_act_url": logins.url(database_url, "operator"),
+            "connect_timeout": f"{PATIENCE:.0f}s",  # a busy server exceeds that of the page
             **settings,
         }
     )
