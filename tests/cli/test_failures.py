@@ -16,7 +16,7 @@ from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import check_dsn
 from tests.cli.conftest import Cli
 
-SECRET = "hunter2"
+SECRET = "zebraokapi"
 NOWHERE = f"postgresql://u:{SECRET}@127.0.0.1:1/x?connect_timeout=2"
 NEED_THE_LEDGER = [
     ["migrate"],
@@ -73,23 +73,23 @@ def test_bad_settings_exit_2_all_at_once(bare: Cli, monkeypatch: pytest.MonkeyPa
     assert SECRET not in said.output
 
 
-PIECES = ("hun", "ter2", SECRET)
+PIECES = ("zebra", "okapi", SECRET)
 MISREAD = [
-    "postgresql://u:hun%ter2@127.0.0.1:1/x",
-    "postgresql://u:hun%00ter2@127.0.0.1:1/x",
-    "postgresql://u:hun@ter2@127.0.0.1:1/x",
-    "postgresql://u:hun/ter2@127.0.0.1:1/x",
-    "postgresql://u:hun@127.0.0.1:1/ter2@x",
-    "postgresql://u:hunter2/x",
-    "postgresql://127.0.0.1:1/x?user=u&password=hun&ter2",
-    "postgresql://127.0.0.1:1/x?user=u&password=hun&ter2=x",
-    "host=127.0.0.1 port=1 password=hun ter2",
-    "host=127.0.0.1 port=1 password='hun'ter2'",
-    "host=127.0.0.1 port=1 password='hunter2",
-    "host=127.0.0.1 port=hunter2",
-    "postgresql://u:hun\udcffter2@127.0.0.1:1/x",
-    "hunter2",
-    "mysql://u:hunter2@h/d",
+    "postgresql://u:zebra%okapi@127.0.0.1:1/x",
+    "postgresql://u:zebra%00okapi@127.0.0.1:1/x",
+    "postgresql://u:zebra@okapi@127.0.0.1:1/x",
+    "postgresql://u:zebra/okapi@127.0.0.1:1/x",
+    "postgresql://u:zebra@127.0.0.1:1/okapi@x",
+    "postgresql://u:zebraokapi/x",
+    "postgresql://127.0.0.1:1/x?user=u&password=zebra&okapi",
+    "postgresql://127.0.0.1:1/x?user=u&password=zebra&okapi=x",
+    "host=127.0.0.1 port=1 password=zebra okapi",
+    "host=127.0.0.1 port=1 password='zebra'okapi'",
+    "host=127.0.0.1 port=1 password='zebraokapi",
+    "host=127.0.0.1 port=zebraokapi",
+    "postgresql://u:zebra\udcffokapi@127.0.0.1:1/x",
+    "zebraokapi",
+    "mysql://u:zebraokapi@h/d",
 ]
 
 

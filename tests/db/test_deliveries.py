@@ -24,11 +24,13 @@ from structlog.testing import capture_logs
 
 from cronledger import channels
 from cronledger.channels import Channel, FromEnvironment
+from cronledger.engine.alerting import deliveries as delivering
 from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.commands.client import Supervisor
 from cronledger.rules.channels import as_job
 from cronledger.sources.apply import apply
 from tests.db.support.engine import Ledger, Runner, runners
+from tests.waiting import PATIENCE
 
 SECRET = "s3cr3t-value-of-the-test"
 ALERT: dict[str, Any] = {
@@ -81,6 +83,7 @@ async def one(ledger: Ledger, database_url: str) -> AsyncIterator[Runner]:
 @pytest.fixture
 async def deliveries(one: Runner, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Deliveries]:
     monkeypatch.setenv("TEST_SECRET", SECRET)
+    monkeypatch.setattr(delivering, "DELIVERY_SECONDS", PATIENCE)  # a library is imported in it
     supervisor = Supervisor()
     made = Deliveries(one.pool, one.statements, one.clock, supervisor, runner=one.name, slots=2)
     made.note(watching=True)
