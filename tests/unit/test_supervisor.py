@@ -438,7 +438,7 @@ async def test_everything_that_a_command_started_is_stopped_with_it(
         me
         wait
     """
-    task = asyncio.create_task(run(patient, shell, grace=600))
+    task = asyncio.create_task(run(patient, shell, grace=600, lease=6000))
     await soon(pids(seen, 6))
     members = [int(pid) for pid in numbers(seen)]
     assert all(map(alive, members))
