@@ -25,6 +25,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
+GONE = "gone"
+
 
 def test_a_statement_does_not_outlive_its_replica(cluster: Cluster) -> None:
     """Its transaction keeps the row from whoever would sweep it."""
@@ -84,8 +86,8 @@ async def test_a_blocked_listener_does_not_block_its_server(tcp: str) -> None:
         await listening.wait()
     with psycopg.connect(tcp, autocommit=True) as c:  # which blocks the loop
         # A busy machine may look at it only after the server has given it up.
-        until("it hangs in its write", lambda: _notify(c) in ("ClientWrite", None))
-        until("the server has given it up", lambda: _waits(c) is None)
+        until("it hangs in its write", lambda: _notify(c) in ("ClientWrite", GONE))
+        until("the server has given it up", lambda: _waits(c) == GONE)
         assert c.execute("SELECT pg_notification_queue_usage()").fetchone() == (0.0,)
     await task
     assert listener.failing is not None
@@ -101,11 +103,11 @@ def _notify(c: psycopg.Connection) -> object:
 
 
 def _waits(c: psycopg.Connection) -> object:
-    """What the listener's backend waits for; None: it is gone."""
+    """What the listener's backend waits for, None if it works, GONE if it has ended."""
     row = c.execute(
         "SELECT wait_event FROM pg_stat_activity WHERE application_name = 'cronledger listen'"
     ).fetchone()
-    return row and row[0]
+    return GONE if row is None else row[0]
 
 
 async def test_the_server_looks_whether_the_host_of_a_handler_is_there(tcp: str) -> None:
