@@ -52,18 +52,17 @@ PEERS = ROOT / ".peers" / "bin" / "python"
 
 
 def measure_plans(bench: Bench) -> dict[str, Any]:
-    """Return how many plans are within their limits, and print those that are not."""
+    """Return how many plans are within their limits. Raises RuntimeError if one is not."""
     size = dataset.FULL if bench.form.full_plans else dataset.SHORT
     verdicts = plans.measure_filled(bench.server, size)
     faulty = [verdict for verdict in verdicts if verdict.faults]
     if faulty:
         raise RuntimeError(f"plans beyond their limits:\n{plans.report(faulty)}")
-    return {"executions": size.executions + size.backlog, "plans": len(verdicts),
-            "within": len(verdicts) - len(faulty)}  # fmt: skip
+    count = len(verdicts)
+    return {"executions": size.executions + size.backlog, "plans": count, "within": count}
 
 
 def measure_ratios(bench: Bench) -> dict[str, float]:
-    """Return the ratios of the guard. Raises RuntimeError if one has risen."""
     found = guard.measure(bench.server)
     faults = guard.faults(found, guard.recorded())
     if faults:
@@ -91,8 +90,7 @@ MEASUREMENTS: Mapping[str, Callable[[Bench], Any]] = {
 def chosen(form: Form, only: list[str] | None) -> list[str]:
     """Return the names of the measurements of a form, or those of them that were asked for."""
     # The guard measures backlogs, too.
-    left_out = {"throughput"} if form.name == SHORT.name else {"ratios"}
-    left_out |= without_size(form)
+    left_out = without_size(form) | {"throughput" if form.name == SHORT.name else "ratios"}
     return [name for name in MEASUREMENTS if (name in only if only else name not in left_out)]
 
 

@@ -31,7 +31,6 @@ class Backlog:
 
     @property
     def rows(self) -> int:
-        """The number of executions."""
         return self.scopes * self.each
 
 
@@ -44,7 +43,6 @@ def drain_backlog(
     product: Product = OURS,
     options: Sequence[str] = (),
 ) -> Sample:
-    """Measure one backlog in a new ledger."""
     with (
         new_ledger(server, product) as ledger,
         replicas_of(ledger, slots, replicas, options) as pids,
@@ -53,7 +51,6 @@ def drain_backlog(
 
 
 def drain_enqueued(server: Server, rows: int, slots: int) -> Sample:
-    """Measure so many messages that were enqueued into a new ledger."""
     with new_ledger(server) as ledger, replicas_of(ledger, slots) as pids:
         return drain_messages(ledger, pids, "messages", rows)
 

@@ -5,7 +5,10 @@ partitions, most of them SUCCESS; 2,000 RUNNING; a backlog of PENDING rows in fr
 `max_running` is reached, of a queue whose is, and of one scope that is RUNNING; some retries.
 """
 
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import psycopg
@@ -78,7 +81,7 @@ SELECT j.name, 'tenant', lpad((n / {jobs} %% {scopes})::text, 6, '0'), p.at,
        j.payload, 1, 3, 'runner-' || n %% 4, gen_random_uuid(), p.at, p.at + interval '60 s',
        p.at, p.at + interval '3 s', 3000, CASE WHEN n %% 100 > 0 THEN jsonb '{{"rows": 17}}' END,
        CASE n %% 100 WHEN 0 THEN 'exception' END, CASE n %% 100 WHEN 0 THEN 'ValueError: bad' END
-FROM generate_series({first}, {last}) n
+FROM generate_series({first}::bigint, {last}) n
 CROSS JOIN LATERAL (SELECT cronledger.db_now() - interval '1 week' * {weeks}
     + interval '1 week' * {weeks} * (n::float8 / {executions}) - interval '10 min' AS at) p
 JOIN cronledger.jobs j ON j.name = format('job-%%s', lpad((n %% {jobs})::text, 5, '0'))
@@ -172,11 +175,10 @@ def fill(c: psycopg.Connection, size: Size, *, chunk: int = 500_000, analyzed: b
 
     `c` is in autocommit mode. Partitions reach four weeks ahead, as maintenance makes them.
     """
-    values = {name: getattr(size, name) for name in Size.__dataclass_fields__}
-    values |= {"scopes": size.scopes, "weeks": WEEKS}
+    values = asdict(size) | {"scopes": size.scopes, "weeks": WEEKS}
 
-    def run(text: str, **more: int) -> None:
-        c.execute(text.format(**values, **more).replace("%%", "%").encode())
+    def run(statement: str) -> None:
+        c.execute(text(statement, **values))
 
     create_partitions(c)
     run(
@@ -185,8 +187,7 @@ def fill(c: psycopg.Connection, size: Size, *, chunk: int = 500_000, analyzed: b
     )
     run(_JOBS)
     run(_SCHEDULES)
-    for first in range(0, size.executions, chunk):
-        run(_DONE, first=first, last=min(first + chunk, size.executions) - 1)
+    in_parallel(c, in_chunks(_DONE, size.executions, chunk, **values))
     run(_BACKLOG)
     run(_RUNNING)
     run(_WAITING)
@@ -203,3 +204,26 @@ def fill(c: psycopg.Connection, size: Size, *, chunk: int = 500_000, analyzed: b
         run(f"VACUUM (ANALYZE) cronledger.{table}")
     run("CHECKPOINT")
     run(_CHURN)
+
+
+def text(statement: str, **values: Any) -> bytes:
+    """Return a statement with the values in the places of their names."""
+    return statement.format(**values).replace("%%", "%").encode()
+
+
+def in_chunks(statement: str, rows: int, chunk: int, **values: Any) -> Iterator[bytes]:
+    """Yield the statement once for each chunk of the rows, which begins with `first`."""
+    for first in range(0, rows, chunk):
+        yield text(statement, first=first, last=min(first + chunk, rows) - 1, **values)
+
+
+def in_parallel(c: psycopg.Connection[Any], statements: Iterable[bytes]) -> None:
+    """Execute each statement on a connection of its own to the database of `c`, one per core."""
+
+    def execute(statement: bytes) -> None:
+        with psycopg.connect(c.info.dsn, password=c.info.password, autocommit=True) as own:
+            own.execute("SET jit = off")
+            own.execute(statement)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(execute, statements))

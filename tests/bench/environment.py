@@ -13,7 +13,6 @@ from tests.bench.server import Server
 
 
 def describe(server: Server) -> dict[str, Any]:
-    """Return it as it is now."""
     settings = server.settings()
     return {
         "versions": {

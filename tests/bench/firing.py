@@ -33,7 +33,6 @@ class Firing(NamedTuple):
 
     @property
     def due(self) -> int:
-        """The number of calls that are due."""
         return self.schedules * self.times
 
     @property
@@ -48,7 +47,6 @@ class Firing(NamedTuple):
 
     @property
     def at(self) -> datetime:
-        """The first instant, in UTC."""
         return datetime.fromtimestamp(self.first, UTC)
 
     def minute_cron(self) -> str:
@@ -100,7 +98,6 @@ class Calls:
             self._complete.set()
 
     def is_complete(self) -> bool:
-        """Return whether all calls have come, or no longer count."""
         return len(self.found) >= self.firing.due or now() >= self.firing.ends
 
     async def complete(self) -> None:
@@ -109,7 +106,6 @@ class Calls:
             await asyncio.wait_for(self._complete.wait(), self.firing.ends - now())
 
     def outcome(self) -> Outcome:
-        """Return what came."""
         punctual = sum(at - due <= PUNCTUAL_SECONDS for (_, due), at in self.found.items())
         last = max(self.found.values(), default=self.firing.first) - self.firing.first
         return Outcome(self.firing.due, len(self.found), punctual, last)

@@ -3,7 +3,6 @@
 No planning, no handlers, no limits. What a statement costs here, no replica can save.
 """
 
-import os
 import time
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -15,7 +14,6 @@ from tests.bench.ledger import Ledger, new_ledger
 from tests.bench.plans import Sent, sent
 from tests.bench.sample import Sample
 from tests.bench.server import Server
-from tests.bench.usage import Usage
 
 BATCH = 500
 SETTINGS = ("jit = off", "seq_page_cost = 1000", "plan_cache_mode = force_generic_plan")
@@ -30,7 +28,6 @@ class Floor(NamedTuple):
 
 
 def measure_floor(server: Server, rows: int) -> Floor:
-    """Insert and finish `rows` executions in a new ledger."""
     with new_ledger(server, verify=False) as ledger:
         return insert_and_finish(ledger, rows)
 
@@ -44,19 +41,20 @@ def insert_and_finish(ledger: Ledger, rows: int, batch: int = BATCH) -> Floor:
     batches = [_batch(start, at, min(batch, rows - at)) for at in range(0, rows, batch)]
     for setting in SETTINGS:
         ledger.connection.execute(f"SET {setting}".encode())
-    ledger.settle()
-    before, began = Usage.until_now([os.getpid()], ledger.connection), time.monotonic()
     written, insert_seconds = 0, 0.0
-    for insert, finish in batches:
-        inserting = time.monotonic()
-        written += _execute(ledger, insert)
-        insert_seconds += time.monotonic() - inserting
-        written += _execute(ledger, finish)
-    seconds = time.monotonic() - began
-    usage = Usage.until_now([os.getpid()], ledger.connection).since(before)
+
+    def write() -> None:
+        nonlocal written, insert_seconds
+        for insert, finish in batches:
+            inserting = time.monotonic()
+            written += _execute(ledger, insert)
+            insert_seconds += time.monotonic() - inserting
+            written += _execute(ledger, finish)
+
+    sample = ledger.timed(rows, write)
     if written != 2 * rows:
         raise RuntimeError(f"{rows} rows were to be inserted and finished: {written} writes")
-    return Floor(Sample.of(rows, seconds, usage), insert_seconds)
+    return Floor(sample, insert_seconds)
 
 
 def _execute(ledger: Ledger, statement: Sent) -> int:

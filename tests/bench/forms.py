@@ -22,82 +22,40 @@ class Form:
     """
 
     name: str
-    repeats: int
+    repeats: int = 3
     each: Mapping[int, int]
     enqueued: int
     lateness_seconds: int
-    at_once: tuple[int, ...]
-    each_second: int | None
-    pinned_minutes: int | None
+    at_once: tuple[int, ...] = ()
+    each_second: int | None = None
+    pinned_minutes: int | None = None
     burst: int
-    burst_ahead: int
-    burst_replicas: tuple[int, ...]
-    replicas: tuple[int, ...]
+    burst_ahead: int = 15
+    burst_replicas: tuple[int, ...] = (1, 4)
+    replicas: tuple[int, ...] = (1, 2, 4, 8, 16)
     shared: Backlog
     idle_seconds: int
-    schedules: int | None
-    schedules_seconds: int
-    rows: int | None
-    full_plans: bool
-    compares: bool
+    schedules: int | None = None
+    schedules_seconds: int = 60
+    rows: int | None = None
+    full_plans: bool = True
+    compares: bool = True
 
     def backlog(self, slots: int) -> Backlog:
-        """Return the backlog for a replica with so many slots."""
         return Backlog(SCOPES, self.each[slots])
 
 
 SHORT = Form(
-    name="short",
-    repeats=1,
-    each={10: 20, 100: 50, 1000: 100},
-    enqueued=2_000,
-    lateness_seconds=4,
-    at_once=(),
-    each_second=None,
-    pinned_minutes=None,
-    burst=1_000,
-    burst_ahead=15,
-    burst_replicas=(1,),
-    replicas=(1, 2),
-    shared=Backlog(20, 50),
-    idle_seconds=2,
-    schedules=None,
-    schedules_seconds=0,
-    rows=None,
-    full_plans=False,
-    compares=False,
-)
+    name="short", repeats=1, each={10: 20, 100: 50, 1000: 100}, enqueued=2_000, lateness_seconds=4,
+    burst=1_000, burst_replicas=(1,), replicas=(1, 2), shared=Backlog(20, 50), idle_seconds=2,
+    full_plans=False, compares=False,
+)  # fmt: skip
 PLAIN = Form(
-    name="plain",
-    repeats=3,
-    each={10: 200, 100: 570, 1000: 3_270},
-    enqueued=20_000,
-    lateness_seconds=60,
-    at_once=(10_000,),
-    each_second=60,
-    pinned_minutes=None,
-    burst=10_000,
-    burst_ahead=15,
-    burst_replicas=(1, 4),
-    replicas=(1, 2, 4, 8, 16),
-    shared=Backlog(200, 200),
-    idle_seconds=120,
-    schedules=None,
-    schedules_seconds=60,
-    rows=None,
-    full_plans=True,
-    compares=True,
-)
+    name="plain", each={10: 200, 100: 570, 1000: 3_270}, enqueued=20_000, lateness_seconds=60,
+    at_once=(10_000,), each_second=60, burst=10_000, shared=Backlog(200, 200), idle_seconds=120,
+)  # fmt: skip
 FULL = replace(
-    PLAIN,
-    name="full",
-    enqueued=50_000,
-    at_once=(10_000, 100_000),
-    each_second=600,
-    pinned_minutes=60,
-    lateness_seconds=180,
-    idle_seconds=180,
-    schedules=1_000_000,
-    schedules_seconds=600,
-    rows=50_000_000,
-)
+    PLAIN, name="full", enqueued=50_000, lateness_seconds=180, at_once=(10_000, 100_000),
+    each_second=600, pinned_minutes=60, idle_seconds=180, schedules=1_000_000,
+    schedules_seconds=600, rows=50_000_000,
+)  # fmt: skip

@@ -38,7 +38,6 @@ RERECORD = "make bench RECORD=1"
 
 
 def measure(server: Server) -> dict[str, float]:
-    """Return the ratios by name."""
     ratios = {f"cpu_{slots}": cpu_ratio(server, slots, backlog)
               for slots, backlog in BACKLOGS.items()}  # fmt: skip
     return {**ratios, "blocks": block_ratio(server)}
@@ -89,11 +88,9 @@ def faults(found: Mapping[str, float], recorded: Mapping[str, float]) -> Sequenc
 
 
 def recorded() -> dict[str, float]:
-    """Return the recorded ratios."""
     found: dict[str, float] = json.loads(RECORDED.read_text("utf-8"))
     return found
 
 
 def record(ratios: Mapping[str, float]) -> None:
-    """Replace the recorded ratios."""
     RECORDED.write_text(json.dumps(ratios, indent=2) + "\n", "utf-8")

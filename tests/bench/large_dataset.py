@@ -5,13 +5,10 @@ The latter have 200,000 PENDING executions, which each claim has to pass. All ot
 SUCCESS, in 12 weekly partitions. Nothing of this becomes due within half a year.
 """
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import psycopg
-
 from tests.bench import dataset
+from tests.bench.dataset import text
 from tests.bench.ledger import Ledger
 
 MAX_RUNNING = 5
@@ -80,31 +77,13 @@ def fill(ledger: Ledger, rows: int, scopes: int) -> None:
     ledger.connection.execute(_SCHEDULES)
     dataset.create_partitions(ledger.connection)
     values = {"jobs": KINDS["limit"], "scopes": scopes, "pending": PENDING, "running": MAX_RUNNING}
-    ledger.connection.execute(_text(_RUNNING, **values))
-    ledger.connection.execute(_text(_PENDING, **values))
+    ledger.connection.execute(text(_RUNNING, **values))
+    ledger.connection.execute(text(_PENDING, **values))
     values = {"jobs": KINDS["active"], "scopes": scopes, "weeks": dataset.WEEKS, "rows": rows}
-    chunks = [
-        _text(_DONE, first=first, last=min(first + CHUNK, rows) - 1, **values)
-        for first in range(0, rows, CHUNK)
-    ]
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        list(threads.map(lambda chunk: _execute(ledger.dsn, chunk), chunks))
+    dataset.in_parallel(ledger.connection, dataset.in_chunks(_DONE, rows, CHUNK, **values))
     ledger.connection.execute("VACUUM (ANALYZE) cronledger.executions")
 
 
 def _policies(kind: str, ledger: Ledger) -> dict[str, Any]:
     now = ledger.one("SELECT cronledger.db_now() AS now")["now"]
-    return {
-        "paused": {"paused_at": now},
-        "limit": {"max_running": MAX_RUNNING},
-        "active": {},
-    }[kind]
-
-
-def _text(text: str, **values: int) -> bytes:
-    return text.format(**values).replace("%%", "%").encode()
-
-
-def _execute(dsn: str, statement: bytes) -> None:
-    with psycopg.connect(dsn, autocommit=True) as c:
-        c.execute(statement)
+    return {"paused": {"paused_at": now}, "limit": {"max_running": MAX_RUNNING}}.get(kind, {})

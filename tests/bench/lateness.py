@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -33,9 +34,7 @@ def measure(bench: Bench) -> dict[str, Any]:
             ledger.wait_for(ENOUGH, least=WARM_UP + 2)
             ledger.one("SELECT cronledger.pause('second')")
         first = ledger.one("SELECT min(due_at) AS at FROM cronledger.executions")["at"]
-        since = ledger.one(
-            "SELECT %(at)s + interval '1 s' * (%(n)s - 1) AS since", at=first, n=WARM_UP
-        )["since"]
+        since = first + timedelta(seconds=WARM_UP - 1)
         starts = [row["ms"] for row in ledger.connection.execute(STARTS, {"since": since})]
         called = [1000 * (at % 1) for at in map(float, calls.read_text().split()[WARM_UP:])]
         return {

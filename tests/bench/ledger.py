@@ -1,9 +1,11 @@
 """Ledgers for measurements: each in a database of its own, and verified at the end."""
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar
 
 import psycopg
@@ -11,7 +13,9 @@ from psycopg.rows import dict_row
 
 from tests.bench.product import OURS, Product
 from tests.bench.runner import FUNCTION
+from tests.bench.sample import Sample
 from tests.bench.server import Server
+from tests.bench.usage import Usage
 
 Connection = psycopg.Connection[dict[str, Any]]
 
@@ -20,6 +24,15 @@ TARGETS = ("python", "function")
 
 MESSAGES = 2000
 """Messages that one statement enqueues."""
+
+_LATENESS = """
+SELECT count(*) AS executions, count(DISTINCT due_at) AS seconds,
+       (percentile_cont(0.5) WITHIN GROUP (ORDER BY ms))::float8 AS p50,
+       (percentile_cont(0.99) WITHIN GROUP (ORDER BY ms))::float8 AS p99, max(ms)::float8 AS max
+FROM (SELECT due_at, 1000 * extract(epoch FROM started_at - due_at) AS ms
+      FROM cronledger.executions
+      WHERE due_at > %(since)s AND due_at <= coalesce(%(until)s, 'infinity'::timestamptz)) x
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +46,6 @@ class Ledger:
     product: Product
 
     def one(self, query: str, **params: object) -> dict[str, Any]:
-        """Return the single row of a query."""
         row = self.connection.execute(query.encode(), params).fetchone()
         assert row is not None
         return row
@@ -45,6 +57,10 @@ class Ledger:
             if time.monotonic() > deadline:
                 raise TimeoutError(condition)
             time.sleep(0.1)
+
+    def lateness(self, since: datetime, until: datetime | None = None) -> dict[str, Any]:
+        """Return quantiles of started_at - due_at in milliseconds, after `since`."""
+        return self.one(_LATENESS, since=since, until=until)
 
     def declare(
         self, name: str, schedule: str | None, *, scopes: int = 1, **policies: object
@@ -69,6 +85,24 @@ class Ledger:
                 "SELECT cronledger.enqueue_many(%s, %s::jsonb[])",
                 [job, [self.PAYLOAD] * min(MESSAGES, rows - first)],
             )
+
+    def enqueue_each(self, job: str, rows: int) -> None:
+        """Call `enqueue` once for each message, in statements of 2,000 calls."""
+        for first in range(0, rows, MESSAGES):
+            self.connection.execute(
+                "SELECT count(cronledger.enqueue(%s, payload => %s)) FROM generate_series(1, %s)",
+                [job, self.PAYLOAD, min(MESSAGES, rows - first)],
+            )
+
+    def timed(self, rows: int, work: Callable[[], object]) -> Sample:
+        """Return the sample of `work` in this process, which handles so many rows."""
+        self.settle()
+        before, began = Usage.until_now([os.getpid()], self.connection), time.monotonic()
+        work()
+        seconds = time.monotonic() - began
+        return Sample.of(
+            rows, seconds, Usage.until_now([os.getpid()], self.connection).since(before)
+        )
 
     def settle(self) -> None:
         """Write what the preparation left in memory, so that it does not count as measured work."""

@@ -2,8 +2,8 @@
 
 import json
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.bench.product import ROOT
 from tests.bench.sample import Sample
@@ -14,49 +14,49 @@ BATCH = 1000
 """Messages in one call that enqueues."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerProcess:
-    """A module of tests/bench/peers, and the most messages that it works off in a few seconds."""
+class PeerProcess(NamedTuple):
+    """MODULE:CLASS in tests/bench/peers, and the most messages that it works off in a few seconds.
+
+    A peer that only fires schedules works off none."""
 
     name: str
-    module: str
-    most: int
+    program: str
+    most: int = 0
 
 
 PGQUEUER = "PGQueuer (asyncpg)"
 PEERS = (
-    PeerProcess(PGQUEUER, "pgqueuer_asyncpg", 100_000),
-    PeerProcess("PGQueuer (psycopg)", "pgqueuer_psycopg", 20_000),
-    PeerProcess("Procrastinate", "procrastinate_peer", 2_000),
-    PeerProcess("APScheduler 4", "apscheduler_peer", 1_000),
+    PeerProcess(PGQUEUER, "pgqueuer_peer:AsyncpgPeer", 100_000),
+    PeerProcess("PGQueuer (psycopg)", "pgqueuer_peer:PsycopgPeer", 20_000),
+    PeerProcess("Procrastinate", "procrastinate_peer:ProcrastinatePeer", 2_000),
+    PeerProcess("APScheduler 4", "apscheduler_peer:ApschedulerPeer", 1_000),
 )
+PG_CRON = PeerProcess("pg_cron", "pg_cron_peer:PgCronPeer")
 DISTRIBUTIONS = ("pgqueuer", "procrastinate", "apscheduler", "asyncpg", "psycopg", "uvloop")
 
 
 def work(server: Server, python: Path, peer: PeerProcess, concurrency: int, rows: int) -> Sample:
     """Measure how its worker executes so many messages, or as many as it can in a few seconds."""
-    return _measure(server, python, peer, ("work", concurrency), rows)
+    with server.database() as dsn:
+        return Sample(**run(python, peer, dsn, "work", concurrency, min(rows, peer.most)))
 
 
 def enqueue(server: Server, python: Path, peer: PeerProcess, rows: int) -> Sample:
     """Measure how it enqueues so many messages in batches of 1000, or one by one if it has none."""
-    return _measure(server, python, peer, ("enqueue", BATCH), rows)
-
-
-def _measure(
-    server: Server, python: Path, peer: PeerProcess, task: tuple[str, int], rows: int
-) -> Sample:
     with server.database() as dsn:
-        command = [
-            str(python), "-m", "tests.bench.peers", peer.module, dsn, *map(str, task),
-            str(min(rows, peer.most)),
-        ]  # fmt: skip
-        line = output(command)
-    return Sample(**json.loads(line))
+        return Sample(**run(python, peer, dsn, "enqueue", BATCH, min(rows, peer.most)))
+
+
+def run(python: Path, peer: PeerProcess, dsn: str, task: str, *numbers: int) -> dict[str, Any]:
+    """Return what `tests.bench.peers` prints about a task in this database."""
+    module = (str(python), "-m", "tests.bench.peers")
+    found: dict[str, Any] = json.loads(
+        output([*module, peer.program, dsn, task, *map(str, numbers)])
+    )
+    return found
 
 
 def versions(python: Path) -> dict[str, str]:
-    """Return the versions of the peers and of their drivers."""
     code = (
         "import json, importlib.metadata as m;"
         f"print(json.dumps({{name: m.version(name) for name in {DISTRIBUTIONS!r}}}))"

@@ -14,7 +14,6 @@ LIBRARIES = "usr/lib/postgresql/*/lib/pg_cron.so"
 
 
 def is_installed() -> bool:
-    """Return whether a PostgreSQL of the system has pg_cron."""
     return _library() is not None
 
 

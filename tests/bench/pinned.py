@@ -18,11 +18,6 @@ SCHEDULES = 300
 SLOTS = 1_000
 MINUTE = 60
 
-_LATENESS = """
-SELECT count(*) AS executions, (1000 * percentile_cont(0.99) WITHIN GROUP
-           (ORDER BY extract(epoch FROM started_at - due_at)))::float8 AS p99
-FROM cronledger.executions WHERE due_at > %(since)s AND due_at <= %(until)s
-"""
 _DEAD = """
 SELECT relname AS table, n_dead_tup AS dead FROM pg_stat_user_tables
 WHERE schemaname = 'cronledger' AND n_dead_tup > 0 ORDER BY n_dead_tup DESC LIMIT 5
@@ -65,7 +60,7 @@ def _minute(ledger: Ledger, pid: int) -> dict[str, float]:
     time.sleep(MINUTE)
     usage = Usage.until_now([pid], ledger.connection).since(before)
     until = ledger.one("SELECT cronledger.db_now() - interval '2 s' AS at")["at"]
-    row = ledger.one(_LATENESS, since=since, until=until)
+    row = ledger.lateness(since, until)
     if not row["executions"]:
         raise RuntimeError("no execution started within a minute")
     cpu = usage.client + usage.server

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, LiteralString, cast
 from uuid import UUID, uuid4
 
 import psycopg
@@ -59,6 +59,8 @@ LARGE = re.compile(r"^(executions|schedules)(_p\w+)?$")
 PLANNING = tuple(f"{name} = '{value}'" for name, value in session_settings.STEP.items())
 
 Call = Callable[[Statements, Connection], Any]
+Run = Callable[[str, "Sent", str], "Measured"]
+"""Runs a statement of that name, planned as the mode says."""
 Cursor = ClientCursor[tuple[Any, ...]]
 
 
@@ -84,7 +86,6 @@ class _Recorder:
 
 
 def sent(call: Call) -> Sent:
-    """What `call` sends."""
     recorder = _Recorder()
     asyncio.run(call(Statements(), cast("Connection", recorder)))
     assert recorder.sent is not None
@@ -111,9 +112,8 @@ class Measured:
 def explain(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
     """Run it in the transaction of `c`, planned as `mode` says."""
     cursor = ClientCursor(c)
-    for setting in (*PLANNING, f"plan_cache_mode = force_{mode}_plan"):
-        cursor.execute(f"SET LOCAL {setting}".encode())
     cursor.execute("DEALLOCATE ALL")
+    _set_planning(cursor, mode)
     _prepare(cursor, "measured", statement)
     try:
         return _run(cursor, "measured", statement)
@@ -125,13 +125,22 @@ def explain(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
 def plan(c: psycopg.Connection, statement: Sent, mode: str) -> str:
     """Its plan as text; nothing is run."""
     cursor = ClientCursor(c)
-    for setting in (*PLANNING, f"plan_cache_mode = force_{mode}_plan"):
-        cursor.execute(f"SET LOCAL {setting}".encode())
+    _set_planning(cursor, mode)
     _prepare(cursor, "planned", statement)
     cursor.execute(f"EXPLAIN {_execute(cursor, 'planned', statement)}".encode())
     lines = [line for (line,) in cursor.fetchall()]
     cursor.execute("DEALLOCATE planned")
     return "\n".join(lines)
+
+
+def _set_planning(cursor: Cursor, mode: str) -> None:
+    for setting in (*PLANNING, f"plan_cache_mode = force_{mode}_plan"):
+        cursor.execute(f"SET LOCAL {setting}".encode())
+
+
+def _one(c: psycopg.Connection, query: LiteralString, params: Any = None) -> tuple[Any, ...]:
+    (row,) = c.execute(query, params, prepare=False).fetchall()
+    return row
 
 
 def _order(statement: Sent) -> list[str]:
@@ -153,9 +162,8 @@ def _execute(cursor: Cursor, name: str, statement: Sent) -> str:
 def _run(cursor: Cursor, name: str, statement: Sent) -> Measured:
     run = _execute(cursor, name, statement)
     cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {run}".encode())
-    row = cursor.fetchone()
-    assert row is not None
-    return _measured(row[0][0])
+    ((explained,),) = cursor.fetchall()
+    return _measured(explained[0])
 
 
 def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -214,7 +222,7 @@ class Rows:
 
 def read_rows(c: psycopg.Connection, most: int = 500) -> Rows:
     """Due schedules, and leases of the current partition."""
-    now = c.execute("SELECT cronledger.db_now()").fetchone()
+    (now,) = _one(c, "SELECT cronledger.db_now()")
     due = c.execute(
         """SELECT job_name, scope_kind, scope_id, queue, planned_through, ctid::text
            FROM cronledger.schedules
@@ -226,9 +234,8 @@ def read_rows(c: psycopg.Connection, most: int = 500) -> Rows:
            WHERE status = 'RUNNING' AND plan_time > cronledger.db_now() - interval '1 h'
            ORDER BY id LIMIT %s""", [most]
     ).fetchall()  # fmt: skip
-    assert now is not None
     return Rows(
-        now[0],
+        now,
         [ScheduleRow(ScopeKey(*row[:3]), row[3], row[4], 1, address=row[5]) for row in due],
         [(ExecutionKey(*row[:4]), row[4], row[5]) for row in running],
     )
@@ -272,16 +279,16 @@ def looks(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
     """The statements of claim_look that lock and read; those of claim_due: see `again`."""
     due = rows.schedules[:batch]
     jobs, queues = sorted({row.key.job_name for row in due}), sorted({row.queue for row in due})
-    locked = c.execute(
+    (locked,) = _one(
+        c,
         "SELECT array_agg(ROW(u.job, u.kind, u.scope, u.queue, NULL, NULL, NULL, NULL, NULL, NULL,"
         " NULL, NULL, NULL, NULL)::cronledger_internal.locked_schedule)::text"
         " FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) u(job, kind, scope, queue)",
         [[row.key[part] for row in due] for part in range(3)] + [[row.queue for row in due]],
-    ).fetchone()
-    assert locked is not None
+    )
     values = {
         "planned": ("text[]", jobs), "claimed": ("text[]", []), "limits": ("text[]", queues),
-        "locked": ("cronledger_internal.locked_schedule[]", locked[0]),
+        "locked": ("cronledger_internal.locked_schedule[]", locked),
     }  # fmt: skip
     return {
         "lock_due_schedules": nested(
@@ -338,32 +345,29 @@ def guards(c: psycopg.Connection, function: str) -> dict[str, Sent]:
     }
 
 
-def _source(c: psycopg.Connection, function: str) -> tuple[str, str]:
+def _source(c: psycopg.Connection, function: str) -> tuple[Any, ...]:
     """The body and the arguments of a function of the ledger."""
-    row = c.execute(
+    return _one(
+        c,
         "SELECT prosrc, pg_get_function_identity_arguments(oid) FROM pg_proc"
         " WHERE oid = (SELECT oid FROM pg_proc WHERE proname = %s"
         " AND pronamespace::regnamespace::text ~ '^cronledger')",
         [function],
-        prepare=False,
-    ).fetchone()
-    assert row is not None
-    return row[0], row[1]
+    )
 
 
 def inside(c: psycopg.Connection, outer: Sent) -> Sent:
     """The statement of the function that `outer` calls, with the same parameters."""
     call = re.search(r"FROM cronledger_internal\.(\w+)\((.*)\) \w+\s*$", outer.text, re.DOTALL)
     assert call is not None
-    row = c.execute(
+    (names,) = _one(
+        c,
         "SELECT proargnames FROM pg_proc WHERE proname = %s"
         " AND pronamespace = 'cronledger_internal'::regnamespace",
         [call[1]],
-        prepare=False,
-    ).fetchone()
-    assert row is not None
+    )
     given = re.findall(r"%\((\w+)\)s", call[2])
-    values = {name: outer.params[key] for name, key in zip(row[0], given, strict=False)}
+    values = {name: outer.params[key] for name, key in zip(names, given, strict=False)}
     return nested(c, call[1], **values)
 
 
@@ -371,14 +375,13 @@ def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
     """The statements of claim_due: what exists already and is due."""
     able = _able(batch)
     with c.transaction(force_rollback=True):
-        found = c.execute(
+        chosen, first, last = _one(
+            c,
             "SELECT array_agg(d)::text, min(d.plan_time), max(d.plan_time) FROM cronledger_internal"
             ".lock_due_existing(%(of_queues)s, %(of_kinds)s, %(of_functions)s, false, '{}',"
             " %(max_rows)s) d",
             able,
-        ).fetchone()
-    assert found is not None
-    chosen, first, last = found
+        )
     tokens = [uuid4() for _ in range(batch)]
     return {
         **guards(c, "claim_due"),
@@ -477,40 +480,42 @@ def judge(name: str, batch: int, mode: str, m: Measured, fixed: int) -> Verdict:
 
     Removed rows count in generic plans, which replicas use. A custom plan knows the bounds of
     plan_time, and where it expects few rows between them, it compares each with the whole batch."""
-    faults = [f"Seq Scan on {table}" for table in m.seq_scans]
+    faults = _faults(m)
     if m.buffers > fixed + MOST_BUFFERS * batch:
         faults.append(f"{m.buffers / batch:.0f} buffers per row")
     if mode == "generic" and m.removed > fixed + MOST_REMOVED * batch:
         faults.append(f"{m.removed / batch:.0f} rows removed per row")
-    if m.jit:
-        faults.append("JIT")
     return Verdict(name, batch, mode, m, batch, faults)
 
 
 def judge_round(name: str, batch: int, mode: str, m: Measured, budget: int) -> Verdict:
     """`budget`: RUNNING rows, dead entries of the index among them, and parked ones."""
-    faults = [f"Seq Scan on {table}" for table in m.seq_scans]
+    faults = _faults(m)
     if m.buffers > 4 * budget:
         faults.append(f"{m.buffers} buffers for {budget} RUNNING and parked rows")
-    if m.jit:
-        faults.append("JIT")
     return Verdict(name, batch, mode, m, budget, faults)
+
+
+def _faults(m: Measured) -> list[str]:
+    return [f"Seq Scan on {table}" for table in m.seq_scans] + ["JIT"] * m.jit
 
 
 def measure(c: psycopg.Connection, batches: Sequence[int] = BATCHES) -> list[Verdict]:
     """Every statement, batch and mode once warm; nothing is changed. `c` in autocommit mode."""
     rows = read_rows(c, max(batches))
-    fixed, budget = _fixed(c), _budget(c)
-    verdicts = []
-    for batch in batches:
-        for name, statement in _batched(c, rows, batch).items():
-            for mode in MODES:
-                verdicts.append(judge(name, batch, mode, _warm(c, statement, mode), fixed))
-    for name, statement in _timed(c, rows, batches[-1]).items():
-        for mode in MODES:
-            measured = _warm(c, statement, mode)
-            verdicts.append(judge_round(name, batches[-1], mode, measured, budget))
-    return verdicts
+    warm: Run = lambda _, statement, mode: _warm(c, statement, mode)  # noqa: E731
+    verdicts = [v for batch in batches for v in _judged(c, rows, batch, MODES, warm)]
+    return [*verdicts, *_judged(c, rows, batches[-1], MODES, warm, rounds=True)]
+
+
+def _judged(
+    c: psycopg.Connection, rows: Rows, batch: int, modes: Sequence[str], run: Run, *,
+    rounds: bool = False,
+) -> Iterator[Verdict]:  # fmt: skip
+    judged, limit = (judge_round, _budget(c)) if rounds else (judge, _fixed(c))
+    for name, statement in (_timed if rounds else _batched)(c, rows, batch).items():
+        for mode in modes:
+            yield judged(name, batch, mode, run(name, statement, mode), limit)
 
 
 def measure_filled(server: Server, size: dataset.Size) -> list[Verdict]:
@@ -537,43 +542,38 @@ def _timed(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
 
 
 def _budget(c: psycopg.Connection) -> int:
-    """RUNNING and parked rows."""
-    found = c.execute(
+    (found,) = _one(
+        c,
         """SELECT (SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING') +
            (SELECT count(*) FROM cronledger.schedules
-            WHERE parked IN ('waiting', 'limit', 'no_runner'))"""
-    ).fetchone()
-    assert found is not None
-    return int(found[0])
+            WHERE parked IN ('waiting', 'limit', 'no_runner'))""",
+    )
+    return int(found)
 
 
 def _fixed(c: psycopg.Connection) -> int:
     """What a statement may read whatever its batch."""
-    waiting = c.execute(
+    jobs, partitions, running, limited_queues = _one(
+        c,
         """SELECT (SELECT count(DISTINCT job_name) FROM cronledger.executions
                    WHERE next_attempt_at IS NOT NULL),
                   (SELECT count(*) FROM cronledger.partitions()),
                   (SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING'),
-                  (SELECT count(*) FROM cronledger.queues WHERE max_running IS NOT NULL)"""
-    ).fetchone()
-    assert waiting is not None
-    jobs, partitions, running, limited_queues = waiting
+                  (SELECT count(*) FROM cronledger.queues WHERE max_running IS NOT NULL)""",
+    )
     return int(PROBES * jobs * partitions + running * limited_queues)
 
 
 def _warm(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
     """Of two runs the one that read less, because that is what is judged."""
-    best: Measured | None = None
+    runs = []
     for _ in range(2):
         try:
             with c.transaction(force_rollback=True):
-                measured = explain(c, statement, mode)
+                runs.append(explain(c, statement, mode))
         except psycopg.errors.QueryCanceled:
             return Measured(15_000, 0, 0, 0, 0, ["longer than 15 s"], 0, frozenset(), 0, False)
-        if best is None or measured.buffers < best.buffers:
-            best = measured
-    assert best is not None
-    return best
+    return min(runs, key=lambda measured: measured.buffers)
 
 
 class EarlyPlans:
@@ -597,23 +597,15 @@ class EarlyPlans:
     def measure(self, batch: int) -> list[Verdict]:
         """Each of them once with these plans; nothing is changed."""
         c = self._cursor.connection
-        rows, fixed, budget = read_rows(c), _fixed(c), _budget(c)
-        verdicts = [
-            judge(name, batch, "early", self._measured(name, statement), fixed)
-            for name, statement in _batched(c, rows, batch).items()
-        ]
-        return verdicts + [
-            judge_round(name, batch, "early", self._measured(name, statement), budget)
-            for name, statement in _timed(c, rows, batch).items()
-        ]
+        parts = (c, read_rows(c), batch, ("early",), self._measured)
+        return [*_judged(*parts), *_judged(*parts, rounds=True)]
 
-    def _measured(self, name: str, statement: Sent) -> Measured:
+    def _measured(self, name: str, statement: Sent, _: str) -> Measured:
         with self._cursor.connection.transaction(force_rollback=True):
             return _run(self._cursor, name, statement)
 
 
 def report(verdicts: Sequence[Verdict]) -> str:
-    """The table for people."""
     lines = [
         (
             v.name, v.batch, v.mode, f"{v.measured.ms:.2f}",
@@ -635,14 +627,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--binaries")
-    parser.add_argument("--dsn", help="a database that is filled already")
     options = parser.parse_args()
-    if options.dsn:
-        with psycopg.connect(options.dsn, autocommit=True) as c:
-            verdicts = measure(c)
-    else:
-        with durable_server(options.binaries) as server:
-            verdicts = measure_filled(server, dataset.SHORT if options.short else dataset.FULL)
+    with durable_server(options.binaries) as server:
+        verdicts = measure_filled(server, dataset.SHORT if options.short else dataset.FULL)
     print(report(verdicts))
     return 1 if any(v.faults for v in verdicts) else 0
 

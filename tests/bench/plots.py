@@ -1,6 +1,6 @@
 """The plots of a report, as SVG. Needs the extra `bench`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +39,19 @@ def draw(found: Found, directory: Path) -> list[Path]:
 
 def _throughput(axes: Axes, slots: Mapping[str, Any]) -> None:
     _bars(axes, slots, speed)
-    axes.set_yscale("log")
     axes.set_ylim(bottom=100)
     axes.set_ylabel("executions per second")
 
 
 def _cpu(axes: Axes, slots: Mapping[str, Any]) -> None:
     _bars(axes, slots, cpu)
-    axes.set_yscale("log")
     axes.set_ylim(bottom=10)
     axes.set_ylabel("µs of CPU time per execution")
 
 
 def _bars(axes: Axes, slots: Mapping[str, Any], value: Callable[[Any], float]) -> None:
     """Draw a group of bars for each number of slots, one for each contestant."""
+    axes.set_yscale("log")
     names = list(next(iter(slots.values())))
     width = 0.85 / len(names)
     for n, name in enumerate(names):
@@ -75,18 +74,17 @@ def _lateness(axes: Axes, found: Found) -> None:
 
 def _at_once(axes: Axes, found: Found) -> None:
     """Draw a bar for each contestant that started all of the smallest number of schedules."""
-    outcomes = next(iter(found["at_once"].values()))
+    due, outcomes = next(iter(found["at_once"].items()))
     all_started = {
         name: each["last"]
         for name, each in outcomes.items()
         if "error" not in each and each["called"] == each["due"]
     }
-    axes.barh([*all_started], [*all_started.values()])
-    axes.invert_yaxis()
+    _horizontal(axes, all_started)
     axes.set_xscale("log")
-    due = int(next(iter(found["at_once"])))
-    axes.set_xlabel(f"seconds until the last of {due:,} schedules that are due at once has started")
-    axes.grid(axis="x", alpha=0.3)
+    axes.set_xlabel(
+        f"seconds until the last of {int(due):,} schedules that are due at once has started"
+    )
 
 
 def _punctual(axes: Axes, found: Found) -> None:
@@ -96,10 +94,14 @@ def _punctual(axes: Axes, found: Found) -> None:
         for name, outcome in each["outcomes"].items()
         if "error" not in outcome
     }
-    axes.barh([*shares], [*shares.values()])
-    axes.invert_yaxis()
+    _horizontal(axes, shares)
     axes.set_xlim(0, 100)
     axes.set_xlabel(f"% of the firings of {each['jobs']} jobs, each second, within 50 ms")
+
+
+def _horizontal(axes: Axes, values: Mapping[str, float]) -> None:
+    axes.barh([*values], [*values.values()])
+    axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
 
 
@@ -114,13 +116,8 @@ def _pinned(axes: Axes, found: Found) -> None:
 
 def _burst(axes: Axes, found: Found) -> None:
     for replicas, runs in found["replicas"].items():
-        shares: Sequence[float] = [n / 10 for n in range(11)]
-        axes.plot(
-            runs["tenths"],
-            shares,
-            marker=".",
-            label="1 replica" if replicas == "1" else f"{replicas} replicas",
-        )
+        label = "1 replica" if replicas == "1" else f"{replicas} replicas"
+        axes.plot(runs["tenths"], [n / 10 for n in range(11)], marker=".", label=label)
     axes.set_xlabel(f"seconds after the instant at which {found['schedules']:,} schedules are due")
     axes.set_ylabel("share that has started")
     axes.grid(alpha=0.3)

@@ -25,7 +25,6 @@ class Product:
     python: Path
 
     def migrate(self, dsn: str) -> None:
-        """Create the ledger in the database of `dsn`."""
         self._command(dsn, "migrate").check_returncode()
 
     def verify(self, dsn: str, jobs: Sequence[str] = ()) -> None:

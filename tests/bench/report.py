@@ -6,6 +6,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from docs.tools.markdown import table
 from tests.bench import targets
 from tests.bench.product import ROOT
 from tests.bench.sample import cpu, middle, speed, wal
@@ -19,7 +20,6 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 def tables(report: Mapping[str, Any]) -> Iterator[Table]:
-    """Yield the tables of a report."""
     found = report["measurements"]
     yield (
         "Targets",
@@ -37,14 +37,8 @@ def tables(report: Mapping[str, Any]) -> Iterator[Table]:
         ):
             yield title, ("", *slots), _by_size(slots, value)
     if "enqueue" in found:
-        yield (
-            "Messages enqueued per second",
-            ("", "per second"),
-            [
-                (name, f"{middle(samples, speed):,.0f}")
-                for name, samples in found["enqueue"].items()
-            ],
-        )
+        lines = _by_size({"per second": found["enqueue"]}, speed)
+        yield "Messages enqueued per second", ("", "per second"), lines
     if "replicas" in found:
         one = middle(found["replicas"]["1"], cpu)
         yield (
@@ -93,7 +87,6 @@ def _by_size(sizes: Mapping[str, Any], value: Any) -> list[Sequence[str]]:
 
 
 def text(report: Mapping[str, Any]) -> str:
-    """Return the report for a terminal."""
     parts = [_environment(report)]
     for title, headers, lines in tables(report):
         parts.append(f"{title}\n\n{tabulate(lines, headers, disable_numparse=True)}")
@@ -104,14 +97,9 @@ def markdown(report: Mapping[str, Any], plots: Sequence[str]) -> str:
     """Return the report for the documents. `plots`: their files, relative to docs/."""
     parts = [_environment(report)]
     for title, headers, lines in tables(report):
-        parts.append(f"### {title}\n\n" + "\n".join(_markdown_lines(headers, lines)))
+        parts.append(f"### {title}\n\n{table(headers, lines).rstrip()}")
     parts += [f"![{Path(plot).stem.replace('_', ' ')}]({plot})" for plot in plots]
     return "\n\n".join(parts)
-
-
-def _markdown_lines(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    for cells in (headers, ["---"] * len(headers), *lines):
-        yield f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 
 def _environment(report: Mapping[str, Any]) -> str:

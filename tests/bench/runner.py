@@ -1,6 +1,6 @@
 """A replica in a process of its own, with handlers that do nothing, until its stdin closes.
 
-    python -m tests.bench.runner DSN SLOTS [--queues A,B] [--calls FILE] [--profile FILE]
+    python -m tests.bench.runner DSN SLOTS [--calls FILE] [--profile FILE]
 
 Prints `ready`. At the end it writes to --calls when the handler was called, in seconds since the
 epoch by the clock of the host, one call per line, and to --profile a cProfile of the main thread.
@@ -39,8 +39,8 @@ async def _serve(options: argparse.Namespace) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         cache_logger_on_first_use=True,
     )
-    settings = Settings(slots=options.slots, queues=tuple(options.queues.split(",")))
     functions = {FUNCTION: recording_handler if options.calls else handler}
+    settings = Settings(slots=options.slots)
     async with Replica(url=options.dsn, settings=settings, functions=functions):
         tune_gc()
         print("ready", flush=True)
@@ -48,11 +48,9 @@ async def _serve(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Serve; see above."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dsn")
     parser.add_argument("slots", type=int)
-    parser.add_argument("--queues", default="default")
     parser.add_argument("--calls", type=Path)
     parser.add_argument("--profile", type=Path)
     options = parser.parse_args()

@@ -20,7 +20,6 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, rows: int, seconds: float, usage: Usage) -> "Sample":
-        """Return the sample of a run of `rows` executions."""
         return cls(
             rows / seconds,
             1e6 * usage.client / rows,
@@ -29,7 +28,6 @@ class Sample(NamedTuple):
         )
 
     def json(self) -> dict[str, float]:
-        """Return it as a dictionary of rounded values."""
         return {name: round(value, 1) for name, value in self._asdict().items()}
 
 
@@ -49,7 +47,6 @@ def compete(contestants: Iterable[Contestant], repeats: int) -> Samples:
 
 
 def speed(sample: Json) -> float:
-    """Return the executions per second."""
     return sample["per_second"]
 
 
@@ -64,7 +61,6 @@ def wal(sample: Json) -> float:
 
 
 def middle(samples: Sequence[Json], value: Callable[[Json], float]) -> float:
-    """Return the median of a value of the samples."""
     return median(map(value, samples))
 
 

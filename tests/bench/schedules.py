@@ -5,6 +5,7 @@ schedules are scopes of these jobs. So each second another job is due, with all 
 """
 
 import time
+from datetime import timedelta
 from typing import Any
 
 from tests.bench.bench import Bench
@@ -15,21 +16,7 @@ from tests.bench.usage import Usage
 JOBS = 900
 SLOTS = 1_000
 
-LATENESS = """
-SELECT count(*) AS executions, count(DISTINCT due_at) AS seconds,
-       (percentile_cont(0.5) WITHIN GROUP (ORDER BY l))::float8 AS p50,
-       (percentile_cont(0.99) WITHIN GROUP (ORDER BY l))::float8 AS p99, max(l)::float8 AS max
-FROM (SELECT due_at, 1000 * extract(epoch FROM started_at - due_at) AS l
-      FROM cronledger.executions WHERE due_at > %(since)s) x
-"""
-EACH_MINUTE = """
-SELECT round((1000 * percentile_cont(0.99) WITHIN GROUP
-                  (ORDER BY extract(epoch FROM started_at - due_at)))::numeric, 1)::float8 AS p99
-FROM cronledger.executions
-WHERE due_at > %(since)s AND due_at <= %(since)s + %(seconds)s * interval '1 s'
-GROUP BY floor(extract(epoch FROM due_at - %(since)s) / 60)
-ORDER BY floor(extract(epoch FROM due_at - %(since)s) / 60)
-"""
+MINUTE = timedelta(minutes=1)
 
 
 def measure(bench: Bench) -> dict[str, Any]:
@@ -48,10 +35,11 @@ def measure(bench: Bench) -> dict[str, Any]:
             since = ledger.one("SELECT cronledger.db_now() AS now")["now"]
             time.sleep(bench.form.schedules_seconds)
             usage = Usage.until_now([pid], ledger.connection).since(before)
-        row = ledger.one(LATENESS, since=since)
-        minutes = ledger.connection.execute(
-            EACH_MINUTE, {"since": since, "seconds": bench.form.schedules_seconds}
-        ).fetchall()
+        row = ledger.lateness(since)
+        minutes = [
+            ledger.lateness(since + n * MINUTE, since + (n + 1) * MINUTE)["p99"]
+            for n in range(max(1, bench.form.schedules_seconds // 60))
+        ]
         if row["seconds"] < bench.form.schedules_seconds - 2:  # the first and the last are cut off
             raise RuntimeError(f"in only {row['seconds']} seconds something started")
         # A tenth of those that were due: each takes a process, and the others are too many.
@@ -63,12 +51,8 @@ def measure(bench: Bench) -> dict[str, Any]:
         "schedules": bench.form.schedules,
         "due_each_second": due,
         "seconds_to_plan_all": round(planned, 1),
-        "executions": row["executions"],
-        "seconds": row["seconds"],
-        "p50": round(row["p50"], 1),
-        "p99": round(row["p99"], 1),
-        "max": round(row["max"], 1),
-        "p99_each_minute": [minute["p99"] for minute in minutes],
+        **{name: round(value, 1) for name, value in row.items()},
+        "p99_each_minute": [round(p99, 1) for p99 in minutes],
         "client_us": round(1e6 * usage.client / row["executions"], 1),
         "server_us": round(1e6 * usage.server / row["executions"], 1),
     }

@@ -4,25 +4,25 @@ A replica's calls are `started_at` of the ledger. Peers record when their handle
 the bare loop when it has locked the row.
 """
 
-import json
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from tests.bench import pg_cron
+from tests.bench import peer_processes, pg_cron
 from tests.bench.bench import Bench
 from tests.bench.firing import PATIENCE_SECONDS, PUNCTUAL_SECONDS, Calls, Firing, Outcome, now
 from tests.bench.ledger import new_ledger
-from tests.bench.peer_processes import PEERS, output
+from tests.bench.peer_processes import PEERS, PeerProcess
 from tests.bench.server import Server
 
-OURS, BARE_LOOP, PG_CRON = "cronledger", "bare loop", "pg_cron"
+OURS, BARE_LOOP, PG_CRON = "cronledger", "bare loop", peer_processes.PG_CRON.name
 SLOTS = 10_000
 JOBS = 500
 """Jobs that fire each second."""
@@ -109,9 +109,10 @@ def _contestants(bench: Bench) -> Iterator[Contestant]:
     yield BARE_LOOP, partial(_loop, bench.server)
     if bench.peers is not None:
         for peer in PEERS:
-            yield peer.name, partial(_fire_peer, bench.server, bench.peers, peer.module)
+            yield peer.name, partial(_fire_peer, bench.server.database, bench.peers, peer)
         if pg_cron.is_installed():
-            yield PG_CRON, partial(_fire_pg_cron, bench.peers)
+            peer = peer_processes.PG_CRON
+            yield PG_CRON, partial(_fire_peer, pg_cron.server, bench.peers, peer)
         else:
             print(pg_cron.MISSING, file=sys.stderr)
 
@@ -164,16 +165,11 @@ def _take_due(c: psycopg.Connection[Any], calls: Calls) -> bool:
     return bool(due)
 
 
-def _fire_peer(server: Server, python: Path, module: str, firing: Firing) -> Outcome:
-    with server.database() as dsn:
-        return _peer_outcome(python, module, dsn, firing)
-
-
-def _fire_pg_cron(python: Path, firing: Firing) -> Outcome:
-    with pg_cron.server() as dsn:
-        return _peer_outcome(python, "pg_cron_peer", dsn, firing)
-
-
-def _peer_outcome(python: Path, module: str, dsn: str, firing: Firing) -> Outcome:
-    command = [str(python), "-m", "tests.bench.peers.fire", module, dsn, *map(str, firing)]
-    return Outcome(**json.loads(output(command)))
+def _fire_peer(
+    database: Callable[[], AbstractContextManager[str]],
+    python: Path,
+    peer: PeerProcess,
+    firing: Firing,
+) -> Outcome:
+    with database() as dsn:
+        return Outcome(**peer_processes.run(python, peer, dsn, "fire", *firing))

@@ -1,7 +1,6 @@
 """A durable server for measurements: fsync on, 1 GB of shared buffers, removed afterwards."""
 
 import contextlib
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from cronledger.embedded.server import Embedded, find_binaries
+from tests.database import chosen_binaries
 
 SETTINGS = {
     "fsync": "on",
@@ -52,7 +52,6 @@ class Server:
                 c.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
     def settings(self) -> dict[str, str]:
-        """Return the settings that a report shows, with their units."""
         with psycopg.connect(self.dsn) as c:
             return {name: str(c.execute(f"SHOW {name}".encode()).fetchall()[0][0])
                     for name in REPORTED}  # fmt: skip
@@ -67,8 +66,7 @@ def durable_server(
     `binaries`: a bin directory; None: CRONLEDGER_TEST_BINARIES, or else the pip package. `more`:
     returns further settings, given the directory of the data and of the socket.
     """
-    chosen = binaries or os.environ.get("CRONLEDGER_TEST_BINARIES")
-    programs = find_binaries(Path(chosen).absolute() if chosen else None)
+    programs = find_binaries(Path(binaries).absolute() if binaries else chosen_binaries())
     directory = Path(tempfile.mkdtemp(prefix="cronledger-bench-"))
     try:
         base = directory / "server"

@@ -35,24 +35,26 @@ def rows(found: Found) -> list[Row]:
 
 def _backlog(slots: Mapping[str, Mapping[str, list[Json]]]) -> Iterator[Row]:
     samples = slots["1000"]
-    ours, floor = samples[throughput.OURS], samples[throughput.FLOOR]
-    share = ratio(ours, floor, speed)
-    yield Row(
-        "Backlog, one replica, 1000 slots", "≥ 0.55 of the floor",
-        f"{share:.2f} ({_count(middle(ours, speed))}/s)",
-        f"floor {_count(middle(floor, speed))}/s", share >= 0.55,
-    )  # fmt: skip
+    what = "Backlog, one replica, 1000 slots"
+    yield _speed_row(what, 0.55, "the floor", samples, throughput.OURS, throughput.FLOOR)
     if PGQUEUER in samples:
-        peer = samples[PGQUEUER]
-        share = ratio(ours, peer, speed)
-        yield Row(
-            "The same, beside PGQueuer at batch 1000", "≥ 1.0 of it",
-            f"{share:.2f} ({_count(middle(ours, speed))}/s)",
-            f"{PGQUEUER} {_count(middle(peer, speed))}/s", share >= 1.0,
-        )  # fmt: skip
+        what = "The same, beside PGQueuer at batch 1000"
+        yield _speed_row(what, 1.0, "it", samples, throughput.OURS, PGQUEUER)
     for name, target in CPU_TARGETS.items():
         if throughput.BASELINE in slots[name]:
             yield _cpu_row(name, target, slots[name])
+
+
+def _speed_row(
+    what: str, least: float, of: str, samples: Mapping[str, list[Json]], *names: str
+) -> Row:
+    """Return the row of a speed that is at least this share of another one, by their names."""
+    ours, other = (samples[name] for name in names)
+    share = ratio(ours, other, speed)
+    return Row(
+        what, f"≥ {least} of {of}", f"{share:.2f} ({_count(middle(ours, speed))}/s)",
+        f"{names[1]} {_count(middle(other, speed))}/s", share >= least,
+    )  # fmt: skip
 
 
 def _cpu_row(slots: str, target: float, samples: Mapping[str, list[Json]]) -> Row:
@@ -66,7 +68,6 @@ def _cpu_row(slots: str, target: float, samples: Mapping[str, list[Json]]) -> Ro
 
 
 def _split(samples: list[Json]) -> str:
-    """Return the CPU time of an execution in both processes."""
     client = middle(samples, lambda sample: sample["client_us"])
     server = middle(samples, lambda sample: sample["server_us"])
     return f"{client:.0f} + {server:.0f} µs"
@@ -78,12 +79,7 @@ def _enqueue(samples: Mapping[str, list[Json]]) -> Iterator[Row]:
         (enqueue.ONE, "`enqueue`, called for each message of a statement", 0.15),
     ):
         if PGQUEUER in samples:
-            share = ratio(samples[ours], samples[PGQUEUER], speed)
-            yield Row(
-                what, f"≥ {target} of PGQueuer",
-                f"{share:.2f} ({_count(middle(samples[ours], speed))}/s)",
-                f"{PGQUEUER} {_count(middle(samples[PGQUEUER], speed))}/s", share >= target,
-            )  # fmt: skip
+            yield _speed_row(what, target, "PGQueuer", samples, ours, PGQUEUER)
 
 
 def _lateness(found: Found) -> Iterator[Row]:
@@ -127,7 +123,6 @@ def last_start(outcome: Found) -> str:
 
 
 def share(outcome: Found, key: str) -> str:
-    """Return the share of the calls that were due."""
     return f"{100 * outcome[key] / outcome['due']:.2f} %" if key in outcome else "failed"
 
 
@@ -171,15 +166,11 @@ def _idle(found: Found) -> Iterator[Row]:
 
 
 def _large(found: Found) -> Iterator[Row]:
-    gigabytes = found["bytes"] / MEGABYTE / 1000
+    size = f"{_count(found['rows'])} rows ({found['bytes'] / MEGABYTE / 1000:.0f} GB)"
+    sides = (large_ledger.LARGE, large_ledger.EMPTY)
     for kind, what in (("backlog", "missed plan_times"), ("enqueued", "messages")):
-        large, empty = found[kind][large_ledger.LARGE], found[kind][large_ledger.EMPTY]
-        share = ratio(large, empty, speed)
-        yield Row(
-            f"Claim speed at {_count(found['rows'])} rows ({gigabytes:.0f} GB), {what}",
-            "≥ 0.9 of an empty ledger", f"{share:.2f} ({_count(middle(large, speed))}/s)",
-            f"empty {_count(middle(empty, speed))}/s", share >= 0.9,
-        )  # fmt: skip
+        name = f"Claim speed at {size}, {what}"
+        yield _speed_row(name, 0.9, "an empty ledger", found[kind], *sides)
 
 
 def _replicas(samples: Mapping[str, list[Json]]) -> Iterator[Row]:

@@ -15,7 +15,6 @@ OURS, ENQUEUED, FLOOR, BASELINE = "cronledger", "cronledger, enqueued", "floor",
 
 
 def measure(bench: Bench) -> dict[str, Samples]:
-    """Return the samples of each contestant, by slots."""
     return {str(slots): compete(_contestants(bench, slots), bench.form.repeats) for slots in SLOTS}
 
 

@@ -37,7 +37,6 @@ class Usage:
         )
 
     def since(self, before: "Usage") -> "Usage":
-        """Return the usage after `before`."""
         return Usage(
             self.client - before.client, self.server - before.server, self.wal - before.wal
         )

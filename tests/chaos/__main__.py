@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -56,12 +56,13 @@ from tests.cluster.support.marks import Mark, read
 HANDFUL = 20
 """Lines a replica may log about one outage. Its loops, its heartbeats and its LISTEN each report
 the loss of the connection, each change of the reason, and that it is back."""
-PEACE = {
-    "servers": (2.0, 6.0),
-    "processes": (1.0, 4.0),
-    "listen": (20.0, 60.0),
-    "copies": (5.0, 20.0),
+KINDS = {
+    "servers": (SERVER_FAULTS, (2.0, 6.0)),
+    "processes": (PROCESS_FAULTS, (1.0, 4.0)),
+    "listen": (LISTEN_FAULTS, (20.0, 60.0)),
+    "copies": (COPY_FAULTS, (5.0, 20.0)),
 }
+"""The faults that happen beside each other, and the shortest and longest peace between two."""
 SHORT_PEACE = (0.5, 1.0)
 SHORT_SEED = 1094
 """One whose last faults leave little to settle."""
@@ -92,20 +93,15 @@ def run(world: World, minutes: float, only: set[str] | None) -> None:
     world.begin()
     world.note("the fleet runs")
     end_at = time.monotonic() + 60 * minutes
-    kinds = {
-        "servers": SERVER_FAULTS,
-        "processes": PROCESS_FAULTS,
-        "listen": LISTEN_FAULTS,
-        "copies": COPY_FAULTS,
-    }
 
     def draw(name: str) -> None:
-        faults = {k: x for k, x in kinds[name].items() if only is None or k in only}
+        every, peace = KINDS[name]
+        faults = {k: x for k, x in every.items() if only is None or k in only}
         schedule = Schedule(faults, world, f"{world.seed}/{name}")
         while time.monotonic() < end_at and len(schedule):
-            schedule.step(PEACE[name])
+            schedule.step(peace)
 
-    _at_once(world, {name: partial(draw, name) for name in kinds})
+    _at_once(world, {name: partial(draw, name) for name in KINDS})
     if only is None:
         minute_long(world, min(60.0, 60 * minutes / 10))
     _end(world)
@@ -118,19 +114,18 @@ def run_short(world: World) -> None:
     servers = dict(SERVER_FAULTS)
     del servers["database away 10 to 20 s"]
     servers[f"database away for {SHORT_AWAY:.0f} s"] = outage((SHORT_AWAY, SHORT_AWAY))
-    schedules = [
-        Schedule(servers, world, f"{world.seed}/servers", Brief),
-        Schedule(MEMBER_FAULTS, world, f"{world.seed}/members", Brief),
-        Schedule(NETWORK_FAULTS, world, f"{world.seed}/networks"),
-        Schedule({**LISTEN_FAULTS, **COPY_FAULTS}, world, f"{world.seed}/others"),
-    ]
+    schedules = {
+        "servers": Schedule(servers, world, f"{world.seed}/servers", Brief),
+        "members": Schedule(MEMBER_FAULTS, world, f"{world.seed}/members", Brief),
+        "networks": Schedule(NETWORK_FAULTS, world, f"{world.seed}/networks"),
+        "others": Schedule({**LISTEN_FAULTS, **COPY_FAULTS}, world, f"{world.seed}/others"),
+    }
 
     def each(schedule: Schedule) -> None:
         for _ in range(len(schedule)):
             world.note(schedule.step(SHORT_PEACE))
 
-    names = ("servers", "members", "networks", "others")
-    _at_once(world, {n: partial(each, x) for n, x in zip(names, schedules, strict=True)})
+    _at_once(world, {name: partial(each, schedule) for name, schedule in schedules.items()})
     _end(world)
 
 
@@ -190,18 +185,15 @@ def report(world: World, verdict: Verdict, minutes: float) -> bool:
     marks = read(world.marks.read_text())
     for what, why in world.not_done.items():
         print(f"left out: {what} ({why})")
-    print(tabulate(sorted(world.happened.items()), ("fault", "times")), "\n")
-    print(tabulate(sorted(world.load.did.items()), ("asked for", "times")), "\n")
     assert world.onlookers is not None
-    print(tabulate(sorted(world.onlookers.did.items()), ("requests", "times")), "\n")
-    if world.fleet.false_starts:
-        print(tabulate(world.fleet.false_starts.items(), ("starts given up", "times")), "\n")
-    if world.fleet.cut_short:
-        heads = ("drains cut short, the database away", "times")
-        print(tabulate(world.fleet.cut_short.items(), heads), "\n")
+    _table(("fault", "times"), sorted(world.happened.items()))
+    _table(("asked for", "times"), sorted(world.load.did.items()))
+    _table(("requests", "times"), sorted(world.onlookers.did.items()))
+    _table(("starts given up", "times"), world.fleet.false_starts.items())
+    _table(("drains cut short, the database away", "times"), world.fleet.cut_short.items())
     _print_processes(world)
     flat = _print_outages_and_memory(world, marks, minutes)
-    print(tabulate(verdict.found.items(), ("must be 0", "found")), "\n")
+    _table(("must be 0", "found"), verdict.found.items())
     for what, cases in verdict.details.items():
         for case in cases:
             print(f"  {what}: {case}")
@@ -210,24 +202,30 @@ def report(world: World, verdict: Verdict, minutes: float) -> bool:
     verify = verdict.found.get("verify: violations", 0)
     row = (faults, *executions[0], verdict.total("missing") + verify, verdict.total("doubled"),
            verdict.total("overlapping"), verdict.total("lost"), verdict.total("early"))  # fmt: skip
-    print(tabulate([row], ("faults", "executions", "attempts", "missing", "doubled", "overlapping",
-                           "lost", "early")))  # fmt: skip
+    _table(("faults", "executions", "attempts", "missing", "doubled", "overlapping", "lost",
+            "early"), [row])  # fmt: skip
     return verdict.clean and flat
 
 
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]], floats: str = "g") -> None:
+    """Print the rows, if there are any."""
+    if lines := list(rows):
+        print(tabulate(lines, heads, floatfmt=floats), "\n")
+
+
 def _print_processes(world: World) -> None:
+    statuses = ("SUCCESS", "FAILED", "CANCELLED")
     rows = world.sql("SELECT job_name, count(*), sum(attempt),"
                      " count(*) FILTER (WHERE status = 'SUCCESS'),"
                      " count(*) FILTER (WHERE status = 'FAILED'),"
                      " count(*) FILTER (WHERE status = 'CANCELLED')"
                      " FROM cronledger.executions GROUP BY 1 ORDER BY 1")  # fmt: skip
-    heads = ("job", "executions", "attempts", "SUCCESS", "FAILED", "CANCELLED")
-    print(tabulate(rows, heads), "\n")
+    _table(("job", "executions", "attempts", *statuses), rows)
     said: Counter[str] = Counter()
     for name, member in world.fleet.members.items():
         if name != "worker":
             said.update(trouble(member.lines()))
-    print(tabulate(sorted(said.items()), ("said by replicas", "times")), "\n")
+    _table(("said by replicas", "times"), sorted(said.items()))
 
 
 def _print_outages_and_memory(world: World, marks: list[Mark], minutes: float) -> bool:
@@ -237,20 +235,13 @@ def _print_outages_and_memory(world: World, marks: list[Mark], minutes: float) -
         gaps = [b - a for a, b in pairwise(starts) if a <= away.at + away.seconds and b > away.at]
         lines = ", ".join(f"{name} {n}" for name, n in sorted(away.lines.items()))
         rows.append((away.what, away.seconds, max(gaps, default=0.0), lines))
-    print(
-        tabulate(rows, ("away", "seconds", "no start for (s)", "log lines"), floatfmt=".1f"), "\n"
-    )
+    _table(("away", "seconds", "no start for (s)", "log lines"), rows, ".1f")
     name, samples = world.watch.longest()
     if len(samples) < 8:
         return True
     found = flatness(samples)
-    heads = (
-        f"{name}, {samples[-1].at - samples[0].at:.0f} s",
-        "first quarter",
-        "last quarter",
-        "peak",
-    )
-    print(tabulate([tuple(x) for x in found], heads, floatfmt=".0f"), "\n")
+    title = f"{name}, {samples[-1].at - samples[0].at:.0f} s"
+    _table((title, "first quarter", "last quarter", "peak"), found, ".0f")
     return minutes < FLAT_AFTER_MINUTES or not any(x.grew for x in found)
 
 
@@ -263,7 +254,7 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="every fault once")
     parser.add_argument("--binaries", type=Path, help="bin directory of the servers")
     parser.add_argument("--seed", type=int, default=None, help="of the faults; none: any")
-    every = [*SERVER_FAULTS, *PROCESS_FAULTS, *LISTEN_FAULTS, *COPY_FAULTS]
+    every = [name for faults, _ in KINDS.values() for name in faults]
     parser.add_argument("--only", action="append", metavar="FAULT", choices=every,
                         help="nothing but this; again for more")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep logs and marks of the run")

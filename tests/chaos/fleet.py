@@ -24,14 +24,9 @@ from tests.waiting import until
 
 PATIENCE = 90.0
 ROUTINE = (
-    "execution_",
-    "lease_",
-    "partitions_",
-    "scopes_",
-    "slots_",
-    "pause_ended",
+    "execution_", "lease_", "partitions_", "scopes_", "slots_", "pause_ended",
     "job_without_runner",
-)
+)  # fmt: skip
 
 
 @dataclass
@@ -141,11 +136,8 @@ class Fleet:
                 if member.popen is None or member.expected or member.popen.poll() is None:
                     continue
                 code = member.popen.returncode
-                if (
-                    code in (1, 3)
-                    and "WORKER_NAME" not in member.environ
-                    and not member.has_started
-                ):
+                is_worker = "WORKER_NAME" in member.environ
+                if code in (1, 3) and not is_worker and not member.has_started:
                     self.false_starts[f"exit status {code}"] += 1
                     time.sleep(0.5)
                 else:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cronledger.cli import main
-from tests.cli.support.daemon import Run
+from tests.cli.support.daemon import Start, starter
+from tests.db.support import rows
 from tests.waiting import PATIENCE
 
 Cli = Callable[..., Result]
 Ask = Callable[..., list[tuple[Any, ...]]]
-Start = Callable[..., Run]
+HOUR = timedelta(hours=1)
 
 JOBS = """
 [jobs.hourly]
@@ -31,9 +33,9 @@ scopes = ["acme", "globex"]
 http = { url = "https://user:hunter2@example.com/x", headers = { Authorization = "hunter2" } }
 
 [jobs.manual]
-command = { }
+command = "echo $SECRET"
+env = { SECRET = "hunter2" }
 """
-JOBS = JOBS.replace("command = { }", 'command = "echo $SECRET"\nenv = { SECRET = "hunter2" }')
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +84,7 @@ def ask(database_url: str) -> Iterator[Ask]:
 
 
 @pytest.fixture
-def filled(cli: Cli, surroundings: Path, ask: Ask) -> Cli:
+def filled(cli: Cli, surroundings: Path, ask: Ask, database_url: str) -> Cli:
     """The same with the jobs above and executions 1 (SUCCESS), 2 (FAILED), 3 (RUNNING).
 
     The plan_times are not after the cursor, even if a second begins between the two statements.
@@ -90,43 +92,27 @@ def filled(cli: Cli, surroundings: Path, ask: Ask) -> Cli:
     (surroundings / "jobs.toml").write_text(JOBS)
     applied = cli("jobs", "apply", "jobs.toml")
     assert applied.exit_code == 0, applied.output
-    ask(
-        "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
-        " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
-        " heartbeat_at, stale_after, started_at, finished_at, duration_ms, output, error_code)"
-        " SELECT 'hourly', 'global', 'global', base - n * interval '1 h', status, 'schedule',"
-        " 1, 'default', base - n * interval '1 h', 1, 1, 'r1', gen_random_uuid(), base,"
-        " base + interval '1 day', base, CASE WHEN status <> 'RUNNING' THEN base END,"
-        " CASE WHEN status <> 'RUNNING' THEN 12 END,"
-        " CASE WHEN n = 2 THEN E'line 1\\nline 2' END,"
-        " CASE WHEN status = 'FAILED' THEN 'exit_code' END"
-        " FROM (VALUES (2, 'SUCCESS'), (1, 'FAILED'), (0, 'RUNNING')) v(n, status),"
-        " (SELECT date_trunc('second', planned_through) AS base FROM cronledger.schedules"
-        "  WHERE job_name = 'hourly') planned ORDER BY n DESC"
+    ((through,),) = ask(
+        "SELECT planned_through FROM cronledger.schedules WHERE job_name = 'hourly'"
     )
-    ask(
-        "INSERT INTO cronledger.runners (id, host, pid, version, state, queues, slots,"
-        " heartbeat_at, stale_after) SELECT id, 'h', 1, '0.1.0', 'running', '{default}', 10,"
-        " now - ago, now - ago + lease"
-        " FROM (VALUES ('alive', interval '0', interval '1 h'), ('gone', '1 min', '20 s'))"
-        " v(id, ago, lease),"
-        " cronledger.db_now() now"
-    )
+    base = through.replace(microsecond=0)
+    columns: dict[str, dict[str, Any]] = {
+        "SUCCESS": {"plan_time": base - 2 * HOUR, "output": "line 1\nline 2"},
+        "FAILED": {"plan_time": base - HOUR, "error_code": "exit_code", "error_msg": None},
+        "RUNNING": {"plan_time": base, "stale_after": base + 24 * HOUR},
+    }
+    with rows.connected(database_url) as db:
+        for status, more in columns.items():
+            rows.execution(db, status, "hourly", max_attempts=1, **more)
+        now = rows.now(db)
+        rows.runner(db, "alive", stale_after=now + HOUR)
+        gone = {"heartbeat_at": now - HOUR / 60, "stale_after": now - HOUR / 90}
+        rows.runner(db, "gone", **gone)
     return cli
 
 
 @pytest.fixture
 def start(surroundings: Path, database_url: str) -> Iterator[Start]:
     """Start a daemon in the working directory on a fresh database."""
-    started: list[Run] = []
-
-    def begin(*arguments: str, **variables: str) -> Run:
-        environment = {**os.environ, "CRONLEDGER_DATABASE_URL": database_url, **variables}
-        started.append(Run(surroundings, environment, "run", *arguments))
-        return started[-1]
-
-    yield begin
-    for run in started:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
+    with starter(surroundings, "run", CRONLEDGER_DATABASE_URL=database_url) as start:
+        yield start

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.cli.support.results import refused
 
 ROOT = Path(__file__).parents[2]
 SPRING = ("--from", "2027-03-27T12:00:00Z")
@@ -47,16 +48,23 @@ def write(surroundings: Path) -> Any:
     return write
 
 
-def report(said: Any) -> dict[str, Any]:
+def report(cli: Cli, *arguments: str, code: int = 0) -> dict[str, Any]:
+    """Return the report. What a module prints is no JSON, so it is not in it."""
+    said = cli("check", *arguments, "--format", "json")
+    assert said.exit_code == code, said.output
     found: dict[str, Any] = json.loads(said.stdout)
     return found
+
+
+def cells(line: str) -> list[str]:
+    return re.split(r"\s{2,}", line.strip())
 
 
 def test_it_shows_the_next_firings_and_the_clock_changes(bare: Cli, write: Any) -> None:
     write(GOOD)
     said = bare("check", *SPRING, "--count", "2")
     assert said.exit_code == 0, said.output
-    assert [re.split(r"\s{2,}", line.strip()) for line in said.stdout.splitlines()] == [
+    assert [cells(line) for line in said.stdout.splitlines()] == [
         ["JOB", "LOCAL", "NOTE"],
         ["backup", "Sun 2027-03-28 03:00:00+02:00", "shifted: a clock change skips its local time"],
         ["backup", "Mon 2027-03-29 02:30:00+02:00"],
@@ -73,7 +81,7 @@ def test_it_shows_the_next_firings_and_the_clock_changes(bare: Cli, write: Any) 
 
 def test_json_has_all_of_it(bare: Cli, write: Any) -> None:
     write(GOOD)
-    found = report(bare("check", *SPRING, "--count", "1", "--format", "json"))
+    found = report(bare, *SPRING, "--count", "1")
     assert (found["from"], found["sources"]) == ("2027-03-27T12:00:00Z", ["cronledger.toml"])
     backup, often, manual = found["jobs"]
     assert backup["firings"][0]["plan_time"] == "2027-03-28T01:00:00Z"
@@ -94,25 +102,27 @@ def test_no_variable_that_names_a_database_is_read(
     monkeypatch.setenv("CRONLEDGER_QUEUES", "default,mail")
     assert bare("check", "--strict").exit_code == 0
     monkeypatch.setenv("CRONLEDGER_SLOTS", "none")
-    said = bare("check")
-    assert said.exit_code == 2
-    assert "CRONLEDGER_SLOTS" in said.stderr
+    refused(bare("check"), "CRONLEDGER_SLOTS")
 
 
 def test_every_error_has_its_line(bare: Cli, write: Any) -> None:
-    write('[jobs.a]\nschedule = "61 * * * *"\ncommand = ["x"]\n\n[jobs.b]\npython = "absent:f"\n')
-    said = bare("check")
-    assert said.exit_code == 2
-    assert said.stdout == ""
-    assert 'Error: cronledger.toml:2: jobs.a.schedule = "61 * * * *": ' in said.stderr
-    write('[jobs.b]\npython = "absent:f"\n')
-    assert "Error: cronledger.toml:2: jobs.b.python: " in bare("check").stderr
+    absent = '[jobs.b]\npython = "absent:f"\n'
+    for text, words in (
+        (
+            '[jobs.a]\nschedule = "61 * * * *"\ncommand = ["x"]\n',
+            '2: jobs.a.schedule = "61 * * * *": ',
+        ),
+        (absent, "2: jobs.b.python: "),
+        ("[jobs.a\n", "1: is not TOML: "),
+        ('[job.a.http]\nurl = "http://x"\n', "1: job: unknown table"),
+    ):
+        write(text)
+        said = bare("check")
+        refused(said, f"Error: cronledger.toml:{words}")
+        assert said.stdout == ""
+    write(absent)
     assert bare("check", "--no-import").exit_code == 0
-    write("[jobs.a\n")
-    assert "Error: cronledger.toml:1: is not TOML: " in bare("check").stderr
-    write('[job.a.http]\nurl = "http://x"\n')
-    assert "Error: cronledger.toml:1: job: unknown table" in bare("check").stderr
-    assert "absent.toml: cannot be read" in bare("check", "absent.toml").stderr
+    refused(bare("check", "absent.toml"), "absent.toml: cannot be read")
 
 
 def test_unknown_queues(bare: Cli, write: Any) -> None:
@@ -151,13 +161,17 @@ def test_collisions(bare: Cli, write: Any) -> None:
     ) in bare("check", *SPRING, "--at-once", "1").stderr
 
 
-def test_a_job_that_has_ended(bare: Cli, write: Any) -> None:
+def test_a_source_without_a_firing_is_no_error(bare: Cli, write: Any) -> None:
+    write("")
+    said = bare("check")
+    assert (said.exit_code, said.stdout) == (0, "")
+    assert said.stderr == "there are no jobs\ncronledger.toml: 0 jobs, 0 errors, 0 warnings\n"
     write('[jobs.a]\nschedule = "@daily"\nends_at = 2020-01-01T00:00:00Z\ncommand = ["true"]\n')
     said = bare("check")
     assert said.exit_code == 0
     assert "Warning: cronledger.toml:3: jobs.a.ends_at" in said.stderr
     assert "the job does not fire any more; remove the job, or correct `ends_at`" in said.stderr
-    assert re.split(r"\s{2,}", said.stdout.splitlines()[1].strip()) == ["a", "no firing to show"]
+    assert cells(said.stdout.splitlines()[1]) == ["a", "no firing to show"]
 
 
 def test_values_that_are_probably_secrets_are_warned_about_and_not_shown(
@@ -183,9 +197,7 @@ def test_values_that_are_probably_secrets_are_warned_about_and_not_shown(
         PAGER_TOKEN = "hunter2"
         """
     )
-    said = bare("check", "--format", "json")
-    assert said.exit_code == 0, said.output
-    found = report(said)["findings"]
+    found = report(bare)["findings"]
     assert [(one["job"], one["field"], one["line"]) for one in found] == [
         ("backup", "command", 3),
         ("backup", "env.DB_PASSWORD", 5),
@@ -195,7 +207,7 @@ def test_values_that_are_probably_secrets_are_warned_about_and_not_shown(
         (None, "channels.pager.env.PAGER_TOKEN", 17),
     ]
     assert {one["level"] for one in found} == {"warning"}
-    assert "hunter2" not in said.output
+    assert "hunter2" not in str(found) + bare("check").output
     assert 'write {env = "NAME"}' in found[1]["message"]
 
 
@@ -215,23 +227,10 @@ def test_a_long_job_with_a_short_lease_is_warned_about(bare: Cli, write: Any) ->
         assert ("use for example stale_timeout = '10m'" in said.stderr) is warns, policies
 
 
-def test_a_source_without_jobs_is_no_error(bare: Cli, write: Any) -> None:
-    write("")
-    said = bare("check")
-    assert (said.exit_code, said.stdout) == (0, "")
-    assert said.stderr == "there are no jobs\ncronledger.toml: 0 jobs, 0 errors, 0 warnings\n"
-    write('[jobs.a]\nschedule = "@daily"\ncommand = ["true"]\n')
-    said = bare("check", "--count", "0")
-    assert "there are no jobs" not in said.stderr
-    assert re.split(r"\s{2,}", said.stdout.splitlines()[1].strip()) == ["a", "no firing to show"]
-
-
 def test_an_app_has_the_lines_of_its_functions(bare: Cli, write: Any) -> None:
     write(APP, "shop_of_this_test.py")
     served = ("--queue", "default", "--queue", "mail")
-    said = bare("check", "shop_of_this_test:app", *served, "--format", "json")
-    assert said.exit_code == 1
-    found = report(said)  # what the module prints is no JSON
+    found = report(bare, "shop_of_this_test:app", *served, code=1)
     assert [job["job"] for job in found["jobs"]] == ["backup", "send"]
     (finding,) = found["findings"]
     assert (finding["file"], finding["line"], finding["level"]) == (
@@ -244,31 +243,19 @@ def test_an_app_has_the_lines_of_its_functions(bare: Cli, write: Any) -> None:
     assert said.stdout.startswith("::error file=bad_of_this_test.py,line=9::bad_of_this_test.py:9")
 
 
-def test_a_module_that_cannot_be_imported_is_named_with_its_line(bare: Cli, write: Any) -> None:
+def test_a_module_that_cannot_be_imported_is_named_with_its_line_and_imported_once(
+    bare: Cli, write: Any, surroundings: Path
+) -> None:
     for line, text in {
         4: "from cronledger import App\napp = App()\n\n@app.job(grace=-1)\ndef f(): ...\n",
-        3: "x = 1\n\ny = {}['missing']\n",
-        2: "import json\njson.loads('{')\n",
+        3: "print('importing')\nwith open('imports', 'a') as file: file.write('x')\n"
+        "raise SystemExit(3)\n",
         1: "def f(:\n",
     }.items():
         name = f"broken_of_this_test_{line}"
         write(text, f"{name}.py")
-        said = bare("check", f"{name}:app", "--format", "github")
-        assert said.exit_code == 2
-        assert said.stdout.startswith(f"::error file={name}.py,line={line}::{name}.py:{line}: ")
-
-
-def test_a_module_that_cannot_be_imported_is_imported_once(
-    bare: Cli, write: Any, surroundings: Path
-) -> None:
-    text = (
-        "print('importing')\nwith open('imports', 'a') as file: file.write('x')\n"
-        "raise SystemExit(3)\n"
-    )
-    write(text, "exits_of_this_test.py")
-    said = bare("check", "exits_of_this_test:app", "--format", "json")
-    assert said.exit_code == 2
-    assert report(said)["findings"][0]["line"] == 3  # what the module prints is no JSON
+        (finding,) = report(bare, f"{name}:app", code=2)["findings"]
+        assert (finding["file"], finding["line"]) == (f"{name}.py", line)
     assert (surroundings / "imports").read_text() == "x"
 
 
@@ -289,23 +276,20 @@ def test_workflow_commands(bare: Cli, surroundings: Path, monkeypatch: pytest.Mo
 def test_several_sources_are_checked(bare: Cli, write: Any) -> None:
     write(GOOD, "a.toml"), write("[jobs.x]\n", "b.toml")
     said = bare("check", "a.toml", "b.toml")
-    assert said.exit_code == 2
+    refused(said, "Error: b.toml:1: jobs.x: has nothing to run")
     assert "backup" in said.stdout
-    assert "Error: b.toml:1: jobs.x: has nothing to run" in said.stderr
     assert "a.toml, b.toml: 3 jobs, 1 error, 0 warnings" in said.stderr
 
 
 def test_a_time_without_offset_is_read_in_the_zone_of_the_jobs(bare: Cli, write: Any) -> None:
     write(GOOD)
     local = ("--from", "2027-03-28T01:59")
-    assert report(bare("check", *local, "--format", "json"))["from"] == "2027-03-28T00:59:00Z"
+    assert report(bare, *local)["from"] == "2027-03-28T00:59:00Z"
     write(GOOD + '[jobs.utc]\nschedule = "@daily"\ntimezone = "UTC"\ncommand = ["true"]\n')
-    said = bare("check", *local)
-    assert said.exit_code == 2
-    assert "several time zones (Europe/Berlin, UTC)" in said.stderr
+    refused(bare("check", *local), "several time zones (Europe/Berlin, UTC)")
     assert bare("check", *SPRING).exit_code == 0
     write('[jobs.a]\nschedule = "@every 90s"\ncommand = ["true"]\n')
-    assert report(bare("check", *local, "--format", "json"))["from"] == "2027-03-28T01:59:00Z"
+    assert report(bare, *local)["from"] == "2027-03-28T01:59:00Z"
 
 
 def test_the_hook_of_pre_commit_checks_files(bare: Cli, write: Any) -> None:
@@ -338,23 +322,14 @@ def test_a_typed_dict_works_or_the_error_names_the_import_without_a_traceback(
     if sys.version_info >= (3, 12):
         assert said.exit_code == 0
         return
-    assert said.exit_code == 2
-    assert "from typing_extensions import TypedDict" in said.stderr
-    assert "jobs.ship.payload" in said.stderr
-
-
-NEEDY = """
-from cronledger import App
-app = App("needy")
-
-def ship(payload: int) -> None: ...
-
-def tidy(payload: int = 3) -> None: ...
-"""
+    refused(said, "from typing_extensions import TypedDict", "jobs.ship.payload")
 
 
 def test_a_file_whose_every_firing_would_fail_is_refused(bare: Cli, write: Any) -> None:
-    write(NEEDY, "needy_of_this_test.py")
+    write(
+        "def ship(payload: int) -> None: ...\n\ndef tidy(payload: int = 3) -> None: ...\n",
+        "needy_of_this_test.py",
+    )
     job = '[jobs.{}]\nschedule = "@daily"\npython = "needy_of_this_test:{}"\n'
     write(
         job.format("none", "ship")
@@ -364,34 +339,17 @@ def test_a_file_whose_every_firing_would_fail_is_refused(bare: Cli, write: Any) 
         + job.format("default", "tidy")
         + '[jobs.manual]\npython = "needy_of_this_test:ship"\n'
     )  # fmt: skip
-    said = bare("check", "--format", "json")
-    assert said.exit_code == 2
-    found = report(said)["findings"]
+    found = report(bare, code=2)["findings"]
     assert [(one["job"], one["field"], one["line"], one["level"]) for one in found] == [
         ("none", "payload", 1, "error"),
         ("wrong", "payload", 7, "error"),
         ("other", "payload", 11, "error"),
     ]
-    assert (
-        "is missing, but the handler requires one (payload: Input should be" in found[0]["message"]
-    )
+    required = "is missing, but the handler requires one"
+    assert f"{required} (payload: Input should be" in found[0]["message"]
     assert "would be refused by the handler (payload: Input should be" in found[1]["message"]
-    assert "SECRET" not in said.output
+    assert "SECRET" not in str(found)
     for command in (["jobs", "apply"], ["run"]):
-        refused = bare(*command, "cronledger.toml")
-        assert refused.exit_code == 2
-        assert "jobs.none.payload: is missing, but the handler requires one" in refused.stderr
+        refused(bare(*command, "cronledger.toml"), f"jobs.none.payload: {required}")
     # The functions are unknown, so nothing is known about their payloads.
     assert bare("check", "--no-import").exit_code == 0
-
-
-def test_an_app_whose_every_firing_would_fail_is_refused(bare: Cli, write: Any) -> None:
-    write(
-        NEEDY + '\napp.job("@daily")(tidy)\napp.job("61 * * * *")(ship)\n', "needs_of_this_test.py"
-    )
-    said = bare("check", "needs_of_this_test:app", "--format", "json")
-    assert said.exit_code == 2
-    found = report(said)["findings"]
-    assert [(one["job"], one["field"], one["line"]) for one in found] == [
-        ("ship", "payload", 10), ("ship", "schedule", 10),
-    ]  # fmt: skip

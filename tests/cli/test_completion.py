@@ -1,4 +1,4 @@
-"""Shell completion: commands, and names from the ledger, in this process and in a real bash."""
+"""Shell completion: names from the ledger, in this process and in a real bash."""
 
 import os
 import pty
@@ -20,34 +20,21 @@ from tests.docs.support.pages import ROOT, blocks
 from tests.waiting import PATIENCE, until
 
 PROGRAM = Path(sys.executable).parent / "cronledger"
-BASH = """
-eval "$(_CRONLEDGER_COMPLETE=bash_source cronledger)"
-COMP_WORDS=({words})
-COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-_cronledger_completion cronledger
-printf '%s\\n' "${{COMPREPLY[@]}}"
-"""
 Complete = Callable[..., list[str]]
 
 
-def environ(**variables: str) -> dict[str, str]:
-    return {**os.environ, "PATH": f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}", **variables}
-
-
 @pytest.fixture
-def ledger(filled: Cli, database_url: str, ask: Ask) -> str:
-    """The DSN of a ledger with a retired job."""
+def shell(filled: Cli, database_url: str, ask: Ask) -> Complete:
+    """Return what the command prints for a shell, and nothing else, for the last of these words.
+
+    One of the jobs is retired, and one has a name that a shell would have to quote.
+    """
     ask("SELECT cronledger.retire('manual')")
-    return database_url
-
-
-@pytest.fixture
-def shell(ledger: str) -> Complete:
-    """Return what the command prints for a shell, and nothing else, for the last of these words."""
+    ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('h $(id)', 'external')")
 
     def complete(*words: str, shell: str = "bash", **variables: str) -> list[str]:
         given = {
-            "CRONLEDGER_DATABASE_URL": ledger, "_CRONLEDGER_COMPLETE": f"{shell}_complete",
+            "CRONLEDGER_DATABASE_URL": database_url, "_CRONLEDGER_COMPLETE": f"{shell}_complete",
             "COMP_WORDS": shlex.join(words), "COMP_CWORD": str(len(words) - 1),
         }  # fmt: skip
         done = CliRunner().invoke(main, [], prog_name="cronledger", env={**given, **variables})
@@ -63,22 +50,6 @@ def names(shell: Complete) -> Complete:
     return lambda *words, **variables: [
         line.removeprefix("plain,") for line in shell(*words, **variables)
     ]
-
-
-@pytest.fixture
-def bash(ledger: str) -> Complete:
-    """Return what a real bash offers for the last of these words. Nothing else may be printed."""
-
-    def complete(*words: str) -> list[str]:
-        done = subprocess.run(
-            ["bash", "--norc", "-c", BASH.format(words=shlex.join(words))],
-            env=environ(CRONLEDGER_DATABASE_URL=ledger),
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert done.stderr == ""
-        return done.stdout.split("\n")[:-1]
-
-    return complete
 
 
 def offers(complete: Complete, words: str, *expected: str) -> None:
@@ -100,7 +71,7 @@ OFFERED = {
 }  # fmt: skip
 
 
-def test_bash_offers_names_of_the_ledger(names: Complete) -> None:
+def test_bash_offers_names_of_the_ledger_that_need_no_quotes(names: Complete) -> None:
     for words, expected in OFFERED.items():
         offers(names, words, *expected.split())
     assert names("cronledger", "jobs", "pause", "x") == [""]
@@ -135,13 +106,6 @@ def test_it_does_not_wait_for_a_database_that_hangs(
     end.set()
 
 
-def test_a_real_bash_is_offered_no_name_that_it_would_have_to_quote(
-    bash: Complete, ask: Ask
-) -> None:
-    ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('h $(id)', 'external')")
-    offers(bash, "jobs show h", "hourly")
-
-
 def test_other_shells_also_get_a_description(shell: Complete) -> None:
     words = ("cronledger", "executions", "retry", "")
     # Fish passes the last word instead of its number.
@@ -161,7 +125,10 @@ def terminal(filled: Cli, database_url: str) -> Iterator[int]:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         ["bash", "--norc", "--noprofile", "-i"], stdin=theirs, stdout=theirs, stderr=theirs,
-        env=environ(CRONLEDGER_DATABASE_URL=database_url, TERM="dumb", PS1="$ "),
+        env=os.environ | {
+            "PATH": f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}",
+            "CRONLEDGER_DATABASE_URL": database_url, "TERM": "dumb", "PS1": "$ ",
+        },
         start_new_session=True,
     )  # fmt: skip
     os.close(theirs)

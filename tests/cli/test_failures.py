@@ -15,25 +15,18 @@ from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import check_dsn
 from tests.cli.conftest import Cli
+from tests.cli.support.results import refused
 
 SECRET = "zebraokapi"
 NOWHERE = f"postgresql://u:{SECRET}@127.0.0.1:1/x?connect_timeout=2"
 NEED_THE_LEDGER = [
-    ["migrate"],
-    ["migrate", "--check"],
-    ["next", "some-job"],
-    ["jobs", "list", "--json"],
-    ["jobs", "show", "j"],
-    ["jobs", "pause", "j"],
-    ["jobs", "resume", "j"],
-    ["jobs", "remove", "j"],
-    ["trigger", "j"],
-    ["executions", "list"],
-    ["executions", "show", "1"],
-    ["executions", "output", "1"],
-    ["runners"],
-    ["run", "--wait", "0"],
-]
+    line.split()
+    for line in (
+        "migrate", "migrate --check", "next some-job", "jobs list --json", "jobs show j",
+        "jobs pause j", "trigger j", "executions output 1", "runners", "metrics",
+        "run --wait 0",
+    )
+]  # fmt: skip
 
 
 def test_without_a_database_both_remedies_are_named(bare: Cli) -> None:
@@ -67,9 +60,7 @@ def test_bad_settings_exit_2_all_at_once(bare: Cli, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", f"mysql://u:{SECRET}@h/d")
     monkeypatch.setenv("CRONLEDGER_SLOTS", "many")
     said = bare("jobs", "list")
-    assert said.exit_code == 2
-    assert "CRONLEDGER_DATABASE_URL" in said.stderr
-    assert 'CRONLEDGER_SLOTS = "many"' in said.stderr
+    refused(said, "CRONLEDGER_DATABASE_URL", 'CRONLEDGER_SLOTS = "many"')
     assert SECRET not in said.output
 
 
@@ -103,8 +94,7 @@ def test_no_part_of_an_invalid_dsn_is_printed(
         monkeypatch.setenv(f"CRONLEDGER_{variable}", dsn)
         for arguments in (["jobs", "list"], ["doctor"], ["run", "--wait", "0"]):
             said = bare(*arguments)
-            assert said.exit_code == 2, (dsn, said.output)
-            assert f"CRONLEDGER_{variable}: " in said.stderr
+            refused(said, f"CRONLEDGER_{variable}: ")
             assert not any(piece in said.output for piece in PIECES), said.output
 
 
@@ -144,14 +134,10 @@ def test_the_file_here_gives_settings(bare: Cli, surroundings: Path, database_ur
     here.write_text(f"[cronledger]\ndatabase_url = {database_url!r}\n[jobs.x]\nnonsense = 1\n")
     assert bare("jobs", "list").exit_code == 0
     here.write_text("[cronledger]\nslotz = 3\n")
-    said = bare("jobs", "list")
-    assert said.exit_code == 2
-    assert "cronledger.toml: cronledger.slotz" in said.stderr
+    refused(bare("jobs", "list"), "cronledger.toml: cronledger.slotz")
     for text in ("[cronledger", "cronledger = 3"):
         here.write_text(text)
-        said = bare("jobs", "list")
-        assert said.exit_code == 2
-        assert said.stderr.startswith("Error: cronledger.toml: ")
+        refused(bare("jobs", "list"), "Error: cronledger.toml: ")
 
 
 def test_a_role_without_the_right_exits_2(cli: Cli, database_url: str) -> None:
@@ -165,8 +151,7 @@ def test_a_role_without_the_right_exits_2(cli: Cli, database_url: str) -> None:
     failure = explain(refusal.value)
     assert failure is not None
     assert failure.code == 2
-    assert "permission denied" in failure.text
-    assert "use a role that has this right" in failure.text
+    assert "permission denied" in failure.text and "use a role that has this right" in failure.text
 
 
 def test_a_defect_is_not_explained_away() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import sleep
@@ -13,6 +13,7 @@ import pytest
 from cronledger.process.health import HealthServer
 from cronledger.replica import Health
 
+Render = Callable[[str], tuple[bytes, str]]
 RUNNING = Health("running", "ok", None, None, 3, 10, 0.2)
 
 
@@ -62,7 +63,8 @@ async def test_a_taken_port_is_an_error() -> None:
         await second.close()
 
 
-async def _metrics(server: HealthServer) -> tuple[int, str, str]:
+async def _metrics(render: Render | None) -> tuple[int, str, str]:
+    server = HealthServer("127.0.0.1", 0, lambda: RUNNING, render=render)
     async with (
         started(server) as client,
         client.get("/metrics", headers={"Accept": "text/special"}) as response,
@@ -74,9 +76,8 @@ async def test_metrics_are_what_is_rendered_for_the_header() -> None:
     def render(accept: str) -> tuple[bytes, str]:
         return f"for {accept} in {threading.current_thread().name}".encode(), "text/x; version=7"
 
-    server = HealthServer("127.0.0.1", 0, lambda: RUNNING, render=render)
     text = "for text/special in metrics 1"
-    assert await _metrics(server) == (200, "text/x; version=7", text)
+    assert await _metrics(render) == (200, "text/x; version=7", text)
 
 
 async def test_many_scrapes_at_once_use_one_thread() -> None:
@@ -98,16 +99,13 @@ async def test_many_scrapes_at_once_use_one_thread() -> None:
     assert names == {"metrics 1"}
 
 
-async def test_without_metrics_the_path_does_not_exist() -> None:
-    status, _, text = await _metrics(HealthServer("127.0.0.1", 0, lambda: RUNNING))
+async def test_without_metrics_the_path_does_not_exist_and_an_error_is_one() -> None:
+    status, _, text = await _metrics(None)
     assert status == 404
     assert "pip install 'cronledger[metrics]'" in text
     assert "CRONLEDGER_METRICS" in text
 
-
-async def test_metrics_that_cannot_be_made_are_an_error() -> None:
-    def render(accept: str) -> tuple[bytes, str]:
+    def fail(accept: str) -> tuple[bytes, str]:
         raise RuntimeError(accept)
 
-    server = HealthServer("127.0.0.1", 0, lambda: RUNNING, render=render)
-    assert (await _metrics(server))[0] == 500
+    assert (await _metrics(fail))[0] == 500

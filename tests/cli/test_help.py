@@ -3,10 +3,9 @@
 import subprocess
 import sys
 
-from click.testing import CliRunner
-
-from cronledger.cli import COMMANDS, main
+from cronledger.cli import COMMANDS
 from tests.cli.conftest import Cli
+from tests.cli.support.results import refused
 from tests.waiting import PATIENCE
 
 HEAVY = (  # noqa: SIM905
@@ -47,22 +46,4 @@ def test_usage_errors_exit_2(bare: Cli) -> None:
         ["next"],
         ["next", "@daily", "--count", "0"],
     ):
-        said = bare(*arguments)
-        assert said.exit_code == 2, arguments
-        assert "Usage:" in said.stderr
-
-
-def test_shells_complete_commands() -> None:
-    """By the variable that docs/cli.md names; what it prints offers the commands."""
-
-    def ask(what: str, **variables: str) -> str:
-        given = {"_CRONLEDGER_COMPLETE": what, **variables}
-        done = CliRunner().invoke(main, [], prog_name="cronledger", env=given)
-        assert done.stderr == ""
-        return done.stdout
-
-    for shell in ("bash", "zsh", "fish"):
-        script = ask(f"{shell}_source")
-        assert "_CRONLEDGER_COMPLETE" in script and f"{shell}_complete" in script
-        words = {"COMP_WORDS": "cronledger exec", "COMP_CWORD": "exec" if shell == "fish" else "1"}
-        assert "executions" in ask(f"{shell}_complete", **words)
+        refused(bare(*arguments), "Usage:")

@@ -7,7 +7,8 @@ import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-from tests.cli.conftest import Ask, Start
+from tests.cli.conftest import Ask
+from tests.cli.support.daemon import Start
 from tests.processes import clean_environ
 
 NEEDED = {

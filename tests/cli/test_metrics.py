@@ -12,8 +12,8 @@ from cronledger import extras
 from cronledger.logs import output
 from tests.cli.conftest import Cli
 from tests.cli.support.daemon import Run
+from tests.cli.support.results import refused
 from tests.db.support.scrapes import Scrape
-from tests.promtool import complaints, needs_promtool
 from tests.waiting import until
 from tests.web.support.command import Start, address, starter
 from tests.web.support.patience import lengthen
@@ -51,11 +51,6 @@ def test_the_metrics_of_a_limited_number_of_jobs_are_printed_once(
     assert Scrape(filled("metrics").stdout).one("job_series_omitted") == 1
 
 
-@needs_promtool
-def test_promtool_accepts_the_printed_metrics(filled: Cli) -> None:
-    assert complaints(filled("metrics").stdout_bytes) == ""
-
-
 def test_the_metrics_are_served_until_a_signal(start: Start) -> None:
     run = start("--listen", "127.0.0.1:0")
     until("the ledger was read within the limits", lambda: served(run).one("up") == 1)
@@ -76,23 +71,13 @@ def test_a_database_that_is_away_is_down_and_not_an_end(start: Start) -> None:
     assert run.end() == 0
 
 
-def test_a_database_that_is_away_ends_the_command_that_prints(
-    bare: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "host=127.0.0.1 port=1 dbname=none")
-    said = bare("metrics")
-    assert said.exit_code == 3 and said.stdout == ""
-    assert "the database is unreachable" in said.stderr
-
-
 def test_a_database_without_a_ledger_is_refused(
     bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "configure", lambda *_: None)
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", empty_database_url)
-    for options in ([], ["--listen", "127.0.0.1:0"]):
-        said = bare("metrics", *options)
-        assert said.exit_code == 4 and "run `cronledger migrate`" in said.stderr
+    served = ("--listen", "127.0.0.1:0")
+    refused(bare("metrics", *served), "run `cronledger migrate`", code=4)
 
 
 def test_an_address_in_use_is_an_error(start: Start) -> None:
@@ -104,12 +89,9 @@ def test_an_address_in_use_is_an_error(start: Start) -> None:
 
 def test_a_bad_address_is_refused(cli: Cli) -> None:
     for listen in ("nonsense", "127.0.0.1", "unix:/tmp/x", "127.0.0.1:99999"):
-        said = cli("metrics", "--listen", listen)
-        assert said.exit_code == 2 and "use HOST:PORT" in said.stderr
+        refused(cli("metrics", "--listen", listen), "use HOST:PORT")
 
 
 def test_without_the_extra_the_command_names_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda _: None)
-    said = cli("metrics")
-    assert said.exit_code == 2 and said.stdout == ""
-    assert "run `pip install 'cronledger[metrics]'`" in said.stderr
+    refused(cli("metrics"), "run `pip install 'cronledger[metrics]'`")

@@ -1,6 +1,5 @@
 """`cronledger migrate`: applies, checks, prints."""
 
-import json
 import subprocess
 
 import psycopg
@@ -8,7 +7,8 @@ import pytest
 
 from cronledger.embedded.server import find_binaries
 from cronledger.ledger.migrate import REPEATED, Migration, migrations
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Ask, Cli
+from tests.cli.support.results import read, refused
 from tests.database import chosen_binaries
 
 NAMES = [migration.name for migration in migrations()]
@@ -24,9 +24,7 @@ def test_it_is_checked_applied_and_then_up_to_date(empty: Cli) -> None:
     said = empty("migrate", "--check")
     assert said.exit_code == 4
     assert said.stdout.splitlines() == [f"pending {name}" for name in NAMES]
-    checked = empty("migrate", "--check", "--json")
-    assert checked.exit_code == 4
-    assert json.loads(checked.stdout)["pending"] == NAMES
+    assert read(empty, "migrate", "--check", code=4)["pending"] == NAMES
     # The migrations of the phase `post` take away what older replicas use.
     before = [name for name in NAMES if "_post_" not in name]
     said = empty("migrate", "--pre")
@@ -42,23 +40,18 @@ def test_it_is_checked_applied_and_then_up_to_date(empty: Cli) -> None:
     assert empty("jobs", "list").exit_code == 0
 
 
-def test_a_newer_schema_exits_4(cli: Cli, database_url: str) -> None:
-    with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute(
-            "INSERT INTO cronledger.schema_migrations (name, phase, checksum, version)"
-            " VALUES ('9999_post_future', 'post', 'x', '99.0.0')"
-        )
+def test_a_newer_schema_exits_4(cli: Cli, ask: Ask) -> None:
+    ask(
+        "INSERT INTO cronledger.schema_migrations (name, phase, checksum, version)"
+        " VALUES ('9999_post_future', 'post', 'x', '99.0.0')"
+    )
     for arguments in (["migrate"], ["migrate", "--check"]):
-        said = cli(*arguments)
-        assert said.exit_code == 4
-        assert "9999_post_future" in said.stderr
-        assert "upgrade" in said.stderr
+        refused(cli(*arguments), "9999_post_future", "upgrade", code=4)
 
 
 def test_another_schema(empty: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEDGER_SCHEMA", "other")
-    done = json.loads(empty("migrate", "--json").stdout)
-    assert done == {"schema": "other", "applied": NAMES, "pending": []}
+    assert read(empty, "migrate") == {"schema": "other", "applied": NAMES, "pending": []}
     assert empty("jobs", "list", "--json").stdout == "[]\n"
     monkeypatch.setenv("CRONLEDGER_SCHEMA", "nowhere")
     assert empty("jobs", "list").exit_code == 4
@@ -129,28 +122,20 @@ def test_sql_of_a_new_migration_is_that_migration(
 
 
 def test_sql_and_check_exclude_each_other(bare: Cli) -> None:
-    said = bare("migrate", "--sql", "--check")
-    assert said.exit_code == 2
-    assert "--sql" in said.stderr
+    refused(bare("migrate", "--sql", "--check"), "--sql")
 
 
-def test_a_dropped_function_is_created_again(cli: Cli, database_url: str) -> None:
-    with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute("DROP FUNCTION cronledger_internal.queues_in_use() CASCADE")
-        assert cli("migrate", "--check").exit_code == 4
-        assert cli("migrate").stdout == "applied functions and views\n"
-        assert cli("migrate", "--check").exit_code == 0
-        assert c.execute("SELECT count(*) FROM cronledger_internal.queues_in_use()").fetchone() == (
-            0,
-        )
-
-
-def test_a_dropped_table_is_named_and_not_made_again(cli: Cli, database_url: str) -> None:
-    with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute("DROP TABLE cronledger.sources CASCADE")
+def test_a_dropped_function_is_created_again_and_a_dropped_table_is_named(
+    cli: Cli, ask: Ask
+) -> None:
+    ask("DROP FUNCTION cronledger_internal.queues_in_use() CASCADE")
+    assert cli("migrate", "--check").exit_code == 4
+    assert cli("migrate").stdout == "applied functions and views\n"
+    assert cli("migrate", "--check").exit_code == 0
+    assert ask("SELECT count(*) FROM cronledger_internal.queues_in_use()") == [(0,)]
+    ask("DROP TABLE cronledger.sources CASCADE")
+    words = ("the schema is damaged: table sources was dropped", "restore it from a backup")
     for arguments in (["migrate"], ["migrate", "--check"]):
         said = cli(*arguments)
-        assert said.exit_code == 4
-        assert "the schema is damaged: table sources was dropped" in said.stderr
-        assert "restore it from a backup" in said.stderr
+        refused(said, *words, code=4)
         assert "up to date" not in said.stderr

@@ -3,24 +3,21 @@
 import json
 
 from tests.cli.conftest import Ask, Cli
+from tests.cli.support.results import read, refused
 
 NEW_YORK = ["--tz", "America/New_York"]
+SCOPES = ("acme", "globex")
 
 
 def test_json_is_an_array_of_instants(bare: Cli) -> None:
     for spec, *options, since, first in (
-        ("30 2 * * *", *NEW_YORK, "2026-03-08T00:00:00", "2026-03-08T07:00:00Z"),
         ("30 1 * * *", *NEW_YORK, "2026-11-01T00:00:00", "2026-11-01T05:30:00Z"),
         # Strictly after; an offset in --from outweighs --tz.
         ("@hourly", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"),
         ("@hourly", *NEW_YORK, "2026-01-01T00:00:00+02:00", "2025-12-31T23:00:00Z"),
         ("@every 90s", "1970-01-01", "1970-01-01T00:01:30Z"),
-        ("*/20 * * * * *", "2026-01-01", "2026-01-01T00:00:20Z"),
-        ("0 0 29 2 *", "2026-01-01", "2028-02-29T00:00:00Z"),
     ):
-        said = bare("next", spec, *options, "--from", since, "--count", "1", "--json")
-        assert said.exit_code == 0
-        assert json.loads(said.stdout) == [first]
+        assert read(bare, "next", spec, *options, "--from", since, "--count", "1") == [first]
 
 
 def test_what_a_clock_change_moves_is_marked(bare: Cli) -> None:
@@ -46,26 +43,23 @@ def test_an_invalid_argument_is_named(bare: Cli) -> None:
         ("@daily", "--tz", "Mars/Olympus", "--tz"), ("@daily", "--from", "tomorrow", "--from"),
         ("@daily", "--scope", "a", "--scope"),
     ):  # fmt: skip
-        said = bare("next", *arguments)
-        assert (said.exit_code, said.stdout) == (2, "")
-        assert expected in said.stderr
+        refused(bare("next", *arguments), expected)
 
 
 def test_a_job_fires_in_its_zone_its_scope_and_its_interval(filled: Cli, ask: Ask) -> None:
-    said = filled("next", "hourly", "--from", "2026-07-01T10:30:00", "--count", "2", "--json")
-    assert json.loads(said.stdout) == ["2026-07-01T09:00:00Z", "2026-07-01T10:00:00Z"]
-    since = ("--from", "2026-07-01T10:30:00Z", "--count", "1", "--json")
-    acme, globex = (
-        filled("next", "tenants", "--scope", scope, *since).stdout for scope in ("acme", "globex")
-    )
+    since = ("--from", "2026-07-01T10:30:00", "--count", "2")
+    assert read(filled, "next", "hourly", *since) == [
+        "2026-07-01T09:00:00Z",
+        "2026-07-01T10:00:00Z",
+    ]
+    acme, globex = (read(filled, "next", "tenants", "--scope", x, *since) for x in SCOPES)
     assert acme != globex  # H is of the (job, scope)
-    assert acme == filled("next", "tenants", *since).stdout
+    assert acme == read(filled, "next", "tenants", *since)
     ask(
         "UPDATE cronledger.jobs SET starts_at = '2126-01-01 00:00Z', ends_at ="
         " '2126-01-01 01:00Z' WHERE name = 'hourly'"
     )
-    said = filled("next", "hourly", "--json")
-    assert json.loads(said.stdout) == ["2126-01-01T00:00:00Z", "2126-01-01T01:00:00Z"]
+    assert read(filled, "next", "hourly") == ["2126-01-01T00:00:00Z", "2126-01-01T01:00:00Z"]
 
 
 def test_the_reason_why_a_job_does_not_fire_is_shown(filled: Cli) -> None:
@@ -75,6 +69,4 @@ def test_the_reason_why_a_job_does_not_fire_is_shown(filled: Cli) -> None:
     said = filled("next", "hourly", "--count", "1")
     assert said.exit_code == 0
     assert "is paused until it is resumed" in said.stderr
-    unknown = filled("next", "nonsense")
-    assert unknown.exit_code == 2
-    assert "does not exist" in unknown.stderr
+    refused(filled("next", "nonsense"), "does not exist")

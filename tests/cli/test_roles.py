@@ -4,15 +4,13 @@ import json
 import os
 import re
 import signal
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import click
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
@@ -21,13 +19,14 @@ from psycopg.conninfo import make_conninfo
 
 from cronledger.cli import main
 from tests.cli.support.clocks import set_ten_past
+from tests.cli.support.commands import commands
+from tests.cli.support.daemon import Run
+from tests.cli.support.results import read, refused
 from tests.database import Databases
-from tests.db.support.rows import connected
+from tests.db.support import rows
 from tests.marks import first_fast
-from tests.processes import CRONLEDGER
 
 CLI_DOC = Path(__file__).parents[2] / "docs" / "cli.md"
-SECONDS = 120
 PASSWORD = "not-a-secret"
 GROUPS = {name: f"cronledger_{name}" for name in ("viewer", "operator", "runner")}
 NOBODY = "none"
@@ -56,86 +55,75 @@ http = { url = "https://user:hunter2@example.com/x", headers = { Authorization =
 CHANGED = JOBS.replace('"0 * * * *"', '"15 * * * *"')
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """`allowed`: the roles that may run it; `group`: what the message names to the others."""
 
-    arguments: tuple[str, ...]
+    command: str
     allowed: frozenset[str]
     group: str = "viewer"
     code: int = 0
 
-
-def command(line: str, allowed: frozenset[str], group: str = "viewer", code: int = 0) -> Entry:
-    return Entry(tuple(line.split()), allowed, group, code)
+    @property
+    def arguments(self) -> list[str]:
+        return self.command.split()
 
 
 MATRIX = {
-    "run": command("run --no-migrate jobs.toml --source jobs", DEPLOY, "runner"),
-    "migrate": command("migrate", READ),
-    "import-crontab": command("import-crontab crontab", EVERYBODY),
-    "next": command("next hourly", READ),
-    "check": command("check jobs.toml", EVERYBODY),
-    "schema": command("schema", EVERYBODY),
-    "dev": command("dev jobs.toml", EVERYBODY),
-    "jobs list": command("jobs list", READ),
-    "jobs show": command("jobs show fetch", READ),
-    "jobs apply": command("jobs apply changed.toml --source jobs", DEPLOY, "runner"),
-    "jobs diff": command("jobs diff changed.toml --source jobs", DEPLOY, "runner"),
-    "jobs pause": command("jobs pause hourly --until 1h", DECIDE, "operator"),
-    "jobs resume": command("jobs resume hourly", DECIDE, "operator"),
-    "jobs remove": command("jobs remove hourly", DECIDE, "operator"),
-    "jobs redact": command("jobs redact hourly target env SECRET", OPERATE, "operator"),
-    "trigger": command("trigger fetch", DECIDE, "operator"),
-    "enqueue": command("enqueue hourly --key k", DECIDE, "operator"),
-    "backfill": command("backfill hourly --from 3h --to 1h", DECIDE, "operator"),
-    "executions list": command("executions list", READ),
-    "executions show": command("executions show 2", READ),
-    "executions output": command("executions output 2", READ),
-    "executions retry": command("executions retry 2", DECIDE, "operator"),
-    "executions cancel": command("executions cancel 3", DECIDE, "operator"),
-    "executions redact": command("executions redact 2", DECIDE, "operator"),
-    "queues list": command("queues list", READ),
-    "queues pause": command("queues pause default", OPERATE, "operator"),
-    "queues resume": command("queues resume default", OPERATE, "operator"),
-    "queues limit": command("queues limit default 3", OPERATE, "operator"),
-    "retention show": command("retention show", READ),
-    "retention set": command("retention set 80d", OPERATE, "operator"),
-    "sources list": command("sources list", READ),
-    "sources rename": command("sources rename jobs moved", OPERATE, "operator"),
-    "alerts": command("alerts", READ),
-    "channels list": command("channels list", READ),
-    "channels test": command("channels test ops --timeout 1ms", DECIDE, "operator", code=1),
-    "audit": command("audit", READ),
-    "deadlines": command("deadlines", READ),
-    "compliance": command("compliance", READ),
-    "verify": command("verify", READ),
-    "why": command("why hourly 00:00", READ),
-    "doctor": command("doctor", READ, code=1),  # it has no live replica
-    "accept-database": command("accept-database --catch-up", OPERATE, "operator"),
-    "refuse-database": command("refuse-database", OPERATE, "operator"),
-    "runners": command("runners", READ),
-    "metrics": command("metrics", READ),
-    "web": command("web --listen 127.0.0.1:0", READ),
+    "run": Entry("run --no-migrate jobs.toml --source jobs", DEPLOY, "runner"),
+    "migrate": Entry("migrate", READ),
+    "import-crontab": Entry("import-crontab crontab", EVERYBODY),
+    "next": Entry("next hourly", READ),
+    "check": Entry("check jobs.toml", EVERYBODY),
+    "schema": Entry("schema", EVERYBODY),
+    "dev": Entry("dev jobs.toml", EVERYBODY),
+    "jobs list": Entry("jobs list", READ),
+    "jobs show": Entry("jobs show fetch", READ),
+    "jobs apply": Entry("jobs apply changed.toml --source jobs", DEPLOY, "runner"),
+    "jobs diff": Entry("jobs diff changed.toml --source jobs", DEPLOY, "runner"),
+    "jobs pause": Entry("jobs pause hourly --until 1h", DECIDE, "operator"),
+    "jobs resume": Entry("jobs resume hourly", DECIDE, "operator"),
+    "jobs remove": Entry("jobs remove hourly", DECIDE, "operator"),
+    "jobs redact": Entry("jobs redact hourly target env SECRET", OPERATE, "operator"),
+    "trigger": Entry("trigger fetch", DECIDE, "operator"),
+    "enqueue": Entry("enqueue hourly --key k", DECIDE, "operator"),
+    "backfill": Entry("backfill hourly --from 3h --to 1h", DECIDE, "operator"),
+    "executions list": Entry("executions list", READ),
+    "executions show": Entry("executions show 2", READ),
+    "executions output": Entry("executions output 2", READ),
+    "executions retry": Entry("executions retry 2", DECIDE, "operator"),
+    "executions cancel": Entry("executions cancel 3", DECIDE, "operator"),
+    "executions redact": Entry("executions redact 2", DECIDE, "operator"),
+    "queues list": Entry("queues list", READ),
+    "queues pause": Entry("queues pause default", OPERATE, "operator"),
+    "queues resume": Entry("queues resume default", OPERATE, "operator"),
+    "queues limit": Entry("queues limit default 3", OPERATE, "operator"),
+    "retention show": Entry("retention show", READ),
+    "retention set": Entry("retention set 80d", OPERATE, "operator"),
+    "sources list": Entry("sources list", READ),
+    "sources rename": Entry("sources rename jobs moved", OPERATE, "operator"),
+    "alerts": Entry("alerts", READ),
+    "channels list": Entry("channels list", READ),
+    "channels test": Entry("channels test ops --timeout 1ms", DECIDE, "operator", code=1),
+    "audit": Entry("audit", READ),
+    "deadlines": Entry("deadlines", READ),
+    "compliance": Entry("compliance", READ),
+    "verify": Entry("verify", READ),
+    "why": Entry("why hourly 00:00", READ),
+    "doctor": Entry("doctor", READ, code=1),  # it has no live replica
+    "accept-database": Entry("accept-database --catch-up", OPERATE, "operator"),
+    "refuse-database": Entry("refuse-database", OPERATE, "operator"),
+    "runners": Entry("runners", READ),
+    "metrics": Entry("metrics", READ),
+    "web": Entry("web --listen 127.0.0.1:0", READ),
 }
 BEFORE = {"accept-database": "UPDATE cronledger.identity SET database_oid = 0"}
 # Tests of their own. dev has a database of its own, and the page states on itself what is denied.
 ELSEWHERE = {"run", "doctor", "dev", "web"}
 
 
-def leaves(group: click.Command, context: click.Context, path: str = "") -> Iterator[str]:
-    if not isinstance(group, click.Group):
-        yield path
-        return
-    for name in group.list_commands(context):
-        found = group.get_command(context, name)
-        assert found is not None
-        yield from leaves(found, context, f"{path} {name}".strip())
-
-
 def test_every_command_is_in_the_matrix() -> None:
     """Decide for a new command which roles may run it: here, in cli/denied.py, and by its SQL."""
-    assert set(leaves(main, click.Context(main))) == set(MATRIX)
+    assert commands().keys() == MATRIX.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +141,19 @@ class Roles:
         url = self.databases.url(database)
         return make_conninfo(url, user=self.name(role), password=PASSWORD)
 
+    def assert_denied(self, error: str, role: str, command: str, remedy: str) -> None:
+        """Fail unless the last line names role and command, and the remedy: a group or a text."""
+        line, name = error.splitlines()[-1], self.name(role)
+        assert line.startswith(f"Error: role {name} may not run `cronledger {command}`: ")
+        grant = f"run `GRANT {remedy} TO {name}`"
+        assert line.endswith(grant if remedy in GROUPS.values() else remedy)
+
 
 @pytest.fixture(scope="module")
 def roles(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
     ledger = databases.create(databases.template())
     made = Roles(databases, ledger, ledger.rpartition("test_")[2])
-    with connected(databases.url(ledger)) as db:
+    with rows.connected(databases.url(ledger)) as db:
         set_ten_past(db)  # verify fails if something is due that nobody has planned
     file = tmp_path_factory.mktemp("roles") / "jobs.toml"
     file.write_text(JOBS)
@@ -166,9 +161,14 @@ def roles(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Ite
         patched.setenv("CRONLEDGER_DATABASE_URL", databases.url(ledger))
         applied = CliRunner().invoke(main, ["jobs", "apply", str(file), "--source", "jobs"])
         assert applied.exit_code == 0, applied.output
+    with rows.connected(databases.url(ledger)) as db:
+        for minutes, status in ((3, "SUCCESS"), (2, "FAILED"), (1, "RUNNING")):
+            rows.execution(
+                db, status, "hourly", trigger="manual", payload='{"customer": "acme"}',
+                plan_time=rows.now(db) - timedelta(minutes=minutes), output="said",
+                stale_after=rows.now(db) + timedelta(days=1),
+            )  # fmt: skip
     with psycopg.connect(databases.url(ledger), autocommit=True) as c:
-        for status in ("SUCCESS", "FAILED", "RUNNING"):
-            c.execute(EXECUTION, {"status": status})
         for role in ROLES:
             name = sql.Identifier(made.name(role))
             c.execute(
@@ -181,20 +181,6 @@ def roles(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
         for role in ROLES:
             c.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(made.name(role))))
-
-
-EXECUTION = """
-INSERT INTO cronledger.executions
-    (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at, attempt,
-     max_attempts, runner_id, lease_token, heartbeat_at, stale_after, started_at, finished_at,
-     duration_ms, error_code, payload, output)
-SELECT 'hourly', 'global', 'global', now, %(status)s, 'manual', 1, 'default', now, 1, 1, 'r1',
-       gen_random_uuid(), now, now + interval '1 day', now,
-       CASE WHEN %(status)s <> 'RUNNING' THEN now END,
-       CASE WHEN %(status)s <> 'RUNNING' THEN 12 END,
-       CASE WHEN %(status)s = 'FAILED' THEN 'exit_code' END, '{"customer": "acme"}', 'said'
-FROM cronledger.db_clock() now
-"""
 
 
 @pytest.fixture
@@ -239,11 +225,8 @@ def test_a_role_may_run_a_command_or_is_told_what_it_needs(
                 assert "permission denied" not in said.output, name
             continue
         assert (said.exit_code, said.stdout) == (2, ""), (name, said.output)
-        (line,) = said.stderr.splitlines()
-        assert line.startswith(f"Error: role {roles.name(role)} may not run `cronledger {name}`: ")
-        owner, remedy = "as the owner of the schema", GROUPS[entry.group]
-        grant = f"run `GRANT {remedy} TO {roles.name(role)}`"
-        assert line.endswith(owner if name == "migrate" else grant)
+        owner = "as the owner of the schema" if name == "migrate" else None
+        roles.assert_denied(said.stderr, role, name, owner or GROUPS[entry.group])
 
 
 @pytest.mark.parametrize("role", first_fast(ROLES))
@@ -260,30 +243,18 @@ def test_doctor_checks_what_the_role_may_read(call: Callable[..., Result], role:
 
 @pytest.mark.parametrize("role", first_fast(ROLES))
 @pytest.mark.usefixtures("call")
-def test_run_is_for_runners(roles: Roles, role: str) -> None:
+def test_run_is_for_runners(roles: Roles, role: str, surroundings: Path) -> None:
     database = roles.databases.create(roles.ledger)
     environment = os.environ | {"CRONLEDGER_DATABASE_URL": roles.url(database, role)}
-    with subprocess.Popen(
-        [*CRONLEDGER, *MATRIX["run"].arguments],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process, psycopg.connect(roles.databases.url(database), autocommit=True) as c:  # fmt: skip
-        if role in MATRIX["run"].allowed:
-            alive = "SELECT FROM cronledger.runner_status WHERE state = 'alive'"
-            deadline = time.monotonic() + SECONDS
-            while c.execute(alive).fetchone() is None:
-                assert process.poll() is None, process.communicate()
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=SECONDS)
-    roles.databases.drop(database)
+    run = Run(surroundings, environment, *MATRIX["run"].arguments)
     if role in MATRIX["run"].allowed:
-        assert process.returncode == 0, err
+        run.until_event("runner_started")
+        run.signal(signal.SIGTERM)
+        assert run.end() == 0, run.err
     else:
-        assert (process.returncode, out) == (2, ""), err
-        line = err.splitlines()[-1]
-        assert line.startswith(f"Error: role {roles.name(role)} may not run `cronledger run`: ")
-        assert line.endswith(f"run `GRANT cronledger_runner TO {roles.name(role)}`")
+        assert (run.end(), run.out) == (2, ""), run.err
+        roles.assert_denied(run.err, role, "run", GROUPS["runner"])
+    roles.databases.drop(database)
 
 
 def test_a_viewer_sees_neither_payload_nor_target(call: Callable[..., Result]) -> None:
@@ -291,10 +262,8 @@ def test_a_viewer_sees_neither_payload_nor_target(call: Callable[..., Result]) -
         withheld = call("viewer", *arguments, "--json", changes=False)
         assert not {"payload", "target"} & json.loads(withheld.stdout).keys()
         assert "acme" not in withheld.output
-        assert (
-            "payloads and targets are shown only to members of cronledger_operator"
-            in withheld.stderr
-        )
+        note = "payloads and targets are shown only to members of cronledger_operator"
+        assert note in withheld.stderr
         shown = call("operator", *arguments, "--json", changes=False)
         assert json.loads(shown.stdout)["payload"] == {"customer": "acme"}
         assert shown.stderr == ""
@@ -320,20 +289,16 @@ def test_an_operator_sees_targets_without_their_secrets(
     with psycopg.connect(os.environ["CRONLEDGER_DATABASE_URL"]) as c:
         row = c.execute("SELECT target FROM cronledger.job_targets WHERE name = 'fetch'").fetchone()
     assert row is not None
-    target: dict[str, Any] = row[0]
-    assert target["url"] == "https://user:***@example.com/x"
-    assert target["headers"] == {"Authorization": "***"}
+    found = (row[0]["url"], row[0]["headers"])
+    assert found == ("https://user:***@example.com/x", {"Authorization": "***"})
 
 
 def test_a_group_without_its_rights_names_the_migration(
     call: Callable[..., Result],
 ) -> None:
     revoke = "REVOKE SELECT ON cronledger.job_overview FROM cronledger_viewer"
-    said = call("viewer", "jobs", "list", before=revoke)
-    assert said.exit_code == 2
-    assert (
-        "cronledger_viewer itself does not have this right; run `cronledger migrate`" in said.stderr
-    )
+    remedy = "cronledger_viewer itself does not have this right; run `cronledger migrate`"
+    refused(call("viewer", "jobs", "list", before=revoke), remedy)
 
 
 def test_a_member_that_does_not_inherit_is_told_so(
@@ -357,10 +322,8 @@ def test_a_member_that_does_not_inherit_is_told_so(
 
 
 def test_a_viewer_may_ask_what_a_backfill_would_do(call: Callable[..., Result]) -> None:
-    arguments = [*MATRIX["backfill"].arguments, "--dry-run", "--json"]
-    said = call("viewer", *arguments)
-    assert said.exit_code == 0, said.output
-    assert {row["action"] for row in json.loads(said.stdout)} == {"make"}
+    planned = read(call, "viewer", *MATRIX["backfill"].arguments, "--dry-run")
+    assert {row["action"] for row in planned} == {"make"}
 
 
 def test_the_documented_rights_are_those_of_the_matrix() -> None:
@@ -386,5 +349,4 @@ def test_operators_accept_violations(call: Callable[..., Result], roles: Roles) 
             assert re.match(r"0 violations \(\d more are accepted\)", said.stderr)
             continue
         assert said.exit_code == 2, said.output
-        assert f"role {roles.name(role)} may not run `cronledger verify --accept`" in said.stderr
-        assert f"run `GRANT cronledger_operator TO {roles.name(role)}`" in said.stderr
+        roles.assert_denied(said.stderr, role, "verify --accept", GROUPS["operator"])

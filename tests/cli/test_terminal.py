@@ -1,20 +1,19 @@
 """What a person sees: tables that fit, relative times, colours, nothing that acts on a terminal."""
 
+import io
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
-import click
 import pytest
 
-from cronledger.cli import COMMANDS, main
+from cronledger.cli import COMMANDS
 from cronledger.cli.listing import relative
 from cronledger.process.tables import print_table
 from cronledger.rules.printable import clean
 from tests.cli.conftest import Ask, Cli
+from tests.cli.support.commands import commands
+from tests.cli.support.results import refused
 from tests.cli.support.terminal import on_terminal
 
 ESCAPE = "\x1b"
@@ -90,20 +89,15 @@ def test_columns_drop_and_come_back(filled: Cli) -> None:
     chosen = plain(on_terminal("executions", "list", "--columns", "id,trigger")).splitlines()
     assert chosen[0].split() == ["ID", "TRIGGER"]
     assert not any(line.startswith("Not shown") for line in chosen)
-
-
-def test_an_unknown_column_is_named(filled: Cli) -> None:
     said = filled("jobs", "list", "--columns", "name,colour")
-    assert said.exit_code == 2
-    assert "unknown column 'colour'" in said.stderr
-    assert "last_status" in said.stderr
+    refused(said, "unknown column 'colour'", "last_status")
 
 
 def test_times_are_relative_on_a_terminal_alone(filled: Cli) -> None:
     assert re.search(r"hourly .* (ago|now)\b", plain(on_terminal("executions", "list")))
     piped = filled("executions", "list").stdout
     assert "ago" not in piped
-    assert re.search(r"\d{4}-\d\d-\d\dT\d\d:00:00Z|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", piped)
+    assert re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", piped)
     assert "ago" not in on_terminal("executions", "list", "--wide")
 
 
@@ -156,11 +150,10 @@ def test_relative_times() -> None:
     assert {at: relative(NOW + timedelta(seconds=at), NOW) for at in texts} == texts
 
 
-def test_cells_cannot_break_a_table(tmp_path: Path) -> None:
-    with (tmp_path / "table").open("w+") as file:
-        print_table(["A", "B"], [["a\nb", "\x1b[31m"], ["日本", "\u2066c\t"]], file)
-        file.seek(0)
-        assert file.read() == "A     B\na\\nb  \\x1b[31m\n日本  \\u2066c\n"
+def test_cells_cannot_break_a_table() -> None:
+    file = io.StringIO()
+    print_table(["A", "B"], [["a\nb", "\x1b[31m"], ["日本", "\u2066c\t"]], file)
+    assert file.getvalue() == "A     B\na\\nb  \\x1b[31m\n日本  \\u2066c\n"
 
 
 RESULTS_WITHOUT_JSON = {
@@ -174,22 +167,11 @@ RESULTS_WITHOUT_JSON = {
 }
 
 
-def leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None
-            yield from leaves(found, (*path, name))
-    else:
-        yield " ".join(path), command
-
-
 def test_every_command_that_prints_a_result_has_json() -> None:
     assert set(COMMANDS) >= set(RESULTS_WITHOUT_JSON)
     without = {
         name
-        for name, command in leaves(main)
+        for name, command in commands().items()
         if not any("--json" in parameter.opts for parameter in command.params)
     }
     assert without == set(RESULTS_WITHOUT_JSON)

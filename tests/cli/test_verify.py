@@ -1,6 +1,5 @@
 """`verify` as a person calls it: what it prints, and its exit code."""
 
-import json
 from datetime import timedelta
 from importlib import metadata
 from typing import Any
@@ -15,9 +14,8 @@ from cronledger.audit.recording import Recording
 from cronledger.ledger.audits import Audits
 from tests.cli.conftest import Ask, Cli
 from tests.cli.support.clocks import set_ten_past
+from tests.cli.support.results import read, refused
 from tests.db.support.rows import connected
-
-LONG = {"plan_time", "through"}
 
 
 @pytest.fixture
@@ -45,28 +43,20 @@ def test_a_clean_ledger(cli: Cli) -> None:
     said = cli("verify")
     assert (said.exit_code, said.stdout) == (0, "")
     assert "no violations" in said.stderr
-    said = cli("verify", "--json")
-    assert said.exit_code == 0
-    found = json.loads(said.stdout)
-    assert found["violations"] == []
-    assert found["totals"] == {
-        "schedules": 0, "plan_times": 0, "executions": 0, "skips": 0, "behind": 0, "after": None,
-        "through": None, "violations": 0, "accepted": 0, "kinds": {},
-    }  # fmt: skip
+    found = read(cli, "verify")
+    assert (found["violations"], found["totals"]["kinds"]) == ([], {})
 
 
 def test_violations_are_listed_and_the_exit_code_is_1(spoiled: Cli) -> None:
     said = spoiled("verify")
-    assert said.exit_code == 1
-    assert said.stdout.splitlines()[0].startswith("VIOLATION ")
-    assert said.stdout.splitlines()[1].split()[:3] == ["missing", "a", "global"]
-    assert "1 violations; 2 schedules" in said.stderr
-    said = spoiled("verify", "--json")
-    assert said.exit_code == 1
-    found = json.loads(said.stdout)
+    refused(said, "1 violations; 2 schedules", code=1)
+    header, row = said.stdout.splitlines()
+    assert header.startswith("VIOLATION ")
+    assert row.split()[:3] == ["missing", "a", "global"]
+    found = read(spoiled, "verify", code=1)
     (violation,) = found["violations"]
     assert violation.pop("detail").startswith("no execution and no skip accounts for")
-    assert all(violation.pop(name).endswith(":00:00Z") for name in LONG)
+    assert all(violation.pop(name).endswith(":00:00Z") for name in ("plan_time", "through"))
     assert violation == {
         "kind": "missing", "job_name": "a", "scope_kind": "global", "scope_id": "global",
         "execution_id": None, "count": 2, "accepted": None,
@@ -80,7 +70,7 @@ def test_the_range_is_reported(spoiled: Cli) -> None:
     checked, tail = said.stderr.splitlines()[-1].split(" up to ")
     assert checked.startswith("plan_times after 20")
     assert tail.endswith("Z were checked")
-    totals = json.loads(spoiled("verify", "a", "--json").stdout)["totals"]
+    totals = read(spoiled, "verify", "a", code=1)["totals"]
     assert totals["plan_times"] == 2
     assert totals["after"] < totals["through"]
     assert spoiled("verify", "--to", "3h").exit_code == 0
@@ -89,12 +79,11 @@ def test_the_range_is_reported(spoiled: Cli) -> None:
     assert said.stderr.splitlines()[-1].startswith("no plan_times were checked")
     # A job that nobody plans does not pass.
     said = spoiled("verify", "b")
-    assert said.exit_code == 1
+    refused(said, "planning is behind on 1 schedules", code=1)
     assert "no plan_time was checked, although some are due" in said.stdout
-    assert "planning is behind on 1 schedules" in said.stderr
 
 
-def test_accepted_violations_do_not_fail(spoiled: Cli, ask: Ask) -> None:
+def test_accepted_violations_do_not_fail(spoiled: Cli) -> None:
     assert spoiled("verify", "a", "--accept", "INC-7", "--kind", "early").exit_code == 1
     accepted = spoiled("verify", "a", "--accept", "INC-7: repaired")
     assert accepted.exit_code == 0, accepted.output
@@ -104,14 +93,11 @@ def test_accepted_violations_do_not_fail(spoiled: Cli, ask: Ask) -> None:
     assert header.endswith("ACCEPTED")
     assert row.endswith(": INC-7: repaired")
     assert "0 violations (1 more are accepted)" in said.stderr
-    found = json.loads(spoiled("verify", "a", "--json").stdout)
+    found = read(spoiled, "verify", "a")
     (violation,) = found["violations"]
     assert violation["accepted"]["reason"] == "INC-7: repaired"
     assert "@" in violation["accepted"]["accepted_by"]
     assert (found["totals"]["violations"], found["totals"]["accepted"]) == (0, 1)
-    ask("UPDATE cronledger.schedules SET planned_through = cronledger.db_now()")
-    assert spoiled("verify", "b").exit_code == 1  # of the same kind, elsewhere
-    assert spoiled("verify", "a").exit_code == 0
 
 
 def test_a_violation_of_the_present_cannot_be_accepted(cli: Cli, ask: Ask) -> None:
@@ -133,9 +119,7 @@ def test_bad_arguments_and_an_older_schema_are_refused(cli: Cli, ask: Ask) -> No
         ("--accept", " ", "needs a reason"),
         ("--accept", "x", "--kind", "parked", "cannot be accepted"),
     ):
-        answer = cli("verify", *arguments)
-        assert answer.exit_code == 2
-        assert said in answer.stderr
+        refused(cli("verify", *arguments), said)
     ask("DROP FUNCTION cronledger_internal.present_violations CASCADE")
     assert cli("verify").exit_code == 4
 

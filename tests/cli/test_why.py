@@ -1,6 +1,5 @@
 """`cronledger why JOB TIME`: one paragraph for whatever became of an instant."""
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from tests.cli.conftest import Cli
 from tests.cli.support.clocks import set_ten_past
+from tests.cli.support.results import read, refused
 from tests.db.support import rows
 
 MARCH = "2026-03-01T00:00:00Z"
@@ -43,11 +43,13 @@ def _hour(db: rows.Db, ago: int = 1) -> datetime:
     return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=ago)
 
 
-def _why(cli: Cli, at: datetime | str, job: str = "job", *more: str) -> Any:
-    text = at if isinstance(at, str) else at.isoformat()
-    said = cli("why", job, text, "--json", *more)
-    assert said.exit_code == 0, said.output
-    (answer,) = json.loads(said.stdout)
+def _why(
+    cli: Cli, at: datetime | str, *words: str, verdict: str | None = None, job: str = "job"
+) -> Any:
+    """Return the answer, which has this verdict, and all words in its text."""
+    (answer,) = read(cli, "why", job, at if isinstance(at, str) else at.isoformat())
+    assert verdict in (None, answer["verdict"])
+    assert [word for word in words if word not in answer["text"]] == [], answer["text"]
     return answer
 
 
@@ -62,11 +64,9 @@ def _skip(db: rows.Db, at: datetime, reason: str, **columns: Any) -> None:
 def test_it_ran(cli: Cli, db: rows.Db) -> None:
     at = _hour(db)
     row = rows.execution(db, plan_time=at, started_at=at + timedelta(minutes=3))
-    found = _why(cli, at)
-    assert (found["verdict"], found["executions"]) == ("ran", [row["id"]])
-    assert "attempt 1 of 3 started at" in found["text"]
-    assert ", 3m late, on r1 and succeeded after 2s" in found["text"]
-    assert f"is execution {row['id']} (the schedule, revision 1)" in found["text"]
+    named = f"is execution {row['id']} (the schedule, revision 1): attempt 1 of 3"
+    found = _why(cli, at, named, ", 3m late, on r1 and succeeded after 2s", verdict="ran")
+    assert found["executions"] == [row["id"]]
 
 
 def test_the_state_of_an_execution_and_its_earlier_attempts_are_explained(
@@ -89,9 +89,7 @@ def test_the_state_of_an_execution_and_its_earlier_attempts_are_explained(
     for ago, (status, columns, verdict, words) in enumerate(cases, 1):
         at = _hour(db, ago)
         rows.execution(db, status, plan_time=at, **columns)
-        found = _why(cli, at)
-        assert found["verdict"] == verdict
-        assert words in found["text"]
+        _why(cli, at, words, verdict=verdict)
 
 
 def test_a_traceback_is_left_to_executions_show(cli: Cli, db: rows.Db) -> None:
@@ -113,7 +111,7 @@ def test_a_traceback_is_left_to_executions_show(cli: Cli, db: rows.Db) -> None:
         f" `cronledger executions show {row['id']}` prints the whole message.\n"
     )
     assert "Traceback" not in printed
-    assert message in _why(cli, _hour(db))["text"]
+    _why(cli, _hour(db), message)
 
 
 def test_a_filter_is_named_as_the_reason_why_it_is_not_retried(cli: Cli, db: rows.Db) -> None:
@@ -130,40 +128,42 @@ def test_a_filter_is_named_as_the_reason_why_it_is_not_retried(cli: Cli, db: row
         printed = cli("why", "job", at.isoformat()).stdout
         assert f"(exit_code: {told}){because}" in printed
         assert ("prints the whole message" in printed) is ("Traceback" in message)
-        assert because in _why(cli, at)["text"]
+        _why(cli, at, because)
         assert note in cli("executions", "show", str(row["id"])).stdout
 
 
-def test_skipped_because_another_one_was_running(cli: Cli, db: rows.Db) -> None:
-    row = rows.execution(db, plan_time=_hour(db, 2))
+def test_a_skip_names_its_reason(cli: Cli, db: rows.Db) -> None:
+    row = rows.execution(db, plan_time=_hour(db, 4))
+    _skip(db, _hour(db, 3), "overlap", blocked_by=row["id"])
+    _skip(db, _hour(db, 2), "superseded")
+    _skip(db, _hour(db, 1), "retired")
+    blocked = f"execution {row['id']} was RUNNING on r1, from"
+    _why(cli, _hour(db, 3), blocked, "overlap is skip", verdict="skipped")
+    _why(cli, _hour(db, 2), "a newer plan_time was also due")
+    _why(cli, _hour(db, 1), "retired")
+
+
+def test_an_execution_that_may_have_ended_names_the_reason_and_so_does_a_skip_behind_it(
+    cli: Cli, db: rows.Db
+) -> None:
+    rows.runner(db, diagnostics=Jsonb({"failing": {"finisher": "DiskFull: no space"}}))
+    row = rows.execution(db, "RUNNING", plan_time=_hour(db, 2))
     _skip(db, _hour(db), "overlap", blocked_by=row["id"])
-    found = _why(cli, _hour(db))
-    assert found["verdict"] == "skipped"
-    assert f"execution {row['id']} was RUNNING on r1, from" in found["text"]
-    assert "overlap is skip" in found["text"]
-
-
-def test_an_expired_lease_is_explained_by_what_is_missing(cli: Cli, db: rows.Db) -> None:
+    failing = "and may have ended, because r1 is failing (finisher: DiskFull: no space)"
+    for ago in (2, 1):
+        _why(cli, _hour(db, ago), failing)
     db.execute(
         "UPDATE cronledger.jobs SET handler = 'python', allow_stale_reentry = true,"
         " target = jsonb_build_object('python', 'jobs:resumable')"
     )
-    ended = rows.now(db) - timedelta(minutes=1)
-    row = rows.execution(db, "RUNNING", plan_time=_hour(db, 2), stale_after=ended)
-    _skip(db, _hour(db), "overlap", blocked_by=row["id"])
-    for at in (_hour(db, 2), _hour(db)):
-        text = _why(cli, at)["text"]
-        assert "and has not ended; its lease ended at" in text
-        assert "no live runner has queue default and function jobs:resumable" in text
-
-
-def test_an_execution_of_a_failing_runner_may_have_ended(cli: Cli, db: rows.Db) -> None:
-    rows.runner(db, diagnostics=Jsonb({"failing": {"finisher": "DiskFull: no space"}}))
-    row = rows.execution(db, "RUNNING", plan_time=_hour(db, 2))
-    _skip(db, _hour(db), "overlap", blocked_by=row["id"])
-    for at in (_hour(db, 2), _hour(db)):
-        words = "and may have ended, because r1 is failing (finisher: DiskFull: no space)"
-        assert words in _why(cli, at)["text"]
+    db.execute("DELETE FROM cronledger.runners")
+    db.execute(
+        "UPDATE cronledger.executions SET stale_after = cronledger.db_now() - interval '1 min'"
+        " WHERE id = %s", [row["id"]],
+    )  # fmt: skip
+    missing = "no live runner has queue default and function jobs:resumable"
+    for ago in (2, 1):
+        _why(cli, _hour(db, ago), "and has not ended; its lease ended at", missing)
 
 
 def test_skipped_in_a_pause(cli: Cli, db: rows.Db) -> None:
@@ -173,11 +173,8 @@ def test_skipped_in_a_pause(cli: Cli, db: rows.Db) -> None:
         [_hour(db, 3) + timedelta(minutes=30)],
     )
     _skip(db, _hour(db, 2), "paused", through_plan_time=_hour(db, 1), count=2)
-    found = _why(cli, _hour(db, 1))
-    assert found["verdict"] == "skipped"
-    assert "It was skipped with 1 others" in found["text"]
-    assert "the job was paused from" in found["text"]
-    assert "with the reason 'moving house'" in found["text"]
+    words = ("skipped with 1 others", "the job was paused from", "with the reason 'moving house'")
+    _why(cli, _hour(db, 1), *words, verdict="skipped")
 
 
 def test_missed_with_nobody_alive(cli: Cli, db: rows.Db) -> None:
@@ -185,28 +182,10 @@ def test_missed_with_nobody_alive(cli: Cli, db: rows.Db) -> None:
     rows.execution(db, plan_time=at - timedelta(hours=1))
     rows.runner(db, started_at=at + timedelta(hours=1), heartbeat_at=rows.now(db))
     _skip(db, at, "missed", created_at=at + timedelta(hours=1, minutes=1))
-    text = _why(cli, at)["text"]
-    assert "later than its grace of 1m, and catch_up is latest" in text
-    before = at - timedelta(hours=1) + timedelta(seconds=2)
-    assert f"between {before:%Y-%m-%dT%H:%M:%SZ} and " in text
+    before = f"between {at - timedelta(hours=1) + timedelta(seconds=2):%Y-%m-%dT%H:%M:%SZ} and "
+    _why(cli, at, "later than its grace of 1m, and catch_up is latest", before)
     db.execute("UPDATE cronledger.runners SET started_at = %s", [at - timedelta(hours=1)])
-    assert "that were alive: r1" in _why(cli, at)["text"]
-
-
-def test_superseded_and_retired(cli: Cli, db: rows.Db) -> None:
-    _skip(db, _hour(db, 2), "superseded")
-    _skip(db, _hour(db, 1), "retired")
-    assert "a newer plan_time was also due" in _why(cli, _hour(db, 2))["text"]
-    assert "retired" in _why(cli, _hour(db, 1))["text"]
-
-
-def test_not_in_the_schedule(cli: Cli, db: rows.Db) -> None:
-    at = _hour(db, 2) + timedelta(minutes=30)
-    found = _why(cli, at)
-    assert found["verdict"] == "not_in_schedule"
-    assert "not in the schedule '@hourly' (UTC) of revision 1" in found["text"]
-    near = f"{_hour(db, 2):%Y-%m-%dT%H:%M:%SZ} and {_hour(db, 1):%Y-%m-%dT%H:%M:%SZ}"
-    assert f"The nearest plan_times are {near}" in found["text"]
+    _why(cli, at, "that were alive: r1")
 
 
 def test_the_clocks_went_forward(cli: Cli, db: rows.Db) -> None:
@@ -229,41 +208,37 @@ def test_another_revision_has_it(cli: Cli, db: rows.Db) -> None:
         "UPDATE cronledger.job_revisions SET effective_from = %s WHERE revision = 2", [edited]
     )
     _planned(db, "job", rows.now(db) - timedelta(days=2))
-    text = _why(cli, _hour(db, 1))["text"]
-    assert f"revision 2, which applies from {edited:%Y-%m-%dT%H:%M:%SZ}" in text
-    assert "Revision 1, which applies from" in text
-    assert "has it." in text
-    assert _why(cli, _hour(db, 3))["verdict"] == "missing"
+    second = f"revision 2, which applies from {edited:%Y-%m-%dT%H:%M:%SZ}"
+    _why(cli, _hour(db, 1), second, "Revision 1, which applies from", "has it.")
+    _why(cli, _hour(db, 3), verdict="missing")
 
 
 def test_not_planned_yet(cli: Cli, db: rows.Db) -> None:
-    assert "is in the future" in _why(cli, _hour(db, -2))["text"]
+    _why(cli, _hour(db, -2), "is in the future")
     db.execute("UPDATE cronledger.schedules SET planned_through = %s", [_hour(db, 5)])
     db.execute(
         "UPDATE cronledger.schedules SET next_plan_time = %s, next_due_at = %s, parked = NULL",
         [_hour(db, 4), _hour(db, 4)],
     )
-    found = _why(cli, _hour(db, 1))
-    assert found["verdict"] == "not_planned"
-    assert "no_runner: no live runner has queue default" in found["text"]
+    words = "no_runner: no live runner has queue default"
+    _why(cli, _hour(db, 1), words, verdict="not_planned")
 
 
-def test_before_its_time_and_behind_retention(cli: Cli, db: rows.Db) -> None:
-    assert _why(cli, _hour(db, 100))["verdict"] == "before_its_time"
-    _planned(db, "job", "2020-01-01Z")
-    assert _why(cli, "2020-06-01T03:00Z")["verdict"] == "not_kept"
-
-
-def test_a_missing_execution_is_a_violation_unless_the_schedule_is_broken(
+def test_the_verdict_about_an_instant_without_a_row_depends_on_schedule_and_history(
     cli: Cli, db: rows.Db
 ) -> None:
-    found = _why(cli, _hour(db))
-    assert found["verdict"] == "missing"
-    assert "cronledger verify" in found["text"]
+    at, near = _hour(db, 2), f"{_hour(db, 2):%Y-%m-%dT%H:%M:%SZ} and {_hour(db):%Y-%m-%dT%H:%M:%SZ}"
+    words = (
+        "not in the schedule '@hourly' (UTC) of revision 1",
+        f"The nearest plan_times are {near}",
+    )
+    _why(cli, at + timedelta(minutes=30), *words, verdict="not_in_schedule")
+    _why(cli, at, "cronledger verify", verdict="missing")
     rows.job(db, "broken", schedule="61 * * * *")
-    found = _why(cli, _hour(db), "broken")
-    assert found["verdict"] == "spec_error"
-    assert "61" in found["text"]
+    _why(cli, at, "61", verdict="spec_error", job="broken")
+    _why(cli, _hour(db, 100), verdict="before_its_time")
+    _planned(db, "job", "2020-01-01Z")
+    _why(cli, "2020-06-01T03:00Z", verdict="not_kept")
 
 
 def test_times_of_day_and_precision(cli: Cli, db: rows.Db) -> None:
@@ -292,57 +267,44 @@ def test_each_scope_is_explained_and_an_unknown_one_refused(cli: Cli, db: rows.D
     assert [line.split(" at ")[0] for line in both.stdout.splitlines()] == [
         "wide shard/a", "wide shard/b",
     ]  # fmt: skip
-    assert _why(cli, at, "wide", "--scope", "b")["scope_id"] == "b"
-
+    (one,) = read(cli, "why", "wide", at, "--scope", "b")
+    assert one["scope_id"] == "b"
     for *arguments, words in (
         ("jop", "03:00", "did you mean 'job'?"),
         ("job", "soon", "'soon' is not a time"),
         ("job", "03:00", "--scope", "x", "has no scope 'x'"),
     ):
-        said = cli("why", *arguments)
-        assert said.exit_code == 2
-        assert words in said.stderr
+        refused(cli("why", *arguments), words)
 
 
 def test_without_a_time_it_explains_the_present(cli: Cli, db: rows.Db) -> None:
-    def present() -> tuple[str, str]:
-        said, named = cli("why", "job", "--json"), cli("why", "job", "now", "--json")
-        assert said.exit_code == named.exit_code == 0, said.output
-        (answer,) = json.loads(said.stdout)
-        assert json.loads(named.stdout)[0]["verdict"] == answer["verdict"]
-        return answer["verdict"], answer["text"]
+    def present(verdict: str) -> str:
+        (answer,) = read(cli, "why", "job")
+        assert answer["verdict"] == verdict
+        _why(cli, "now", verdict=verdict)
+        return str(answer["text"])
 
     db.execute(  # as a replica does that has planned the job
         "UPDATE cronledger.schedules SET woken = false, next_due_at = %(at)s,"
         " next_plan_time = %(at)s", {"at": _hour(db, -1)},
     )  # fmt: skip
-    verdict, text = present()
-    assert verdict == "idle"
-    assert text.startswith(
-        f"The next plan_time is {_hour(db, -1).isoformat().replace('+00:00', 'Z')}"
-    )
+    assert present("idle").startswith(f"The next plan_time is {_hour(db, -1):%Y-%m-%dT%H:%M:%SZ}")
 
-    done = rows.execution(db, plan_time=_hour(db, 2))
-    verdict, text = present()
-    assert verdict == "idle"
-    assert f"is execution {done['id']} (the schedule, revision 1): attempt 1 of 3 started" in text
+    done = f"is execution {rows.execution(db, plan_time=_hour(db, 2))['id']} "
+    assert f"{done}(the schedule, revision 1): attempt 1 of 3 started" in present("idle")
 
     running = rows.execution(db, "RUNNING", plan_time=_hour(db))
-    verdict, text = present()
-    assert verdict == "running"
-    assert f"is execution {running['id']} " in text
-    assert f"is execution {done['id']} " not in text
+    text = present("running")
+    assert f"is execution {running['id']} " in text and done not in text
 
     db.execute("DELETE FROM cronledger.executions WHERE status = 'RUNNING'")
     db.execute("SELECT cronledger.pause('job', 'a fair', requested_by => 'ann')")
-    verdict, text = present()
-    assert verdict == "paused"
+    text = present("paused")
     assert "It does not run now: the job was paused from" in text
     assert "by ann with the reason 'a fair'." in text
 
     db.execute("SELECT cronledger.retire('job')")
-    verdict, text = present()
-    assert verdict == "retired"
+    present("retired")
 
 
 def test_the_present_names_why_a_scope_is_overdue(cli: Cli, db: rows.Db) -> None:
@@ -357,9 +319,7 @@ def test_the_present_names_why_a_scope_is_overdue(cli: Cli, db: rows.Db) -> None
 def test_an_id_in_place_of_a_job_is_that_of_an_execution(cli: Cli, db: rows.Db) -> None:
     row = rows.execution(db, plan_time=_hour(db, 3))
     rows.execution(db, plan_time=_hour(db, 3) + timedelta(microseconds=1))
-    said = cli("why", str(row["id"]), "--json")
-    assert said.exit_code == 0, said.output
-    (answer,) = json.loads(said.stdout)
+    (answer,) = read(cli, "why", str(row["id"]))
     assert (answer["verdict"], answer["executions"]) == ("ran", [row["id"]])
     assert cli("why", "987654321").exit_code == 2
     assert cli("why", "9" * 30).exit_code == 2

@@ -6,18 +6,14 @@ from pathlib import Path
 import pytest
 
 from cronledger.testing import Ledger
-from tests.cluster.support.harness import Cluster
+from tests.cluster.support.harness import Cluster, cluster_on
 
 
 @pytest.fixture
 def cluster(database_url: str, tmp_path: Path) -> Iterator[Cluster]:
-    """Replicas on a fresh database; what they logged is printed when the test fails."""
-    made = Cluster(database_url, tmp_path)
-    try:
+    """Replicas on a fresh database."""
+    with cluster_on(database_url, tmp_path) as made:
         yield made
-    finally:
-        made.close()
-        print(made.report())
 
 
 @pytest.fixture

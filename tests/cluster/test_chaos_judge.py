@@ -18,36 +18,30 @@ def _mark(
     return Mark(at, "alive", job, "s0", attempt, execution, pid, "2026-01-01T00:00:00+00:00")
 
 
-def test_lives_one_after_the_other_are_apart() -> None:
-    assert alive_at_once([_mark(1, 1), _mark(2, 1), _mark(2, 2), _mark(3, 2)]) == []
+STILL = [_mark(1, 1), _mark(1.5, 1), _mark(9, 1), _mark(9.5, 1)]
+"""The signs of a process that stood still from 1.5 to 9."""
+THIEF = [_mark(8, 1, 2, pid=2), _mark(9.9, 1, 2, pid=2)]
 
 
-def test_a_life_beside_another_of_its_scope_is_found() -> None:
-    (found,) = alive_at_once([_mark(1, 1), _mark(3, 1), _mark(2, 2), _mark(4, 2)])
-    assert found.startswith("steady/s0: 1#1 lived 1.000 s beside 2#1")
-
-
-def test_a_thief_beside_the_old_attempt_is_found() -> None:
-    assert alive_at_once([_mark(1, 1), _mark(3, 1), _mark(2, 1, 2, pid=2)])
-
-
-def test_jobs_that_may_lap_and_other_scopes_do_not_count() -> None:
-    lapping = [_mark(1, 1, job="allowed"), _mark(3, 1, job="allowed"), _mark(2, 2, job="allowed")]
-    elsewhere = [_mark(1, 3), _mark(3, 3), _mark(2, 4)._replace(scope="s1")]
-    assert alive_at_once([*lapping, *elsewhere]) == []
-
-
-def test_a_process_that_goes_on_has_a_second_to_see_what_it_lost() -> None:
-    """It stood still from 1.5 to 9."""
-    lives = [_mark(1, 1), _mark(1.5, 1), _mark(9, 1), _mark(9.5, 1)]
-    thief = [_mark(8, 1, 2, pid=2), _mark(9.9, 1, 2, pid=2)]
-    assert alive_at_once([*lives, *thief]) == []
-    assert alive_at_once([*lives, *thief, _mark(10.5, 1)])
-
-
-def test_a_process_that_did_not_stand_still_has_no_time_at_all() -> None:
-    thief = [_mark(3, 1, 2, pid=2), _mark(4, 1, 2, pid=2)]
-    assert alive_at_once([_mark(0.5, 1), _mark(3.2, 1), *thief])
+@pytest.mark.parametrize(
+    ("marks", "found"),
+    [
+        pytest.param([_mark(1, 1), _mark(2, 1), _mark(2, 2), _mark(3, 2)], 0, id="one by one"),
+        pytest.param([_mark(1, 1), _mark(3, 1), _mark(2, 2), _mark(4, 2)], 1, id="beside another"),
+        pytest.param([_mark(1, 1), _mark(3, 1), _mark(2, 1, 2, pid=2)], 1, id="beside a thief"),
+        pytest.param([_mark(at, n, job="allowed") for at, n in ((1, 1), (3, 1), (2, 2))], 0,
+                     id="may lap"),
+        pytest.param([_mark(1, 3), _mark(3, 3), _mark(2, 4)._replace(scope="s1")], 0,
+                     id="of another scope"),
+        pytest.param([*STILL, *THIEF], 0, id="a second to see what it lost"),
+        pytest.param([*STILL, *THIEF, _mark(10.5, 1)], 1, id="more than a second"),
+        pytest.param([_mark(5.5, 1), _mark(8.2, 1), *THIEF], 1, id="never stood still"),
+    ],
+)  # fmt: skip
+def test_lives_of_one_scope_that_overlap_are_found(marks: list[Mark], found: int) -> None:
+    overlaps = alive_at_once(marks)
+    assert len(overlaps) == found
+    assert all(text.startswith("steady/s0: 1#1 lived ") for text in overlaps)
 
 
 @pytest.mark.parametrize(("skipped", "missing"), [(11, 0), (10, 1), (12, 1)])

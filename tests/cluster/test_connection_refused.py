@@ -1,12 +1,13 @@
 """The server answers and refuses: a wrong password, an unknown database, a revoked right."""
 
 import asyncio
-import subprocess
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from structlog.testing import capture_logs
 
@@ -15,10 +16,8 @@ from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
-from tests.cluster.support.harness import Cluster
+from tests.cluster.support.harness import cronledger
 from tests.cluster.support.servers import OwnServer, stopping
-from tests.cluster.test_server_faults import Role
-from tests.processes import CRONLEDGER, clean_environ
 from tests.waiting import eventually
 
 
@@ -36,14 +35,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OwnServe
         yield server, make_conninfo(dsn, user="guarded", password="right")
 
 
-def run(url: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*CRONLEDGER, "run", "--no-migrate"],
-        cwd=directory, env={**clean_environ(), "CRONLEDGER_DATABASE_URL": url},
-        capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "named", "hint"),
@@ -57,8 +48,8 @@ def run(url: str, directory: Path) -> subprocess.CompletedProcess[str]:
 def test_a_start_that_is_refused_says_so_at_once(
     guarded: tuple[OwnServer, str], tmp_path: Path, wrong: dict[str, str], named: str, hint: str
 ) -> None:
-    """It would wait for a database that is away for a minute, longer than this test does."""
-    ended = run(make_conninfo(guarded[1], **wrong), tmp_path)
+    """It does not wait, as it would for a database that is away."""
+    ended = cronledger(make_conninfo(guarded[1], **wrong), tmp_path, "run", "--no-migrate")
     assert ended.returncode == 2, ended.stderr
     assert named in ended.stderr
     assert hint in ended.stderr
@@ -102,14 +93,19 @@ async def test_a_password_that_is_changed_meanwhile_is_named(
     assert [x for x in logged if x["event"] == "database_recovered"]
 
 
-async def test_a_replica_whose_rights_are_revoked_is_not_ready(
-    cluster: Cluster, ledger: Ledger
-) -> None:
-    role = Role(cluster)
+async def test_a_replica_whose_rights_are_revoked_is_not_ready(ledger: Ledger) -> None:
+    name = f"runner_{os.getpid()}"
+
+    def alter(statement: str) -> None:
+        with psycopg.connect(ledger.url, autocommit=True) as c:
+            c.execute(sql.SQL(statement).format(sql.Identifier(name)))
+
+    alter("CREATE ROLE {} LOGIN IN ROLE cronledger_runner")
+    url = make_conninfo(ledger.url, user=name)
     try:
-        async with Replica(App("revoked"), url=role.dsn, settings=Settings()) as replica:
+        async with Replica(App("revoked"), url=url, settings=Settings()) as replica:
             await eventually("it is ready", lambda: replica.health().ready)
-            await asyncio.to_thread(role.alter, "REVOKE cronledger_runner FROM {}")
+            await asyncio.to_thread(alter, "REVOKE cronledger_runner FROM {}")
             replica._runtime.components.loops.wake("dispatcher")
             replica._runtime.components.loops.wake("check_in")
             await eventually("both show", lambda: (
@@ -119,7 +115,7 @@ async def test_a_replica_whose_rights_are_revoked_is_not_ready(
             assert (health.database, health.ready) == ("ok", False)
             assert "permission denied" in health.failing["dispatcher"]
             assert replica.diagnostics().failing.keys() == health.failing.keys()
-            await asyncio.to_thread(role.alter, "GRANT cronledger_runner TO {}")
+            await asyncio.to_thread(alter, "GRANT cronledger_runner TO {}")
             await eventually("it is ready again", lambda: replica.health().ready)
     finally:
-        await asyncio.to_thread(role.drop)
+        await asyncio.to_thread(alter, "DROP ROLE {}")

@@ -110,7 +110,8 @@ def _waits(c: psycopg.Connection) -> object:
     return GONE if row is None else row[0]
 
 
-async def test_the_server_looks_whether_the_host_of_a_handler_is_there(tcp: str) -> None:
+async def test_the_server_looks_whether_the_host_of_a_transaction_is_there(tcp: str) -> None:
+    """That of a handler, of a command and of a step."""
     app, shown = App("tests"), {}
 
     @app.job(None, run_timeout=timedelta(seconds=90))
@@ -121,9 +122,14 @@ async def test_the_server_looks_whether_the_host_of_a_handler_is_there(tcp: str)
             )
             shown.update({row[0]: row[1] for row in cursor.fetchall()})
 
+    keepalives: LiteralString = "SHOW tcp_keepalives_idle"
     async with Replica(app, url=tcp, manual=True) as replica:
-        with psycopg.connect(tcp, autocommit=True) as c:
+        access = replica._runtime.access
+        with access.connect() as c, transaction(c):
             c.execute("SELECT cronledger.trigger('looks')")
+            assert c.execute(keepalives).fetchone() == ("5",)
+        async with replica._runtime.pool.connection() as in_pool:
+            assert await (await in_pool.execute(keepalives)).fetchone() == ("5",)
         (ran,) = await replica.step()
     assert ran.status == "SUCCESS"
     assert shown == {
@@ -131,17 +137,3 @@ async def test_the_server_looks_whether_the_host_of_a_handler_is_there(tcp: str)
         "tcp_user_timeout": "0", "client_connection_check_interval": "2000",
         "idle_in_transaction_session_timeout": "90000",
     }  # fmt: skip
-
-
-async def test_the_server_looks_whether_a_host_is_there_that_holds_locks(tcp: str) -> None:
-    keepalives: LiteralString = "SHOW tcp_keepalives_idle"
-    access = Access(tcp)
-    with access.connect() as c, transaction(c):
-        assert c.execute(keepalives).fetchone() == ("5",)
-    pool = access.pool("gone", 1)
-    await pool.open()
-    try:
-        async with pool.connection() as in_pool:
-            assert await (await in_pool.execute(keepalives)).fetchone() == ("5",)
-    finally:
-        await pool.close()

@@ -1,4 +1,4 @@
-"""F14 a live replica tells how it is: /diagnostics, `runners`, SIGUSR1. F23 `run --queue`. F20."""
+"""F14 a live replica tells how it is: /diagnostics, `runners`, SIGUSR1. F23 `run --queue`."""
 
 import asyncio
 import json
@@ -11,10 +11,8 @@ import pytest
 
 from cronledger.declaring.app import App
 from cronledger.testing import Ledger
-from tests.cli.support.daemon import Run
-from tests.cluster.support.harness import Cluster
+from tests.cli.support.daemon import Run, starter
 from tests.cluster.support.live import live
-from tests.processes import clean_environ
 from tests.waiting import eventually, until
 
 JOBS = """
@@ -38,14 +36,12 @@ def light():
 @pytest.fixture
 def run(tmp_path: Path, database_url: str) -> Iterator[Run]:
     (tmp_path / "jobs.py").write_text(JOBS)
-    environ = clean_environ() | {
-        "CRONLEDGER_DATABASE_URL": database_url, "CRONLEDGER_HEALTH_PORT": "0",
-        "CRONLEDGER_LOG_FORMAT": "json",
-    }  # fmt: skip
-    made = Run(tmp_path, environ, "run", "jobs:app", "--queue", "heavy", "--slots", "4")
-    yield made
-    made.process.kill()
-    made.process.wait()
+    with starter(
+        tmp_path, "run",
+        CRONLEDGER_DATABASE_URL=database_url, CRONLEDGER_HEALTH_PORT="0",
+        CRONLEDGER_LOG_FORMAT="json",
+    ) as start:  # fmt: skip
+        yield start("jobs:app", "--queue", "heavy", "--slots", "4")
 
 
 async def test_what_a_replica_knows_of_itself(ledger: Ledger) -> None:
@@ -73,6 +69,7 @@ async def test_what_a_replica_knows_of_itself(ledger: Ledger) -> None:
         ))  # fmt: skip
         assert kept[0]["d"]["executions"][0]["execution_id"] == active.execution_id
         assert kept[0]["d"]["ticks"] > 0
+
         # Another takes the lease: that is counted.
         await asyncio.to_thread(
             ledger.rows, "UPDATE executions SET lease_token = gen_random_uuid()"
@@ -113,11 +110,14 @@ async def test_the_lag_of_the_last_claim(ledger: Ledger) -> None:
 def test_diagnostics_over_http_and_by_signal_while_the_loop_is_blocked(
     run: Run, ledger: Ledger, tmp_path: Path
 ) -> None:
+    """The replica serves one queue."""
     port = run.until_event("health_listening")["port"]
     run.until_event("runner_started")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/diagnostics", timeout=90) as answer:
         body = json.load(answer)
     assert (body["state"], body["slots"], body["executions"]) == ("running", 4, [])
+    assert ledger.rows("SELECT queues, slots FROM runners") == [{"queues": ["heavy"], "slots": 4}]
+    ledger.trigger("light")
     ledger.trigger("hogs_the_loop")
     until("the loop is blocked", (tmp_path / "began").exists)
     run.signal(signal.SIGUSR1)
@@ -130,33 +130,7 @@ def test_diagnostics_over_http_and_by_signal_while_the_loop_is_blocked(
     (dispatcher,) = [x for x in said["tasks"] if x["task"] == "cronledger dispatcher"]
     assert any("loops.py" in place for place in dispatcher["stack"])
     (tmp_path / "release").touch()
-    run.signal(signal.SIGTERM)
-    assert run.end() == 0
-
-
-@pytest.mark.slow
-def test_run_serves_the_queues_it_is_given_with_so_many_slots(
-    run: Run, ledger: Ledger, tmp_path: Path
-) -> None:
-    run.until_event("runner_started")
-    (row,) = ledger.rows("SELECT queues, slots FROM runners")
-    assert (row["queues"], row["slots"]) == (["heavy"], 4)
-    (tmp_path / "release").touch()
-    ledger.trigger("light")
-    ledger.trigger("hogs_the_loop")
     until("heavy ran", lambda: ledger.executions("hogs_the_loop")[0]["status"] == "SUCCESS")
     assert ledger.executions("light")[0]["status"] == "PENDING"
-
-
-@pytest.mark.slow
-def test_a_crash_is_told_apart_from_a_failure(cluster: Cluster) -> None:
-    first = cluster.start("crash", runner_id="first")
-    cluster.trigger("async_again")
-    until("it runs", lambda: cluster.marks("alive"))
-    first.kill()
-    cluster.start("crash", runner_id="second")
-    until("it ran again", lambda: cluster.executions("SUCCESS"))
-    (crash,) = cluster.rows("SELECT to_jsonb(c) FROM cronledger.crashes c")
-    assert (crash["job_name"], crash["runner_id"], crash["attempt"]) == ("async_again", "first", 1)
-    assert crash["last_seen"] <= crash["noticed_at"]
-    assert cluster.rows("SELECT 1 FROM cronledger.recent_failures") == []
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0

@@ -4,18 +4,18 @@ import asyncio
 import os
 import socket
 import threading
-from typing import Any
 
-import psycopg
 import pytest
 from structlog.testing import capture_logs
 
 from cronledger.declaring.app import App, Context
-from cronledger.engine.claiming.request import ClaimResult
-from cronledger.replica import DrainReport, Replica
+from cronledger.ledger.migrate import MigrationError
+from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
+from cronledger.settings import Settings
 from cronledger.testing import Ledger
 from tests.cluster.support.live import live
+from tests.processes import children
 from tests.waiting import eventually
 
 
@@ -40,8 +40,13 @@ async def test_one_block_is_all_it_takes(ledger: Ledger, monkeypatch: pytest.Mon
         Replica(app)
 
 
-async def test_drain_and_abort_are_idempotent(ledger: Ledger) -> None:
-    app, release = App("embedded"), asyncio.Event()
+def threads() -> set[threading.Thread]:
+    """Return all but those of `asyncio.to_thread`, which the loop keeps to its end."""
+    return {x for x in threading.enumerate() if not x.name.startswith("asyncio_")}
+
+
+async def test_drain_and_abort_are_idempotent_and_leave_nothing_behind(ledger: Ledger) -> None:
+    app, release, before = App("embedded"), asyncio.Event(), threads()
 
     @app.job()
     async def job() -> None:
@@ -59,20 +64,21 @@ async def test_drain_and_abort_are_idempotent(ledger: Ledger) -> None:
         aborted = await replica.abort()
         assert await first == await second == aborted == await replica.drain()
         assert aborted.failed == 1
+        assert replica.health().state == "stopped"
+    tasks = {task.get_name() for task in asyncio.all_tasks()}
+    assert not {name for name in tasks if name.startswith(("cronledger", "execution"))}
+    await eventually("its threads have ended", lambda: threads() <= before)
 
 
-async def test_a_start_that_fails_leaves_nothing(ledger: Ledger) -> None:
-    names = {thread.name for thread in threading.enumerate()}
-    other = App("other")
-    other.job(name="job")(job_of_another)
-    async with ledger.replica(other):
-        pass
-    mine = App("mine")
-    mine.job(name="job")(job_of_another)
-    with pytest.raises(ConfigurationError, match="belongs to the source 'other'"):
-        await live(ledger, mine).start()
-    assert {row["state"] for row in ledger.rows("SELECT state FROM runners")} == {"stopped"}
-    assert "heartbeats" not in {t.name for t in threading.enumerate()} - names
+async def test_a_start_that_fails_leaves_nothing_behind(empty_database_url: str) -> None:
+    before, processes = threads(), children(os.getpid())
+    replica = Replica(url=empty_database_url, settings=Settings())
+    with pytest.raises(MigrationError):
+        await replica.start()
+    assert threads() <= before
+    assert set(children(os.getpid())) <= set(processes)  # one of an earlier test may end meanwhile
+    await replica.drain()
+    await replica.abort()
 
 
 async def test_the_ledger_shows_the_deploy_of_a_replica(ledger: Ledger) -> None:
@@ -123,17 +129,26 @@ async def test_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> N
     def deaf(ctx: Context) -> None:
         release.wait(60)
 
+    @app.job()
+    async def late() -> None:
+        raise AssertionError("it was claimed by a replica that drains")
+
     replica = live(ledger, app, runner_id="one")
-    replica_jobs = ("quick", "again", "once", "deaf")
     with capture_logs() as logged:
         await replica.start()
         replica._runtime.components.executor.GRACE = 0.2
-        for name in replica_jobs:
+        for name in ("quick", "again", "once", "deaf"):
             await asyncio.to_thread(ledger.trigger, name)
         await eventually("all run", lambda: len(ledger.rows("SELECT 1 FROM running")) == 4)
         began = asyncio.get_running_loop().time()
+        drain = asyncio.ensure_future(replica.drain(timeout=3))
+        # This is published after the last claim.
+        await eventually("it drains", lambda: ledger.rows(
+            "SELECT 1 FROM runners WHERE state <> 'running'"
+        ))  # fmt: skip
+        await asyncio.to_thread(ledger.trigger, "late")
         drains.set()
-        report = await replica.drain(timeout=3)
+        report = await drain
         took = asyncio.get_running_loop().time() - began
     release.set()
     assert took >= 3
@@ -145,8 +160,17 @@ async def test_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> N
     assert {x["job"] for x in passed["executions"]} == cut_off
     (stopped,) = [x for x in logged if x["event"] == "runner_stopped"]
     assert (stopped["released"], stopped["failed"]) == (1, 2)
-    rows = {row["job_name"]: row["status"] for row in ledger.executions()}
-    assert rows == {"quick": "SUCCESS", "again": "PENDING", "once": "FAILED", "deaf": "FAILED"}
+    rows = {row["job_name"]: row for row in ledger.executions()}
+    assert {name: (row["status"], row["error_code"]) for name, row in rows.items()} == {
+        "quick": ("SUCCESS", None), "again": ("PENDING", None), "late": ("PENDING", None),
+        "once": ("FAILED", "shutdown"), "deaf": ("FAILED", "shutdown"),
+    }  # fmt: skip
+    assert "its end is unknown" in rows["deaf"]["error_msg"]
+    assert "its end is unknown" not in rows["once"]["error_msg"]
+    assert rows["once"]["next_attempt_at"] is None
+    (before,) = rows["again"]["attempts"]
+    assert (before["error_code"], before["runner_id"]) == ("shutdown", "one")
+    assert ledger.rows("SELECT state, running FROM runners") == [{"state": "stopped", "running": 0}]
 
 
 async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
@@ -178,43 +202,6 @@ async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
     release.set()
     (row,) = ledger.executions()
     assert (row["result"], row["attempt"], row["runner_id"]) == ("second", 2, "two")
-
-
-async def test_a_drain_releases_what_a_claim_has_won_and_nobody_started(
-    ledger: Ledger,
-) -> None:
-    """The reply to the COMMIT of the claim was lost, and the drain begins before the next claim."""
-    app, lost = App("embedded"), asyncio.Event()
-
-    @app.job()
-    async def job() -> None:
-        raise AssertionError("it was never started")
-
-    async with live(ledger, app) as replica:
-        claimer = replica._runtime.components.claimer
-        original = claimer.claim
-
-        async def claim(*given: Any, **more: Any) -> ClaimResult:
-            result = await original(*given, **more)
-            if not result.leases:
-                return result
-            claimer.unknown_commits.add(lease.claimed for lease in result.leases)
-            lost.set()
-            raise psycopg.OperationalError("server closed the connection unexpectedly")
-
-        claimer.claim = claim  # type: ignore[method-assign]
-        await asyncio.to_thread(ledger.trigger, "job")
-        await lost.wait()
-        assert await replica.drain() == DrainReport()
-    assert ledger.rows("SELECT status, runner_id FROM executions") == [
-        {"status": "PENDING", "runner_id": None}
-    ]
-
-
-async def test_an_idle_drain_has_nothing_to_report(ledger: Ledger) -> None:
-    replica = ledger.replica()
-    await replica.start()
-    assert await replica.drain() == DrainReport()
 
 
 async def test_a_runner_is_named_after_its_host_and_process(ledger: Ledger) -> None:

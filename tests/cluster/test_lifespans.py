@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,22 +80,15 @@ async def trigger(ledger: Ledger, job: str) -> int:
 
 def status(ledger: Ledger, job: str) -> str:
     (row,) = ledger.executions(job)
-    found: str = row["status"]
-    return found
-
-
-def require_same(ctx: Context, pool: Pool) -> None:
-    assert ctx.resources is pool
+    return str(row["status"])
 
 
 async def test_handlers_of_both_kinds_receive_one_object(ledger: Ledger, shop: Shop) -> None:
     def sync(ctx: Context, pool: Pool) -> str:
-        require_same(ctx, pool)
-        return pool.serve("sync")
+        return pool.serve("sync" if ctx.resources is pool else "another one")
 
     async def asynchronous(ctx: Context, pool: Pool) -> str:
-        require_same(ctx, pool)
-        return pool.serve("async")
+        return pool.serve("async" if ctx.resources is pool else "another one")
 
     async def without(ctx: Context) -> str:
         return ctx.resources.serve("without")  # type: ignore[no-any-return]
@@ -114,7 +107,6 @@ async def test_handlers_of_both_kinds_receive_one_object(ledger: Ledger, shop: S
 
 
 async def test_each_replica_enters_it_once(ledger: Ledger, shop: Shop) -> None:
-    handler(shop.app, "job", lambda: None)
     async with live(ledger, shop.app, runner_id="a"), live(ledger, shop.app, runner_id="b"):
         assert shop.steps == ["enter", "enter"]
         assert shop.pools[0] is not shop.pools[1]
@@ -139,9 +131,7 @@ async def test_a_drain_ends_although_a_component_cannot_be_closed(
 ) -> None:
     """Whoever waits for the drain as well does not hang, and everything else is closed."""
     for step, find in CLOSED.items():
-        shop = Shop()
-        handler(shop.app, "works", require_same)
-        before = asyncio.all_tasks()
+        shop, before = Shop(), asyncio.all_tasks()
         replica = live(ledger, shop.app, runner_id=step)
         await replica.start()
         runtime = replica._runtime
@@ -208,7 +198,6 @@ async def fails(app: App) -> AsyncIterator[None]:
 
 async def test_a_lifespan_that_raises_ends_the_start(ledger: Ledger, shop: Shop) -> None:
     broken = App("broken", lifespan=asynccontextmanager(fails))
-    handler(shop.app, "job", lambda: None)
     handler(broken, "never", lambda: None)
     replica = live(ledger, shop.app, broken)
     said = r"the lifespan \S+:fails of the App 'broken' raised ConnectionRefusedError: no cache at"
@@ -221,45 +210,51 @@ async def test_a_lifespan_that_raises_ends_the_start(ledger: Ledger, shop: Shop)
 
 
 async def test_a_start_that_fails_later_closes_it(ledger: Ledger, shop: Shop) -> None:
-    other = App("other")
+    other, wrong = App("other"), Shop("wrong")
     handler(other, "job", lambda: None)
     async with ledger.replica(other):
         pass
     handler(shop.app, "job", lambda: None)
     with pytest.raises(ConfigurationError, match="belongs to the source 'other'"):
         await live(ledger, shop.app).start()
-    assert shop.steps == ["enter", "close"]
+
+    def wants(count: float) -> None: ...
+
+    handler(wrong.app, "wants", wants)
+    said = r"test_lifespans:wants: the parameter `count: float` fits nothing .* which is Pool\("
+    with pytest.raises(ConfigurationError, match=said):
+        await live(ledger, wrong.app).start()
+    assert shop.steps == wrong.steps == ["enter", "close"]
+    assert ledger.rows("SELECT name FROM jobs") == [{"name": "job"}]
+    assert {row["state"] for row in ledger.rows("SELECT state FROM runners")} == {"stopped"}
 
 
-async def test_a_start_that_is_cancelled_closes_it(ledger: Ledger) -> None:
-    steps: list[str] = []
+def hanging(steps: list[str], *, start: bool = False) -> App:
+    """An App whose lifespan ends only by a cancellation: its start, or else its end."""
 
     @asynccontextmanager
-    async def slow(app: App) -> AsyncIterator[None]:
+    async def lifespan(app: App) -> AsyncIterator[None]:
         steps.append("enter")
         try:
-            await asyncio.sleep(600)
+            if start:
+                await asyncio.sleep(600)
             yield
+            steps.append("closing")
+            await asyncio.sleep(600)
         finally:
-            steps.append("close")
+            steps.append("cancelled")
 
-    start = asyncio.ensure_future(live(ledger, App("slow", lifespan=slow)).start())
+    return App("hangs", lifespan=lifespan)
+
+
+async def test_a_start_that_is_cancelled_cancels_it(ledger: Ledger) -> None:
+    steps = list[str]()
+    start = asyncio.ensure_future(live(ledger, hanging(steps, start=True)).start())
     await eventually("it begins", lambda: steps)
     start.cancel()
     await asyncio.wait([start])
     assert start.cancelled()
-    assert steps == ["enter", "close"]
-
-
-async def test_a_parameter_that_fits_nothing_ends_the_start(ledger: Ledger, shop: Shop) -> None:
-    def wants(count: float) -> None: ...
-
-    handler(shop.app, "wants", wants)
-    said = r"test_lifespans:wants: the parameter `count: float` fits nothing .* which is Pool\("
-    with pytest.raises(ConfigurationError, match=said):
-        await live(ledger, shop.app).start()
-    assert shop.steps == ["enter", "close"]
-    assert ledger.rows("SELECT name FROM jobs") == []
+    assert steps == ["enter", "cancelled"]
 
 
 async def test_apps_at_runtime_have_lifespans(ledger: Ledger, shop: Shop) -> None:
@@ -397,8 +392,10 @@ async def test_a_lifespan_that_does_not_end_is_cancelled(
     release.set()
 
 
-def breaking(breaks: asyncio.Event) -> Callable[[App], AbstractAsyncContextManager[None]]:
-    """A lifespan with a task that raises once `breaks` is set."""
+def breaking(
+    breaks: asyncio.Event, *, silently: bool
+) -> Callable[[App], AbstractAsyncContextManager[None]]:
+    """A lifespan with a task that raises once `breaks` is set. `silently`: it suppresses that."""
 
     async def works_in_the_background() -> None:
         await breaks.wait()
@@ -406,23 +403,24 @@ def breaking(breaks: asyncio.Event) -> Callable[[App], AbstractAsyncContextManag
 
     @asynccontextmanager
     async def with_a_task(app: App) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(works_in_the_background())
-            yield
+        with suppress(BaseExceptionGroup) if silently else nullcontext():
+            async with asyncio.TaskGroup() as group:
+                group.create_task(works_in_the_background())
+                yield
 
     return with_a_task
 
 
+@pytest.mark.parametrize("silently", [False, True], ids=["with an error", "silently"])
 async def test_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
-    ledger: Ledger, shop: Shop
+    ledger: Ledger, shop: Shop, silently: bool
 ) -> None:
     breaks = asyncio.Event()
-
-    app = App("breaks", lifespan=breaking(breaks))
+    app = App("breaks", lifespan=breaking(breaks, silently=silently))
     handler(app, "never", lambda: None)
     handler(shop.app, "other", lambda: None)
     with capture_logs() as logs:
-        async with live(ledger, app, shop.app, poll_interval="200ms") as replica:
+        async with live(ledger, app, shop.app, poll_interval="10m") as replica:
             breaks.set()
             await eventually("it is seen", lambda: not replica.health().ready)
             await trigger(ledger, "never")
@@ -443,30 +441,6 @@ async def test_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
     assert [x["app"] for x in logs if x["event"] == "lifespan_failed"] == ["breaks"] * 2
 
 
-async def test_a_lifespan_that_ends_early_without_an_error_is_seen(
-    ledger: Ledger, shop: Shop
-) -> None:
-    """One that suppresses what its task raised, and closes its resources."""
-    breaks = asyncio.Event()
-
-    @asynccontextmanager
-    async def suppresses(app: App) -> AsyncIterator[None]:
-        with suppress(BaseExceptionGroup):
-            async with breaking(breaks)(app):
-                yield
-
-    app = App("breaks", lifespan=suppresses)
-    handler(app, "never", lambda: None)
-    handler(shop.app, "other", lambda: None)
-    with capture_logs() as logs:
-        async with live(ledger, app, shop.app, poll_interval="10m") as replica:
-            breaks.set()
-            await eventually("it is seen", lambda: not replica.health().ready)
-            await eventually("it is published", lambda: published(ledger) == ["other"])
-    (line,) = [x for x in logs if x["event"] == "lifespan_failed"]
-    assert line["app"] == "breaks"
-
-
 async def test_a_lifespan_that_ends_by_itself_ends_the_start(ledger: Ledger) -> None:
     @asynccontextmanager
     async def ends(app: App) -> AsyncIterator[None]:
@@ -484,40 +458,23 @@ async def test_a_lifespan_that_ends_by_itself_ends_the_start(ledger: Ledger) -> 
 async def test_an_abort_does_not_wait_for_lifespans_that_hang(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[str] = []
-
-    @asynccontextmanager
-    async def hangs(app: App) -> AsyncIterator[None]:
-        yield
-        steps.append("closing")
-        try:
-            await asyncio.sleep(600)
-        finally:
-            steps.append("cancelled")
-
-    replica = live(ledger, App("hangs", lifespan=hangs), drain_timeout="10m")
+    steps = list[str]()
+    replica = live(ledger, hanging(steps), drain_timeout="10m")
     await replica.start()
     drain = asyncio.ensure_future(replica.drain())
-    await eventually("it closes", lambda: steps)
+    await eventually("it closes", lambda: "closing" in steps)
     monkeypatch.setattr("cronledger.engine.runtime.runtime.CLOSE_SECONDS", 0.05)
     async with asyncio.timeout(120):  # less than drain_timeout
         await replica.abort()
-    assert steps == ["closing", "cancelled"]
+    assert steps == ["enter", "closing", "cancelled"]
     await drain
 
 
 async def test_no_lifespan_begins_after_a_drain(ledger: Ledger, shop: Shop) -> None:
-    began: list[str] = []
-
-    @asynccontextmanager
-    async def hangs(app: App) -> AsyncIterator[None]:
-        began.append("it")
-        await asyncio.sleep(600)
-        yield
-
+    steps = list[str]()
     async with live(ledger, App("host")) as replica:
-        first = asyncio.ensure_future(replica.register(App("hangs", lifespan=hangs)))
-        await eventually("it begins", lambda: began)
+        first = asyncio.ensure_future(replica.register(hanging(steps, start=True)))
+        await eventually("it begins", lambda: steps)
         second = asyncio.ensure_future(replica.register(shop.app))
         third = asyncio.ensure_future(replica.unregister(shop.app))
         await asyncio.sleep(0)  # they wait for the first one

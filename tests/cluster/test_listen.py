@@ -2,48 +2,16 @@
 
 import json
 from datetime import timedelta
-from typing import Any
 
-import pytest
 from structlog.testing import capture_logs
 
-from cronledger.declaring.app import App
 from cronledger.settings import LISTENING_POLL, POLL
 from cronledger.testing import Ledger
-from tests.cluster.support.harness import Cluster
 from tests.cluster.support.live import live
 from tests.cluster.support.proxy import Proxy
-from tests.marks import first_fast
-from tests.waiting import eventually, until
+from tests.waiting import eventually
 
 CLOSED = "postgresql://127.0.0.1:1/nowhere"
-IDLE_LIMIT = (
-    "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET idle_session_timeout = 1000',"
-    " current_database()); END $$"
-)
-
-
-@pytest.mark.parametrize("how", first_fast(["closed_port", "idle_session_timeout"]))
-def test_stale_leases_are_stolen_and_swept(cluster: Cluster, ledger: Ledger, how: str) -> None:
-    settings: dict[str, Any] = {}
-    if how == "closed_port":
-        settings["listen_url"] = CLOSED
-    else:
-        ledger.rows(IDLE_LIMIT)
-    first = cluster.start("crash", runner_id="first")
-    cluster.trigger("async_again", "async_once")
-    until("both run", lambda: len({mark.job for mark in cluster.marks("alive")}) == 2)
-    # Killed before the start of a process keeps the machine busy for longer than a lease.
-    first.kill()
-    second = cluster.start("crash", runner_id="second", **settings)
-    until("it was stolen", lambda: cluster.execution("async_again")["runner_id"] == "second")
-    until("it was swept", lambda: cluster.execution("async_once")["status"] == "FAILED")
-    assert cluster.execution("async_once")["error_code"] == "stale_timeout"
-    assert second.events("database_unreachable") == []
-    if how == "closed_port":
-        assert "refused" in second.event("listen_failed")["error"]
-    else:
-        assert second.events("listen_failed") == []
 
 
 async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) -> None:
@@ -67,43 +35,6 @@ async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) ->
     events = [x["event"] for x in logged]
     assert events.count("listen_failed") == 1
     assert not {"database_unreachable", "step_failed"} & set(events)
-
-
-async def test_a_poll_interval_that_is_set_applies_while_it_listens(ledger: Ledger) -> None:
-    async with live(ledger, poll_interval="5s") as listens:
-        components = listens._runtime.components
-        listener = components.listener
-        assert listener is not None
-        await eventually("it listens", lambda: listener.listening)
-        assert components.poll() == POLL
-
-
-ANOTHER = """
-INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger, revision,
-    queue, due_at, attempt, max_attempts, next_attempt_at)
-SELECT job_name, scope_kind, scope_id, plan_time + interval '1 us', 'PENDING', trigger, revision,
-    queue, due_at, 0, max_attempts, due_at
-FROM executions
-"""
-
-
-@pytest.mark.parametrize("listens", [True, False])
-async def test_a_poll_finds_what_nobody_announces(ledger: Ledger, listens: bool) -> None:
-    """A row that was written without a notification, long before the replica claims by itself."""
-    app = App("polls")
-
-    @app.job()
-    async def work() -> None:
-        return
-
-    def ended() -> int:
-        return len(ledger.rows("SELECT FROM executions WHERE status = 'SUCCESS'"))
-
-    async with live(ledger, app, poll_interval="100ms", pgbouncer=not listens):
-        ledger.trigger("work")
-        await eventually("the first has run", lambda: ended() == 1)
-        ledger.rows(ANOTHER)
-        await eventually("the other has run", lambda: ended() == 2)
 
 
 async def test_a_listen_that_is_lost_and_comes_back(ledger: Ledger) -> None:

@@ -1,8 +1,5 @@
 """Many replicas on one database."""
 
-from collections import Counter
-from pathlib import Path
-
 import pytest
 
 from tests.cluster.support.harness import Cluster
@@ -21,35 +18,6 @@ def test_two_replicas_run_every_plan_time_once(cluster: Cluster) -> None:
     for replica in replicas:
         assert replica.wait() == 0
     assert_every_plan_time_ran_once(cluster)
-
-
-@pytest.mark.slow
-def test_ten_replicas_start_at_once_on_an_empty_database(
-    empty_database_url: str, tmp_path: Path
-) -> None:
-    cluster = Cluster(empty_database_url, tmp_path)
-    try:
-        replicas = [
-            cluster.start("steady", migrate=True, wait=False, runner_id=f"r{number}")
-            for number in range(10)
-        ]
-        for replica in replicas:
-            replica.event("runner_started")
-        applied = [replica.event("migrated")["applied"] for replica in replicas]
-        numbered = [name for names in applied for name in names if name[:4].isdigit()]
-        assert numbered
-        assert max(Counter(numbered).values()) == 1
-        before = len(cluster.executions())
-        until("plan_times run", lambda: len(cluster.executions("SUCCESS")) >= before + 12)
-        for replica in replicas:
-            replica.popen.terminate()
-        for replica in replicas:
-            assert replica.wait() == 0
-            assert replica.events("step_failed") == []
-        assert_every_plan_time_ran_once(cluster)
-    finally:
-        cluster.close()
-        print(cluster.report())
 
 
 @pytest.mark.slow

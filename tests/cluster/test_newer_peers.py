@@ -1,6 +1,5 @@
 """A runner with older tzdata or croniter executes what newer ones plan, and plans it not itself."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from unittest import mock
 
@@ -208,49 +207,4 @@ async def test_an_older_runner_executes_and_does_not_plan(
         assert [ran.job for ran in await old.step()] == ["utc"]
     # The newer one has left: nobody else is there to plan it.
     assert [ran.job for ran in await old.step()] == ["berlin"]
-    await old.drain()
-
-
-async def test_a_full_newer_runner_stops_no_schedule(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, clock: list[float]
-) -> None:
-    """A canary with one slot, which a long execution has taken; and one that checks in as if it
-    claimed, and does not."""
-    app, began, held = App("zones"), asyncio.Event(), asyncio.Event()
-
-    @app.job("* * * * *", timezone="Europe/Berlin", overlap="allow")
-    async def berlin() -> None:
-        return
-
-    @app.job(queue="canary")
-    async def long() -> None:
-        began.set()
-        await held.wait()
-
-    ledger.travel(to=after_minutes(0))
-    new = ledger.replica(app, runner_id="new", slots=1, queues=("default", "canary"))
-    old = ledger.replica(app, runner_id="old")
-    async with new:
-        monkeypatch.setattr(OLDER, lambda: {**fingerprint(), "tzdata": "2001a"})
-        await old.start()
-        assert await new.step() == ()
-        ledger.travel(to=after_minutes(1))
-        await new._runtime.components.check_ins.step()
-        assert await old.step() == ()  # left to the newer one, which does not plan
-
-        clock[0] += LONGEST_WAIT
-        assert [ran.job for ran in await old.step()] == ["berlin"]
-        ledger.travel(to=after_minutes(2))
-        await new._runtime.components.check_ins.step()
-        assert await old.step() == ()
-        assert [ran.job for ran in await new.step()] == ["berlin"]
-
-        ledger.trigger("long")
-        busy = asyncio.create_task(new.step())
-        await began.wait()
-        ledger.travel(to=after_minutes(3))
-        await new._runtime.components.check_ins.step()
-        assert [ran.job for ran in await old.step()] == ["berlin"]
-        held.set()
-        assert [ran.job for ran in await busy] == ["long"]
     await old.drain()

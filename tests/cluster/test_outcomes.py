@@ -1,4 +1,4 @@
-"""How executions end, through one whole replica in this process."""
+"""F12 and how else executions end, through one whole replica in this process."""
 
 import asyncio
 import json
@@ -6,25 +6,21 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
-from cronledger.declaring.app import App, Context, Discard, Result, Retry
+from cronledger.declaring.app import Context, Discard, Result, Retry
 from cronledger.engine.lease import Stop
 from cronledger.engine.running.executor import Executor, Running
-from cronledger.ledger.migrate import MigrationError
 from cronledger.replica import Replica
 from cronledger.rules.model import Handler
-from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import Settings
-from cronledger.sources.apply import apply
+from tests.cluster.support.harness import instant
 from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
 
@@ -45,15 +41,11 @@ class World(Whole):
 
     @asynccontextmanager
     async def replica(self, **settings: Any) -> AsyncIterator[Replica]:
-        apply(self.url, [*self.app.jobs.values(), *self.jobs], source="test")
-        async with self.made(Settings(**settings)) as replica:
+        async with super().replica(**settings) as replica:
             try:
                 yield replica
             finally:
                 self.release.set()  # a test that failed leaves no thread to the drain
-
-    def made(self, settings: Settings) -> Replica:
-        return Replica(self.app, url=self.url, settings=settings, applied=True)
 
 
 @pytest.fixture
@@ -69,21 +61,14 @@ def declare(world: World, function: Callable[..., Any], name: str, **policies: A
     world.app.job(name=name, **policies)(function)
 
 
-# -- returns and exceptions ----------------------------------------------------------------------
-
-
-def _raise(error: BaseException) -> Callable[[], None]:
+def _raising(error: BaseException) -> tuple[Callable[[], object], ...]:
     def handler() -> None:
         raise error
 
-    return handler
-
-
-def _raise_async(error: BaseException) -> Callable[[], Awaitable[None]]:
-    async def handler() -> None:
+    async def handler_async() -> None:
         raise error
 
-    return handler
+    return handler, handler_async
 
 
 async def test_what_handlers_return_and_raise(world: World) -> None:
@@ -113,8 +98,8 @@ async def test_what_handlers_return_and_raise(world: World) -> None:
         "cancelled": (asyncio.CancelledError(), "handler_error"),
     }
     for name, (error, _) in raised.items():
-        declare(world, _raise(error), f"sync_{name}", max_attempts=1)
-        declare(world, _raise_async(error), f"async_{name}", max_attempts=1)
+        for kind, function in zip(("sync", "async"), _raising(error), strict=True):
+            declare(world, function, f"{kind}_{name}", max_attempts=1)
     declare(world, awaited, "awaited")
     declare(world, wrapper, "wrapped")
     async with world.replica(slots=30):
@@ -159,34 +144,11 @@ async def test_retries_wait_and_end(world: World) -> None:
     assert (failed["status"], failed["attempt"]) == ("FAILED", 3)
     assert (discarded["error_code"], discarded["attempt"]) == ("enough", 2)
     for row, waits in ((asked, (0.3, 0.3)), (failed, (0.2, 0.4)), (discarded, (0.0,))):
-        ends = [_at(attempt["ended_at"]) for attempt in row["attempts"]]
-        starts = [_at(attempt["started_at"]) for attempt in row["attempts"][1:]]
+        ends = [instant(attempt["ended_at"]) for attempt in row["attempts"]]
+        starts = [instant(attempt["started_at"]) for attempt in row["attempts"][1:]]
         starts.append(row["started_at"].timestamp())
         for end, start, wait in zip(ends, starts, waits, strict=True):
             assert wait <= start - end < wait + 60, row["job_name"]
-
-
-def _at(text: str) -> float:
-    from datetime import datetime
-
-    return datetime.fromisoformat(text).timestamp()
-
-
-async def test_logs_of_handlers_bear_their_execution(world: World) -> None:
-    seen: list[dict[str, Any]] = []
-
-    def note() -> None:
-        seen.append(dict(structlog.contextvars.get_contextvars()))
-
-    async def note_async() -> None:
-        note()
-
-    declare(world, note, "in_thread")
-    declare(world, note_async, "on_loop")
-    async with world.replica():
-        rows = [await world.run("in_thread"), await world.run("on_loop")]
-    assert [x["execution_id"] for x in seen] == [row["id"] for row in rows]
-    assert [x["job"] for x in seen] == ["in_thread", "on_loop"]
 
 
 # -- timeouts ------------------------------------------------------------------------------------
@@ -252,30 +214,6 @@ def _named(logs: Any, event: str, job: str) -> list[Any]:
     return [x for x in logs if x["event"] == event and x.get("job") == job]
 
 
-def test_two_functions_of_one_place_are_refused(database_url: str) -> None:
-    app = App()
-    for name in ("one", "two"):
-        app.job(name=name)(lambda: None)
-    with pytest.raises(ConfigurationError, match="two functions have this name"):
-        Replica(app, url=database_url, settings=Settings(), applied=True)
-
-
-async def test_threads_that_overran_starve_nobody_but_their_slots(world: World) -> None:
-    release = world.release
-
-    def deaf() -> None:
-        release.wait()
-
-    declare(world, deaf, "deaf", run_timeout="100ms", overlap="allow")
-    declare(world, lambda: "ran", "sync")
-    async with world.replica(slots=4):
-        for _ in range(3):
-            await world.trigger("deaf")
-        await eventually("three are stuck", lambda: _running(world) == 3)
-        assert (await world.run("sync"))["result"] == "ran"
-        release.set()
-
-
 def _running(world: World) -> int:
     return len(world.rows("SELECT FROM cronledger.executions WHERE status = 'RUNNING'"))
 
@@ -309,29 +247,6 @@ async def test_a_cancel_reaches_the_handler_within_a_moment(world: World) -> Non
 def _requested(world: World, execution: int) -> bool:
     said = world.one("SELECT cronledger.cancel(%s, 'me')", execution)
     return bool(said == "requested")
-
-
-async def test_a_replacement_starts_when_the_old_one_has_ended(world: World) -> None:
-    spans: list[tuple[str, float]] = []
-
-    async def works(ctx: Context) -> None:
-        spans.append(("start", time.monotonic()))
-        try:
-            await asyncio.sleep(60 if len(spans) == 1 else 0)
-        finally:
-            await asyncio.sleep(0.1)
-            spans.append(("end", time.monotonic()))
-
-    declare(world, works, "works", overlap="replace")
-    async with world.replica() as replica:
-        old = await world.trigger("works")
-        await eventually("it runs", lambda: spans)
-        new = await world.trigger("works")
-        replica._runtime.components.heartbeats.renew_now()  # a heartbeat reads the request
-        row = await world.end(new)
-    assert world.get(old)["status"] == "CANCELLED"
-    assert row["status"] == "SUCCESS"
-    assert [what for what, _ in spans] == ["start", "end", "start", "end"]
 
 
 # -- commands ------------------------------------------------------------------------------------
@@ -414,80 +329,3 @@ async def test_how_commands_end(world: World) -> None:
     assert rows["fails"]["error_msg"] == "exit status 7"
     assert rows["long"]["output"] == "line 7\nline 8\nline 9\n"
     assert rows["nul"]["output"] == "ab\n"
-
-
-# -- the life of a replica -----------------------------------------------------------------------
-
-
-def _threads() -> set[threading.Thread]:
-    """All but those in which `eventually` looks: the loop keeps them to its end."""
-    return {x for x in threading.enumerate() if not x.name.startswith("asyncio_")}
-
-
-async def test_drain_is_idempotent_and_leaves_nothing_behind(world: World) -> None:
-    began, ends = asyncio.Event(), asyncio.Event()
-
-    async def works() -> None:
-        began.set()
-        await ends.wait()
-
-    declare(world, works, "works")
-    before = _threads()
-    async with world.replica() as replica:
-        execution = await world.trigger("works")
-        await eventually("it runs", began.is_set)
-        drains = asyncio.gather(replica.drain(), replica.drain(), replica.drain())
-        await eventually("it drains", lambda: replica.is_draining)
-        ends.set()
-        await drains
-        assert replica.health().state == "stopped"
-        await replica.drain()
-        await replica.abort()
-    assert world.get(execution)["status"] == "SUCCESS"
-    tasks = {task.get_name() for task in asyncio.all_tasks()}
-    assert not {name for name in tasks if name.startswith(("cronledger", "execution"))}
-    await eventually("its threads have ended", lambda: _threads() <= before)
-
-
-async def test_a_start_that_fails_leaves_nothing_behind(empty_database_url: str) -> None:
-    before, children = set(threading.enumerate()), _children()
-    replica = Replica(url=empty_database_url, settings=Settings())
-    with pytest.raises(MigrationError):
-        await replica.start()
-    # The loop keeps the threads of its own executor (asyncio_0 …) until it is closed.
-    left = set(threading.enumerate()) - before
-    assert [thread for thread in left if not thread.name.startswith("asyncio_")] == []
-    assert _children() <= children  # one of an earlier test may end meanwhile
-    await replica.drain()
-    await replica.abort()
-
-
-async def test_a_thread_that_never_returns_does_not_hold_up_a_drain(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Executor, "GRACE", 0.1)
-    release = world.release
-
-    def once() -> None:
-        release.wait()
-
-    def again() -> None:
-        release.wait()
-
-    declare(world, once, "deaf")
-    declare(world, again, "deaf_again", allow_stale_reentry=True)
-    async with world.replica() as replica:
-        ids = await world.trigger("deaf"), await world.trigger("deaf_again")
-        await eventually("they run", lambda: _running(world) == 2)
-        await replica.abort()
-    row = world.get(ids[0])
-    assert (row["status"], row["error_code"], row["next_attempt_at"]) == (
-        "FAILED", "shutdown", None,
-    )  # fmt: skip
-    assert "its end is unknown" in row["error_msg"]
-    row = world.get(ids[1])  # its lease runs out
-    assert (row["status"], row["attempt"]) == ("RUNNING", 1)
-
-
-def _children() -> set[str]:
-    return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())

@@ -1,6 +1,5 @@
 """A replica that dies, or stops, in the middle of its work."""
 
-import os
 import signal
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from tests.cluster.support.harness import Cluster, instant
 from tests.cluster.support.jobs import LEASE_VARIABLE
 from tests.marks import first_fast
-from tests.processes import alive, children
+from tests.processes import alive
 from tests.waiting import until
 
 LEASES = {LEASE_VARIABLE: "12s"}
@@ -66,27 +65,6 @@ def test_reentrant_work_is_stolen_and_other_work_never_starts_again(
     assert {row["attempt"] for row in cluster.executions("FAILED")} == {1}
     assert second.events("step_failed") == []
     assert first.events("step_failed") == []
-
-
-@pytest.mark.slow
-def test_no_process_of_a_command_works_beside_its_successor(cluster: Cluster) -> None:
-    """kill -9 of a replica and its supervisor: children, what left the session, and daemons die."""
-    first = cluster.start("tree", runner_id="first", environ=LEASES)
-    cluster.trigger("tree_again", "tree_once")
-    until("all work", lambda: len({m.pid for m in cluster.marks("alive")}) == 6)
-    (supervisor,) = children(first.pid)
-    for pid in (first.pid, supervisor):
-        os.kill(pid, signal.SIGKILL)
-    old = {m.pid for m in cluster.marks()}
-    until("they are dead", lambda: not any(map(alive, old)))
-    cluster.start("tree", runner_id="second", environ=LEASES)
-    until("all have ended", lambda: not cluster.executions("RUNNING"))
-    assert {m.pid for m in cluster.marks() if m.attempt == 1} == old
-    last = max(m.at for m in cluster.marks() if m.attempt == 1)
-    row = cluster.execution("tree_again")
-    assert (row["status"], row["attempt"]) == ("SUCCESS", 2)
-    assert last < instant(row["started_at"]) + cluster.clock_offset()
-    assert cluster.execution("tree_once")["error_code"] == "stale_timeout"
 
 
 def _busy(cluster: Cluster) -> list[str]:

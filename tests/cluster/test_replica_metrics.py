@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -11,20 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from prometheus_client.parser import text_string_to_metric_families
 
-from cronledger import extras
-from cronledger.cli import main
 from cronledger.declaring.app import App
 from cronledger.engine.running.executor import Executor
 from cronledger.metrics.measurements import OUTCOMES
-from cronledger.process import daemon
 from cronledger.testing import Ledger
-from tests.cli.support.daemon import Run
+from tests.cli.support.daemon import Run, Start, starter
 from tests.cluster.support.live import live
 from tests.cluster.support.proxy import Proxy
-from tests.processes import CRONLEDGER, clean_environ
+from tests.db.support.scrapes import Scrape
 from tests.promtool import PROGRAM, complaints
 from tests.waiting import eventually, until
 
@@ -58,11 +52,6 @@ stale_timeout = "12s"
 [jobs.commands]
 command = ["true"]
 """
-WITHOUT = (
-    "import sys; sys.modules['prometheus_client'] = None; from cronledger.cli import main; main()"
-)
-Start = Callable[..., Run]
-Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @pytest.fixture
@@ -70,22 +59,12 @@ def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
     """Start `cronledger run` with metrics, and jobs of each outcome."""
     (tmp_path / "measured.py").write_text(FUNCTIONS)
     (tmp_path / "jobs.toml").write_text(JOBS)
-    runs = []
-
-    def begin(*arguments: str, program: tuple[str, ...] = CRONLEDGER, **variables: str) -> Run:
-        environ = clean_environ() | {
-            "CRONLEDGER_DATABASE_URL": database_url, "CRONLEDGER_HEALTH_PORT": "0",
-            "CRONLEDGER_LOG_FORMAT": "json", "CRONLEDGER_METRICS": "true",
-            "CRONLEDGER_QUEUES": "default,heavy", **variables,
-        }  # fmt: skip
-        run = Run(tmp_path, environ, "run", "jobs.toml", *arguments, program=program)
-        runs.append(run)
-        return run
-
-    yield begin
-    for run in runs:
-        run.process.kill()
-        run.process.wait()
+    with starter(
+        tmp_path, "run",
+        CRONLEDGER_DATABASE_URL=database_url, CRONLEDGER_HEALTH_PORT="0", CRONLEDGER_METRICS="true",
+        CRONLEDGER_LOG_FORMAT="json", CRONLEDGER_QUEUES="default,heavy",
+    ) as started:  # fmt: skip
+        yield started
 
 
 class Scraped:
@@ -93,27 +72,30 @@ class Scraped:
 
     def __init__(self, run: Run) -> None:
         self._url = f"http://127.0.0.1:{run.until_event('health_listening')['port']}/metrics"
-        self.text = b""
-        self.series: Series = {}
+        self.again()
 
     def again(self) -> "Scraped":
         with urllib.request.urlopen(self._url, timeout=90) as answer:
             self.text = answer.read()
-        self.series = {
-            (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(self.text.decode())
-            for sample in family.samples
-        }
+        self.values = Scrape(self.text.decode())
         return self
 
-    def value(self, name: str, **labels: str) -> float:
-        return self.series[f"cronledger_replica_{name}", frozenset(labels.items())]
+    def series(self) -> set[tuple[str, ...]]:
+        return {(name, *labels) for name, values in self.values.items() for labels in values}
+
+    def value(self, name: str, *labels: str) -> float:
+        """Return the value with these labels, in the order of their names."""
+        return self.values[f"replica_{name}"][labels]
+
+    def wait(self, name: str, *labels: str, look: Callable[[float], bool] = bool) -> None:
+        """Scrape until `look` returns true for the value."""
+        until(f"{name} {labels}", lambda: look(self.again().value(name, *labels)))
 
     def ended(self, outcome: str, queue: str = "default", handler: str = "python") -> float:
-        return self.value("executions_total", queue=queue, handler=handler, outcome=outcome)
+        return self.value("executions_total", handler, outcome, queue)
 
     def all_ended(self) -> float:
-        return sum(v for (name, _), v in self.series.items() if name.endswith("executions_total"))
+        return sum(self.values["replica_executions_total"].values())
 
 
 def _run_waiting(ledger: Ledger) -> int:
@@ -126,10 +108,10 @@ def _run_waiting(ledger: Ledger) -> int:
 
 
 def test_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -> None:
-    run = start()
+    run = start("jobs.toml")
     run.until_event("runner_started")
-    metrics = Scraped(run).again()
-    before, names = dict(metrics.series), set(metrics.series)
+    metrics = Scraped(run)
+    claims, series = metrics.value("claim_duration_seconds_count"), metrics.series()
     assert metrics.all_ended() == 0
     for scope in SCOPES:
         ledger.trigger("succeeds", scope_kind="tenant", scope_id=scope)
@@ -139,14 +121,13 @@ def test_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -> No
     assert metrics.ended("success", queue="heavy") == len(SCOPES)
     assert metrics.ended("failed") == 1
     assert metrics.ended("success", handler="command") == 1
-    durations = metrics.value("execution_duration_seconds_count", queue="heavy", handler="python")
+    durations = metrics.value("execution_duration_seconds_count", "python", "heavy")
     assert durations == len(SCOPES)
-    claims = metrics.value("claim_duration_seconds_count")
-    assert claims > before["cronledger_replica_claim_duration_seconds_count", frozenset()]
+    assert metrics.value("claim_duration_seconds_count") > claims
 
     found = _run_waiting(ledger)
     # The replica starts it after the COMMIT that the ledger shows.
-    until("it is counted as running", lambda: metrics.again().value("running") == 1)
+    metrics.wait("running", look=lambda x: x == 1)
     # A cancel is refused while a heartbeat has the row locked.
     until("its cancel is requested", lambda: ledger.rows(
         "SELECT cancel(%s) AS said", found
@@ -163,8 +144,8 @@ def test_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -> No
         assert complaints(metrics.text) == ""
     # The number of series depends neither on jobs and scopes nor on what has happened. The skew of
     # the clock is known from the first check-in or claim on.
-    skew = {("cronledger_replica_clock_skew_seconds", frozenset[tuple[str, str]]())}
-    assert metrics.series.keys() - skew == names - skew
+    skew = {("replica_clock_skew_seconds",)}
+    assert metrics.series() - skew == series - skew
     assert not [text for text in (b"waits", b"tenant", SCOPES[7].encode()) if text in metrics.text]
     run.signal(signal.SIGTERM)
     assert run.end() == 0, run.err
@@ -174,76 +155,44 @@ def test_metrics_are_served_while_the_database_is_away(
     start: Start, ledger: Ledger, database_url: str
 ) -> None:
     with Proxy(database_url) as proxy:
-        run = start(CRONLEDGER_DATABASE_URL=proxy.dsn)
+        run = start("jobs.toml", CRONLEDGER_DATABASE_URL=proxy.dsn)
         run.until_event("runner_started")
-        metrics = Scraped(run).again()
+        metrics = Scraped(run)
         assert metrics.value("database_reachable") == 1
-        assert metrics.value("state", state="running") == 1
-        assert metrics.value("loop_errors_total", loop="check_in") == 0
-        assert metrics.value("loop_errors_total", loop="heartbeats") == 0
+        assert metrics.value("state", "running") == 1
+        assert metrics.value("loop_errors_total", "check_in") == 0
+        assert metrics.value("loop_errors_total", "heartbeats") == 0
+        ledger.rows("UPDATE jobs SET stale_timeout = '6 s' WHERE name = 'waits'")
         _run_waiting(ledger)
         proxy.cut()
-        until("it is away", lambda: metrics.again().value("database_reachable") == 0)
-        until("errors are counted", lambda: metrics.again().value(
-            "loop_errors_total", loop="check_in"
-        ))  # fmt: skip
-        age = metrics.value("loop_age_seconds", loop="check_in")
-        until("the age grows", lambda: metrics.again().value(
-            "loop_age_seconds", loop="check_in"
-        ) > age)  # fmt: skip
-        until("no LISTEN", lambda: metrics.again().value("loop_errors_total", loop="listener"))
-        until("no heartbeat", lambda: metrics.again().value(
-            "loop_errors_total", loop="heartbeats"
-        ))  # fmt: skip
-        until("its lease has ended, and the outcome waits", lambda: metrics.again().value(
-            "unwritten_outcomes"
-        ) == 1)  # fmt: skip
+        metrics.wait("database_reachable", look=lambda x: x == 0)
+        metrics.wait("loop_errors_total", "check_in")
+        age = metrics.value("loop_age_seconds", "check_in")
+        metrics.wait("loop_age_seconds", "check_in", look=lambda x: x > age)
+        metrics.wait("loop_errors_total", "listener")
+        metrics.wait("loop_errors_total", "heartbeats")
+        metrics.wait("unwritten_outcomes", look=lambda x: x == 1)  # its lease has ended
         assert metrics.all_ended() == 0
-        age = metrics.value("loop_age_seconds", loop="check_in")
+        age = metrics.value("loop_age_seconds", "check_in")
         proxy.heal()
         until("the end is counted", lambda: metrics.again().all_ended() == 1)
-        until("it does not wait", lambda: metrics.again().value("unwritten_outcomes") == 0)
-        until("it is back", lambda: metrics.again().value("database_reachable") == 1)
-        until("the loop steps", lambda: metrics.again().value(
-            "loop_age_seconds", loop="check_in"
-        ) < age)  # fmt: skip
+        metrics.wait("unwritten_outcomes", look=lambda x: x == 0)
+        metrics.wait("database_reachable")
+        metrics.wait("loop_age_seconds", "check_in", look=lambda x: x < age)
         assert abs(metrics.value("clock_skew_seconds")) < 60
 
 
 def test_metrics_are_served_while_the_start_waits_for_the_database(
     start: Start, database_url: str
 ) -> None:
-    run = start("--wait", "60s", CRONLEDGER_DATABASE_URL=f"{database_url}&port=1")
+    run = start("jobs.toml", "--wait", "60s", CRONLEDGER_DATABASE_URL=f"{database_url}&port=1")
     run.until_event("database_awaited")
-    metrics = Scraped(run).again()
-    assert metrics.value("state", state="starting") == 1
+    metrics = Scraped(run)
+    assert metrics.value("state", "starting") == 1
     assert metrics.value("database_reachable") == 0
     assert {metrics.ended(outcome, queue="heavy") for outcome in OUTCOMES} == {0}
     run.signal(signal.SIGTERM)
     assert run.end() == 0, run.err
-
-
-def test_without_the_extra_or_a_port_run_refuses_to_start(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(daemon, "configure", lambda *_: None)  # the logs of this process
-    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
-    monkeypatch.setenv("CRONLEDGER_METRICS", "true")
-    said = CliRunner().invoke(main, ["run"])
-    assert said.exit_code == 2 and "CRONLEDGER_HEALTH_PORT" in said.stderr
-    monkeypatch.setenv("CRONLEDGER_HEALTH_PORT", "0")
-    monkeypatch.setattr(extras, "find_spec", lambda _: None)
-    said = CliRunner().invoke(main, ["run"])
-    assert said.exit_code == 2 and "CRONLEDGER_METRICS" in said.stderr
-    assert "pip install 'cronledger[metrics]'" in said.stderr
-
-
-def test_without_the_setting_the_path_does_not_exist(start: Start) -> None:
-    run = start(program=(sys.executable, "-c", WITHOUT), CRONLEDGER_METRICS="false")
-    run.until_event("runner_started")
-    with pytest.raises(urllib.error.HTTPError, match="404") as refused:
-        Scraped(run).again()
-    assert "cronledger[metrics]" in refused.value.read().decode()
 
 
 # -- in a program of one's own -------------------------------------------------------------------
@@ -294,70 +243,56 @@ async def test_the_skew_is_that_between_host_and_database(ledger: Ledger) -> Non
     assert round((after - before) / 60) == -60
 
 
-async def test_a_release_at_the_drain_is_counted(ledger: Ledger) -> None:
-    app, began = App("drained"), asyncio.Event()
-
-    @app.job(allow_stale_reentry=True)
-    async def held() -> None:
-        began.set()
-        await asyncio.Event().wait()
-
-    replica = live(ledger, app, poll_interval="100ms")
-    collector = replica.collector()
-    await replica.start()
-    await asyncio.to_thread(ledger.trigger, "held")
-    await began.wait()
-    report = await replica.drain(0)
-    assert report.released == _counted(collector, "released") == 1
-    assert collector.read().state == "stopped"
-    assert collector.read().measurements.attempts["default", "python"].durations.sum > 0
-
-
-async def test_an_outcome_that_the_ledger_refuses_is_lost(ledger: Ledger) -> None:
-    app, began, release = App("refused"), asyncio.Event(), asyncio.Event()
-
-    @app.job()
-    async def held() -> None:
-        began.set()
-        await release.wait()
-
-    replica = live(ledger, app, poll_interval="100ms")
-    collector = replica.collector()
-    async with replica:
-        await asyncio.to_thread(ledger.trigger, "held")
-        await began.wait()
-        await asyncio.to_thread(
-            ledger.rows, "UPDATE executions SET lease_token = gen_random_uuid()"
-        )
-        release.set()
-        await eventually("it is counted", lambda: _counted(collector, "lost"))
-        assert _counted(collector, "success") == 0
-        assert collector.read().leases_lost == 1
-
-
-async def test_a_handler_that_does_not_end_is_lost_once(
+async def test_an_execution_that_a_drain_releases_or_cannot_stop_is_counted_once(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Executor, "GRACE", 0.1)
-    app, began, release = App("hanging"), threading.Event(), threading.Event()
+    app, began, release = App("drained"), set[str](), threading.Event()
+
+    @app.job(allow_stale_reentry=True)
+    async def held() -> None:
+        began.add("held")
+        await asyncio.Event().wait()
 
     @app.job(allow_stale_reentry=True)
     def hangs() -> None:
-        began.set()
+        began.add("hangs")
         release.wait()
 
-    replica = live(ledger, app, poll_interval="100ms")
+    replica = live(ledger, app)
     collector = replica.collector()
     try:
         await replica.start()
-        await asyncio.to_thread(ledger.trigger, "hangs")
-        await asyncio.to_thread(began.wait)
+        for job in app.jobs:
+            await asyncio.to_thread(ledger.trigger, job)
+        await eventually("both run", lambda: began == {"held", "hangs"})
         report = await replica.drain(0)
+        assert report.released == _counted(collector, "released") == 1
         assert report.unfinished == _counted(collector, "lost") == 1
     finally:
         release.set()
     counts = collector.read().measurements.attempts["default", "python"]
-    assert sum(counts.outcomes.values()) == sum(counts.durations.counts) == 1
+    assert sum(counts.outcomes.values()) == sum(counts.durations.counts) == 2
+    assert counts.durations.sum > 0
+    assert collector.read().state == "stopped"
+
+
+async def test_an_outcome_that_the_ledger_refuses_is_lost(ledger: Ledger) -> None:
+    app = App("refused")
+
+    @app.job()
+    async def robbed() -> None:
+        await asyncio.to_thread(
+            ledger.rows, "UPDATE executions SET lease_token = gen_random_uuid()"
+        )
+
+    replica = ledger.replica(app)
+    collector = replica.collector()
+    async with replica:
+        ledger.trigger("robbed")
+        await replica.step()
+    assert (_counted(collector, "lost"), _counted(collector, "success")) == (1, 0)
+    assert collector.read().leases_lost == 1
 
 
 async def test_a_replica_without_a_collector_counts_nothing(ledger: Ledger) -> None:

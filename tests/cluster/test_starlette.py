@@ -49,10 +49,6 @@ async def state(request: Request) -> JSONResponse:
     )
 
 
-def of_another() -> None:
-    return
-
-
 @pytest.fixture
 def own() -> Own:
     return Own()
@@ -96,15 +92,17 @@ def test_a_replica_runs_between_startup_and_shutdown(
         assert {row["state"] for row in ledger.rows("SELECT state FROM runners")} == {"stopped"}
 
 
-def test_arguments_replace_the_environment(
+def test_arguments_replace_the_environment_and_several_apps_have_one_replica(
     ledger: Ledger, own: Own, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CRONLEDGER_DATABASE_URL")
     given = cronledger_lifespan(
-        app, lifespan=own.lifespan, url=ledger.url, settings=Settings(slots=7)
+        app, App("other"), lifespan=own.lifespan, url=ledger.url, settings=Settings(slots=7)
     )
     with TestClient(Starlette(lifespan=given, routes=[Route("/", state)])) as client:
         assert client.get("/").json()["slots"] == 7
+        assert ledger.rows("SELECT count(*) AS n FROM runners") == [{"n": 1}]
+        assert {row["name"] for row in ledger.rows("SELECT name FROM sources")} == {"web", "other"}
     with (
         pytest.raises(ConfigurationError, match="CRONLEDGER_DATABASE_URL: is not set"),
         TestClient(Starlette(lifespan=cronledger_lifespan(app))),
@@ -115,12 +113,8 @@ def test_arguments_replace_the_environment(
 async def test_a_server_that_cancels_the_lifespan_does_not_wait_for_a_drain(
     ledger: Ledger, own: Own, app: App
 ) -> None:
-    given = cronledger_lifespan(
-        app,
-        lifespan=own.lifespan,
-        url=ledger.url,
-        settings=Settings(drain_timeout=timedelta(days=1)),
-    )
+    settings = Settings(drain_timeout=timedelta(days=1))
+    given = cronledger_lifespan(app, lifespan=own.lifespan, url=ledger.url, settings=settings)
 
     async def serve() -> None:
         async with given(Starlette()):
@@ -136,14 +130,6 @@ async def test_a_server_that_cancels_the_lifespan_does_not_wait_for_a_drain(
         await serving
     assert own.steps[-1] == "leave"
     assert [row["status"] for row in ledger.executions("endless")] == ["PENDING"]
-
-
-def test_several_apps_run_in_one_replica(ledger: Ledger, app: App) -> None:
-    other = App("other")
-    other.job()(of_another)
-    with TestClient(Starlette(lifespan=cronledger_lifespan(app, other))):
-        assert ledger.rows("SELECT count(*) AS n FROM runners") == [{"n": 1}]
-        assert {row["source"] for row in ledger.rows("SELECT source FROM jobs")} == {"web", "other"}
 
 
 def test_a_start_that_fails_leaves_the_own_lifespan(

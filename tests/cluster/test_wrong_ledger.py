@@ -8,23 +8,19 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 from structlog.testing import capture_logs
 
 from cronledger.cli.failures import explain
 from cronledger.declaring.app import App, Context
 from cronledger.engine.maintenance.sweeper import REPAIRS
+from cronledger.engine.runtime.loops import Loop
 from cronledger.ledger import identity
 from cronledger.ledger.access import connect
 from cronledger.rules.problems import Exit
 from cronledger.sources.apply import apply
 from cronledger.testing import Ledger
-from tests.cluster.support.harness import Cluster
-from tests.cluster.support.jobs import away
 from tests.cluster.support.live import live
-from tests.database import Databases
-from tests.waiting import eventually, until
+from tests.waiting import eventually
 
 NOON = datetime(2030, 1, 1, 12, 0, 1, tzinfo=UTC)
 OTHER = "SELECT true AS other FROM identity WHERE ledger_id <> %s"
@@ -172,7 +168,8 @@ async def test_an_accepted_copy_is_another_ledger_unless_the_replica_waited_in_i
         ledger.travel(by="1m")
         with pytest.raises(psycopg.Error, match="this is not the ledger") as caught:
             await replica.step()
-        replica._runtime.components.loops._failed(_a_loop(), caught.value)
+        parts = replica._runtime.components
+        parts.loops._failed(Loop("check_in", parts.check_ins.step), caught.value)
         if refused:
             assert "tick" in [ran.job for ran in await replica.step()]
             assert replica.health().database == "ok"
@@ -184,15 +181,6 @@ async def test_an_accepted_copy_is_another_ledger_unless_the_replica_waited_in_i
         async with ledger.replica(app, runner_id="one") as restarted:
             ledger.travel(by="1m")
             assert "tick" in [ran.job for ran in await restarted.step()]
-
-
-def _a_loop() -> Any:
-    from cronledger.engine.runtime.loops import Loop
-
-    async def step() -> float | None:
-        return None
-
-    return Loop("check_in", step)
 
 
 def test_what_takes_the_place_of_the_original_is_the_same_ledger(ledger: Ledger) -> None:
@@ -215,54 +203,3 @@ def test_a_start_in_the_middle_of_the_move_ends_with_5(database_url: str) -> Non
         "Hint: correct the DSN so that it leads to the ledger with which the runner began"
         in ended.text
     )
-
-
-@pytest.mark.slow
-@pytest.mark.own_database  # which is renamed
-def test_a_replica_as_a_process_waits_for_its_own_ledger(
-    cluster: Cluster, databases: Databases
-) -> None:
-    """The name of its database is given to another one, and back."""
-    name = str(conninfo_to_dict(cluster.url)["dbname"])
-    other = databases.create(databases.template())
-    apply(databases.url(other), list(away.jobs.values()), source="tests.cluster.support.jobs:away")
-    aside = f"{name}_aside"
-    replica = cluster.start("away", runner_id="one", poll_interval="300ms")
-    try:
-        cluster.trigger("outlives")
-        until("it runs", lambda: [m for m in cluster.marks("start") if m.job == "outlives"])
-        cluster._connection.close()
-        _rename(databases, (name, aside), (other, name))
-        said = replica.event("other_ledger_found")
-        assert "this is not the ledger" in said["reason"] or "holds ledger" in said["reason"]
-        cluster.reconnect()
-        assert cluster.rows("SELECT count(*) FROM cronledger.executions") == [0]
-        assert cluster.rows("SELECT count(*) FROM cronledger.runners") == [0]
-        cluster._connection.close()
-    finally:
-        _rename(databases, (name, other), (aside, name))
-        cluster.reconnect()
-        databases.drop(other)
-    replica.event("own_ledger_found")
-    until("it ended", lambda: cluster.execution("outlives")["status"] == "SUCCESS")
-    count = len(cluster.executions("SUCCESS"))
-    until("it goes on", lambda: len(cluster.executions("SUCCESS")) > count + 2)
-    assert replica.events("step_failed") == []
-
-
-def _rename(databases: Databases, *renames: tuple[str, str]) -> None:
-    """One after the other; whoever is connected is disconnected."""
-    with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
-        for old, new in renames:
-            c.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(_named(old)))
-            c.execute(
-                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s",
-                [old],
-            )
-            c.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(_named(old), _named(new)))
-        for _, new in renames:
-            c.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(_named(new)))
-
-
-def _named(database: str) -> sql.Identifier:
-    return sql.Identifier(database)

@@ -1,11 +1,11 @@
 """Fixtures of the database tests: a clock that travels, and the test's own view of the ledger."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 
 import pytest
 
-from tests.db.support.engine import Ledger
+from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.rows import Db, connected
 from tests.db.support.whole_replica import Whole
 
@@ -18,6 +18,13 @@ def ledger(database_url: str) -> Iterator[Ledger]:
     made.travel(to=tomorrow.replace(microsecond=0))
     yield made
     made.close()
+
+
+@pytest.fixture
+async def one(ledger: Ledger) -> AsyncIterator[Runner]:
+    """The runner `r1`, which a test drives by hand."""
+    async with runners(ledger.url, {}) as (made,):
+        yield made
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -18,61 +19,69 @@ from cronledger.explain.findings import DoctorContext
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner
 
+OPENED, RECOVERED = ("failed", "opened"), ("recovered", "closed")
 STEP = timedelta(seconds=30)
 STEPPED = "SELECT cronledger_internal.raise_alerts(1000)"
-
-
-def channel(ledger: Ledger, name: str = "ops", **target: Any) -> None:
-    """Add a channel as a row of `jobs`."""
-    ledger.job(
-        f"alerts.{name}",
-        queue="alerts",
-        handler="external",
-        target={"channel": {"kind": "command", "command": ["true"], **target}},
-    )
 
 
 def rule(*on: str, **more: Any) -> Jsonb:
     return Jsonb([{"channel": "ops", "on": list(on) or ["failed", "recovered"], **more}])
 
 
-def watched(ledger: Ledger, *on: str, name: str = "job", **more: Any) -> None:
+def watched(
+    ledger: Ledger, *on: str, after: int = 1, remind: str | None = None, **policies: Any
+) -> None:
     """Add the channel and an external job with this rule."""
-    channel(ledger)
-    ledger.job(name, handler="external", notify=rule(*on, **more))
+    ledger.channel()
+    notify = rule(*on, after=after, remind=remind)
+    columns: dict[str, Any] = {"handler": "external", "notify": notify, **policies}
+    ledger.job(**columns)
 
 
-def claimed(ledger: Ledger, job: str = "job") -> tuple[int, str]:
-    """Trigger the job, and claim the execution as a worker does."""
+FINISH = "SELECT finish(%s, %s)"
+FAIL = "SELECT fail(%s, %s, 'failed', 'broken: no disk')"
+
+
+def claimed(ledger: Ledger, queue: str = "default") -> tuple[int, UUID]:
+    """Claim an execution as a worker does."""
+    lease = ledger.one("SELECT id, lease_token FROM claim_next(%s, 'w')", queue)
+    return lease[0], lease[1]
+
+
+def triggered(ledger: Ledger, job: str = "job") -> tuple[int, UUID]:
+    """Trigger the job, and claim the execution."""
     ledger.trigger(job)
-    found: tuple[int, str] = ledger.one(
-        "SELECT id, lease_token::text FROM claim_next('default', 'w')"
-    )
-    return found
+    return claimed(ledger)
 
 
-def end(ledger: Ledger, *outcomes: bool, job: str = "job") -> list[int]:
-    """Run the job once for each outcome. True: it succeeds."""
+def end(ledger: Ledger, outcomes: str, job: str = "job") -> list[int]:
+    """Run the job once for each outcome: "+" is a success, "-" a failure, "0" a cancellation."""
     ended = []
-    for succeeds in outcomes:
-        lease = claimed(ledger, job)
-        call = (
-            "finish(%s, %s::uuid)"
-            if succeeds
-            else "fail(%s, %s::uuid, 'failed', 'broken: no disk')"
-        )
-        ledger.values(f"SELECT {call}", *lease)
-        ended.append(lease[0])
+    for outcome in outcomes:
+        ended.append(ledger.trigger(job))
+        if outcome == "0":
+            ledger.values("SELECT cancel(%s)", ended[-1])
+        else:
+            ledger.values(FINISH if outcome == "+" else FAIL, *claimed(ledger))
     return ended
 
 
-def step(ledger: Ledger) -> None:
-    """Let time pass until all events are searched for, and raise alerts until none are left."""
+def step(ledger: Ledger) -> list[tuple[str, str]]:
+    """Let time pass until all events are searched for, and raise alerts until none are left.
+
+    Return those of the whole test.
+    """
     ledger.travel(by=STEP)
-    while ledger.one(STEPPED):
-        pass
+    return ledger.raise_alerts()
+
+
+def open_alert(ledger: Ledger) -> None:
+    """Raise the alert of a failure."""
+    watched(ledger)
+    end(ledger, "-")
+    assert step(ledger) == [OPENED]
 
 
 def raised(ledger: Ledger) -> list[tuple[str, str]]:
@@ -83,222 +92,161 @@ def open_states(ledger: Ledger) -> list[str]:
     return ledger.values("SELECT event FROM alert_states ORDER BY event")
 
 
-OPENED, RECOVERED = ("failed", "opened"), ("recovered", "closed")
+STORIES: dict[str, tuple[list[dict[str, Any]], list[tuple[str, list[tuple[str, str]]]]]] = {
+    "a failure opens and a success closes": (
+        [{}], [("+--", [OPENED]), ("++", [OPENED, RECOVERED]), ("", [OPENED, RECOVERED])],
+    ),
+    "failed opens after as many failures in a row": (
+        [{"after": 3}], [("--+--", []), ("-", [OPENED])],
+    ),
+    "a cancellation neither counts nor resets": (
+        [{"after": 2}], [("-0", []), ("-", [OPENED])],
+    ),
+    "a rule without recovered has no end": ([{"on": ["failed"]}], [("-+", [OPENED])]),
+    "a rule without failed has no beginning": ([{"on": ["recovered"]}], [("-+", [RECOVERED])]),
+    "of several rules for an event and a channel the first one holds": (
+        [{"on": ["failed"], "after": 2}, {"on": None}], [("-", []), ("-+", [OPENED])],
+    ),
+}  # fmt: skip
+"""Rules, the executions that end before each step, and all alerts that there are after it."""
 
 
-def test_a_failure_opens_and_a_success_closes(ledger: Ledger) -> None:
-    watched(ledger)
-    end(ledger, True, False, False)
-    step(ledger)
-    assert (raised(ledger), open_states(ledger)) == ([OPENED], ["failed"])
-    end(ledger, True, True)
-    step(ledger)
-    step(ledger)
-    assert (raised(ledger), open_states(ledger)) == ([OPENED, RECOVERED], [])
+@pytest.mark.parametrize("story", STORIES)
+def test_ends_raise_alerts(ledger: Ledger, story: str) -> None:
+    rules, steps = STORIES[story]
+    default = {"channel": "ops", "on": ["failed", "recovered"]}
+    watched(ledger, notify=Jsonb([default | rule for rule in rules]))
+    for ends, expected in steps:
+        end(ledger, ends)
+        assert step(ledger) == expected
+    assert open_states(ledger) == (["failed"] if ends.endswith("-") else [])
 
 
 def test_each_edge_between_two_steps_is_raised_in_its_order(ledger: Ledger) -> None:
     watched(ledger)
-    ids = end(ledger, False, True, False, False, True, False)
-    step(ledger)
-    assert raised(ledger) == [OPENED, RECOVERED, OPENED, RECOVERED, OPENED]
+    ids = end(ledger, "-+--+-")
+    assert step(ledger) == [OPENED, RECOVERED, OPENED, RECOVERED, OPENED]
     found = ledger.values("SELECT execution_id FROM alerts ORDER BY id")
     assert found == [ids[0], ids[1], ids[2], ids[4], ids[5]]
 
 
 def test_an_end_is_observed_when_it_becomes_visible(ledger: Ledger) -> None:
     """An independent record that is sorted by finished_at may therefore have other edges."""
-    watched(ledger)
-    ledger.edit("job", overlap="allow")
-    failing, succeeding = claimed(ledger), claimed(ledger)
+    watched(ledger, overlap="allow")
+    failing, succeeding = triggered(ledger), triggered(ledger)
     with psycopg.connect(ledger.url) as c:
-        c.execute("SELECT cronledger.fail(%s, %s::uuid, 'failed', 'no disk')", failing)
-        ledger.values("SELECT finish(%s, %s::uuid)", *succeeding)
-        step(ledger)
-        assert raised(ledger) == []
-    step(ledger)
+        c.execute("SELECT cronledger.fail(%s, %s, 'failed', 'no disk')", failing)
+        ledger.values(FINISH, *succeeding)
+        assert step(ledger) == []
+    assert step(ledger) == [OPENED]
     ends = ledger.values(
         "SELECT status FROM execution_status WHERE job_name = 'job' ORDER BY finished_at"
     )
-    assert ends == ["FAILED", "SUCCESS"]
-    assert (raised(ledger), open_states(ledger)) == ([OPENED], ["failed"])
-
-
-def test_failed_opens_after_as_many_failures_in_a_row(ledger: Ledger) -> None:
-    watched(ledger, after=3)
-    end(ledger, False, False, True, False, False)
-    step(ledger)
-    assert raised(ledger) == []
-    end(ledger, False)
-    step(ledger)
-    assert raised(ledger) == [OPENED]
-    assert ledger.one("SELECT count FROM alert_states") == 3
-
-
-def test_a_cancellation_neither_counts_nor_resets(ledger: Ledger) -> None:
-    watched(ledger, after=2)
-    end(ledger, False)
-    waiting = ledger.trigger("job")
-    ledger.values("SELECT cancel(%s)", waiting)
-    step(ledger)
-    assert raised(ledger) == []
-    end(ledger, False)
-    step(ledger)
-    assert raised(ledger) == [OPENED]
+    assert (ends, open_states(ledger)) == (["FAILED", "SUCCESS"], ["failed"])
 
 
 def test_a_failure_that_is_retried_raises_nothing(ledger: Ledger) -> None:
-    watched(ledger)
-    ledger.edit(max_attempts=2)
-    end(ledger, False)
-    step(ledger)
-    assert raised(ledger) == []
+    watched(ledger, max_attempts=2)
+    end(ledger, "-")
+    assert step(ledger) == []
 
 
-def test_a_rule_raises_only_its_events(ledger: Ledger) -> None:
-    watched(ledger, "failed", name="a")
-    ledger.job("b", handler="external", notify=rule("recovered"))
-    end(ledger, False, True, job="a")
-    end(ledger, False, True, job="b")
-    step(ledger)
-    found = ledger.values("SELECT job_name, event, kind FROM alerts ORDER BY job_name, id")
-    assert found == [("a", *OPENED), ("b", *RECOVERED)]
-
-
-def test_of_several_rules_for_an_event_and_a_channel_the_first_one_holds(
-    ledger: Ledger,
-) -> None:
-    channel(ledger)
-    first = {"channel": "ops", "on": ["failed"], "after": 2}
-    ledger.job("job", handler="external", notify=Jsonb([first, {"channel": "ops"}]))
-    end(ledger, False)
-    step(ledger)
-    assert raised(ledger) == []
-    end(ledger, False, True)
-    step(ledger)
-    assert raised(ledger) == [OPENED]
-
-
-def test_what_failed_before_the_rule_raises_nothing(ledger: Ledger) -> None:
+def test_what_failed_or_was_skipped_before_its_rule_raises_nothing(ledger: Ledger) -> None:
     ledger.job(handler="external")
-    end(ledger, False)
-    channel(ledger)
-    ledger.edit(notify=rule())
-    step(ledger)
-    assert raised(ledger) == []
+    end(ledger, "-")
+    ledger.channel()
+    ledger.edit(notify=rule("failed"))
+    assert step(ledger) == []
+    skip(ledger, "overlap")
+    ledger.travel(by=timedelta(seconds=1))
+    ledger.edit(notify=rule("failed", "skipped"))
+    assert step(ledger) == []
 
 
 def test_a_paused_job_raises_nothing_until_its_resume(ledger: Ledger) -> None:
     watched(ledger, remind="1 minute")
     ledger.job("other", handler="external", notify=rule())
-    first, second = claimed(ledger), claimed(ledger, "other")
-    ledger.values("SELECT pause('job')")
-    ledger.values("SELECT pause('other')")
-    ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'broken')", *first)
-    ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'broken')", *second)
-    step(ledger)
-    assert raised(ledger) == []
+    leases = [triggered(ledger), triggered(ledger, "other")]
+    ledger.values("SELECT pause(name) FROM jobs WHERE name <> 'alerts.ops'")
+    for lease in leases:
+        ledger.values(FAIL, *lease)
+    assert step(ledger) == []
     ledger.values("SELECT resume('job')")
     step(ledger)
     assert ledger.values("SELECT event, kind, job_name FROM alerts") == [(*OPENED, "job")]
     ledger.values("SELECT pause('job')")
     ledger.travel(by=timedelta(hours=1))
-    step(ledger)
-    assert raised(ledger) == [OPENED]
+    assert step(ledger) == [OPENED]
 
 
 def test_a_reminder_is_raised_each_time_remind_has_passed(ledger: Ledger) -> None:
     watched(ledger, remind="4 hours")
-    end(ledger, False)
-    step(ledger)
+    end(ledger, "-")
+    expected = [OPENED]
     for _ in range(2):
+        assert step(ledger) == expected
         ledger.travel(by=timedelta(hours=3))
-        step(ledger)
-        before = len(raised(ledger))
+        assert step(ledger) == expected
         ledger.travel(by=timedelta(hours=1))
-        step(ledger)
-        assert len(raised(ledger)) == before + 1
-    assert raised(ledger) == [OPENED, ("failed", "reminder"), ("failed", "reminder")]
+        expected.append(("failed", "reminder"))
+        assert step(ledger) == expected
 
 
 def test_the_end_of_a_rule_closes_its_states_silently(ledger: Ledger) -> None:
-    channel(ledger)
+    ledger.channel()
     for name in ("retired", "deleted", "edited"):
         ledger.job(name, handler="external", notify=rule())
-        end(ledger, False, job=name)
+        end(ledger, "-", job=name)
     step(ledger)
     assert open_states(ledger) == ["failed"] * 3
     ledger.values("SELECT retire('retired')")
     ledger.values("DELETE FROM jobs WHERE name = 'deleted'")
     ledger.edit("edited", notify=None)
-    step(ledger)
-    assert (raised(ledger), open_states(ledger)) == ([OPENED] * 3, [])
+    assert (step(ledger), open_states(ledger)) == ([OPENED] * 3, [])
 
 
 def test_an_overdue_execution_opens_and_its_start_closes(ledger: Ledger) -> None:
     watched(ledger, "overdue")
     ledger.trigger("job")
-    step(ledger)
-    assert raised(ledger) == []  # within grace
+    assert step(ledger) == []  # within grace
     ledger.travel(by=timedelta(minutes=2))
     step(ledger)
-    step(ledger)
-    assert raised(ledger) == [("overdue", "opened")]
+    assert step(ledger) == [("overdue", "opened")]
     assert "no worker has claimed it yet" in ledger.one("SELECT summary FROM alerts")
     ledger.values("SELECT id FROM claim_next('default', 'w')")
-    step(ledger)
-    assert raised(ledger) == [("overdue", "opened"), ("overdue", "closed")]
+    assert step(ledger) == [("overdue", "opened"), ("overdue", "closed")]
 
 
 def test_an_expired_lease_opens_overdue_and_the_end_closes(ledger: Ledger) -> None:
-    watched(ledger, "overdue")
-    ledger.edit("job", allow_stale_reentry=True)
-    lease = claimed(ledger)
+    watched(ledger, "overdue", allow_stale_reentry=True)
+    lease = triggered(ledger)
     step(ledger)
     ledger.travel(by=STEP)
-    step(ledger)
-    assert raised(ledger) == []  # the lease ended within grace
+    assert step(ledger) == []  # the lease ended within grace
     ledger.travel(by=timedelta(minutes=1))
     step(ledger)
     (summary,) = ledger.values("SELECT summary FROM alerts")
     assert summary.startswith("job has not ended: its lease ended at ")
     assert summary.endswith("; no worker has claimed it again yet")
-    ledger.values("SELECT finish(%s, %s::uuid)", *lease)
-    step(ledger)
-    assert raised(ledger) == [("overdue", "opened"), ("overdue", "closed")]
+    ledger.values(FINISH, *lease)
+    assert step(ledger) == [("overdue", "opened"), ("overdue", "closed")]
 
 
-def started(ledger: Ledger, seconds: int, ago: str = "3 min") -> None:
+def started(ledger: Ledger, seconds: int, ago: timedelta = timedelta(minutes=3)) -> None:
     """Insert the SUCCESS of a scheduled execution that started so long after it was due."""
-    ledger.travel(by=timedelta(minutes=5))
-    ledger.values(
-        "INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger,"
-        " revision, queue, due_at, attempt, max_attempts, lease_token, started_at, finished_at,"
-        " duration_ms, changed_xact) SELECT 'job', 'global', 'global', at, 'SUCCESS', 'schedule',"
-        " 1, 'default', at, 1, 1, gen_random_uuid(), at + %s * interval '1 s',"
-        " db_now(), 1, pg_current_xact_id() FROM (SELECT db_now() - %s::interval AS at) t",
-        seconds, ago,
-    )  # fmt: skip
+    now = ledger.travel(by=timedelta(minutes=5))
+    ledger.ended([now - ago], late=timedelta(seconds=seconds), finished=now)
 
 
 def test_a_late_start_opens_and_a_start_in_time_closes(ledger: Ledger) -> None:
+    """An earlier start in time, of an execution that ends later, closes nothing."""
+    opened, closed = [("late", "opened")], [("late", "opened"), ("late", "closed")]
     watched(ledger, "late")
-    for seconds in (60, 61, 90, 60):  # the last instant of grace is in time
-        started(ledger, seconds)
-        step(ledger)
-    assert raised(ledger) == [("late", "opened"), ("late", "closed")]
-
-
-def test_an_earlier_start_in_time_that_ends_later_closes_nothing(ledger: Ledger) -> None:
-    watched(ledger, "late")
-    started(ledger, 90)
-    step(ledger)
-    started(ledger, 0, ago="1 hour")
-    step(ledger)
-    assert raised(ledger) == [("late", "opened")]
-    started(ledger, 0)
-    step(ledger)
-    assert raised(ledger) == [("late", "opened"), ("late", "closed")]
+    for seconds, minutes, expected in (
+        (60, 3, []), (61, 3, opened), (90, 3, opened), (0, 60, opened), (60, 3, closed),
+    ):  # fmt: skip
+        started(ledger, seconds, timedelta(minutes=minutes))
+        assert step(ledger) == expected
 
 
 def skip(ledger: Ledger, reason: str, scope: str = "global") -> None:
@@ -322,87 +270,73 @@ def test_a_skip_opens_and_the_next_run_closes(ledger: Ledger) -> None:
     skip(ledger, "missed")
     step(ledger)
     ledger.values(GROWS)
-    step(ledger)
-    assert raised(ledger) == [("skipped", "opened")]
+    assert step(ledger) == [("skipped", "opened")]
     assert ledger.one("SELECT count FROM alert_states") == 2
     started(ledger, 0)
     step(ledger)
-    step(ledger)
-    assert raised(ledger) == [("skipped", "opened"), ("skipped", "closed")]
+    assert step(ledger) == [("skipped", "opened"), ("skipped", "closed")]
     skip(ledger, "overlap")
-    step(ledger)
-    assert raised(ledger)[2:] == [("skipped", "opened")]
+    assert step(ledger)[2:] == [("skipped", "opened")]
 
 
 def test_by_default_a_job_that_does_not_run_raises_an_alert(ledger: Ledger) -> None:
-    channel(ledger)
-    ledger.job("job", handler="external", notify=Jsonb([{"channel": "ops"}]))
+    watched(ledger, notify=Jsonb([{"channel": "ops"}]))
     skip(ledger, "overlap")
     step(ledger)
     ledger.values(GROWS)
-    step(ledger)
-    assert raised(ledger) == []  # a single overlap or two are normal
+    assert step(ledger) == []  # a single overlap or two are normal
     ledger.values(GROWS)
-    step(ledger)
-    assert raised(ledger) == [("skipped", "opened")]
+    assert step(ledger) == [("skipped", "opened")]
     assert ledger.one("SELECT count FROM alert_states") == 3
     started(ledger, 0)
     step(ledger)
     skip(ledger, "missed")
-    step(ledger)
-    skipped = [("skipped", "opened"), ("skipped", "closed"), ("skipped", "opened")]
-    assert raised(ledger) == skipped
+    assert step(ledger)[1:] == [("skipped", "closed"), ("skipped", "opened")]
     ledger.trigger("job")
     ledger.travel(by=timedelta(minutes=2))
-    step(ledger)
-    assert raised(ledger)[3:] == [("overdue", "opened")]
+    assert step(ledger)[3:] == [("overdue", "opened")]
 
 
 async def test_a_range_of_skips_that_a_replica_extends_is_observed_again(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
-    channel(ledger)
-    ledger.job(
-        "job", schedule="* * * * *", overlap="skip", stale_timeout="1 h",
+    watched(
+        ledger, handler="python", schedule="* * * * *", overlap="skip", stale_timeout="1 h",
         notify=Jsonb([{"channel": "ops"}]),
     )  # fmt: skip
     counts = [0]
-    async with runners(database_url, {}) as (one,):
-        while counts[-1] < 3:
-            assert raised(ledger) == []
-            ledger.travel(by=timedelta(minutes=1))
-            await one.settle()
-            step(ledger)
-            counts.append(ledger.one("SELECT coalesce(sum(count), 0) FROM skips"))
+    while counts[-1] < 3:
+        assert raised(ledger) == []
+        ledger.travel(by=timedelta(minutes=1))
+        await one.settle()
+        step(ledger)
+        counts.append(ledger.one("SELECT coalesce(sum(count), 0) FROM skips"))
     assert counts[-2] > 0
     assert ledger.one("SELECT count(*) FROM skips") == 1
     assert raised(ledger) == [("skipped", "opened")]
     assert ledger.one("SELECT count FROM alert_states") == counts[-1]
 
 
+def rows_read(c: psycopg.Connection[Any], tables: str) -> int:
+    """Return how many rows of these tables the transaction has read."""
+    counted = "SELECT sum(seq_tup_read + idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
+    row = c.execute(f"{counted} WHERE {tables}".encode()).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def test_a_step_reads_no_scope_without_a_new_skip(ledger: Ledger) -> None:
     """Each job with notify has the event, and a job may have 100,000 scopes."""
-    channel(ledger)
     scopes = [f"s{number}" for number in range(200)]
-    ledger.job(
-        "job", handler="external", scope_kind="shard", scopes=scopes,
-        notify=Jsonb([{"channel": "ops"}]),
-    )  # fmt: skip
+    watched(ledger, notify=Jsonb([{"channel": "ops"}]), scope_kind="shard", scopes=scopes)
     skip(ledger, "missed", "s1")
-    step(ledger)
-    assert raised(ledger) == [("skipped", "opened")]
+    assert step(ledger) == [("skipped", "opened")]
     # Without statistics, PostgreSQL 15 finds parked schedules by the key of a job.
     ledger.values("ANALYZE schedules")
     ledger.travel(by=STEP)
     with psycopg.connect(ledger.url) as c:
         c.execute(STEPPED)
-        (read,) = (
-            c.execute(
-                "SELECT sum(seq_tup_read + idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
-                " WHERE relname IN ('schedules', 'skips', 'tracked_states')"
-            ).fetchone()
-            or ()
-        )
+        read = rows_read(c, "relname IN ('schedules', 'skips', 'tracked_states')")
     assert read < len(scopes) / 2
 
 
@@ -410,8 +344,7 @@ def test_skips_that_were_intended_raise_nothing(ledger: Ledger) -> None:
     watched(ledger, "skipped")
     for reason in ("paused", "retired", "superseded"):
         skip(ledger, reason)
-        step(ledger)
-        assert raised(ledger) == [], reason
+        assert step(ledger) == [], reason
 
 
 def scopes(ledger: Ledger, *ids: str) -> None:
@@ -420,36 +353,30 @@ def scopes(ledger: Ledger, *ids: str) -> None:
 
 
 def test_a_skip_of_a_scope_that_retires_is_raised_once(ledger: Ledger) -> None:
-    channel(ledger)
-    ledger.job("job", handler="external", scope_kind="shard", notify=rule("skipped"))
+    watched(ledger, "skipped", scope_kind="shard")
     scopes(ledger, "a", "b")
     skip(ledger, "overlap", scope="a")
-    step(ledger)
-    assert raised(ledger) == [("skipped", "opened")]
+    assert step(ledger) == [("skipped", "opened")]
     for wanted in ("b",), ("a", "b"):
         scopes(ledger, *wanted)
         for _ in range(3):
-            step(ledger)
-    assert raised(ledger) == [("skipped", "opened")]
+            assert step(ledger) == [("skipped", "opened")]
     assert open_states(ledger) == []
     skip(ledger, "overlap", scope="a")
-    step(ledger)
-    assert raised(ledger) == [("skipped", "opened")] * 2
+    assert step(ledger) == [("skipped", "opened")] * 2
 
 
 def test_an_execution_of_a_retired_scope_that_waits_raises_nothing_twice(
     ledger: Ledger,
 ) -> None:
-    channel(ledger)
-    ledger.job("job", handler="external", scope_kind="shard", notify=rule("overdue"))
+    watched(ledger, "overdue", scope_kind="shard")
     scopes(ledger, "a", "b")
     ledger.trigger("job", scope="a")
     ledger.travel(by=timedelta(minutes=5))
     step(ledger)
     scopes(ledger, "b")
     for _ in range(3):
-        step(ledger)
-    assert raised(ledger) == [("overdue", "opened")]
+        assert step(ledger) == [("overdue", "opened")]
 
 
 @pytest.mark.parametrize(
@@ -458,8 +385,7 @@ def test_an_execution_of_a_retired_scope_that_waits_raises_nothing_twice(
 def test_many_scopes_are_observed_by_several_transactions(
     ledger: Ledger, event: str, after_each: list[int]
 ) -> None:
-    channel(ledger)
-    ledger.job("job", handler="external", scope_kind="shard", notify=rule(event))
+    watched(ledger, event, scope_kind="shard")
     ids = [f"s{n}" for n in range(45)]
     scopes(ledger, *ids)
     for scope in ids:
@@ -475,19 +401,6 @@ def test_many_scopes_are_observed_by_several_transactions(
     assert ledger.values("SELECT scope_id FROM alerts ORDER BY scope_id") == sorted(ids)
 
 
-def many_open(ledger: Ledger, *on: str, **more: Any) -> list[str]:
-    """Open a state of the job `job` in each of 45 scopes."""
-    channel(ledger)
-    ledger.job("job", handler="external", scope_kind="shard", notify=rule(*on, **more))
-    ids = [f"s{n:02}" for n in range(45)]
-    scopes(ledger, *ids)
-    for scope in ids:
-        ledger.trigger("job", scope=scope)
-        lease = ledger.one("SELECT id, lease_token::text FROM claim_next('default', 'w')")
-        ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'no disk')", *lease)
-    return ids
-
-
 def growth(ledger: Ledger, counted: str) -> list[int]:
     """How much each transaction adds, which observes little more than one change."""
     before, grown = ledger.one(counted), []
@@ -498,28 +411,25 @@ def growth(ledger: Ledger, counted: str) -> list[int]:
     return [*grown, ledger.one(counted) - before]
 
 
-def test_many_reminders_are_written_by_several_transactions(ledger: Ledger) -> None:
-    ids = many_open(ledger, remind="4 hours")
-    step(ledger)
-    assert open_states(ledger) == ["failed"] * 45
-    ledger.travel(by=timedelta(hours=4, minutes=1))
-    reminders = "SELECT count(*) FROM alerts WHERE kind = 'reminder'"
-    assert growth(ledger, reminders) == [20, 20, 5]
-    found = ledger.values("SELECT scope_id FROM alerts WHERE kind = 'reminder' ORDER BY 1")
-    assert found == ids
-
-
-def test_many_states_are_settled_after_a_resume_by_several_transactions(
+def test_many_states_are_settled_and_many_reminders_written_by_several_transactions(
     ledger: Ledger,
 ) -> None:
-    ids = many_open(ledger)
+    watched(ledger, remind="4 hours", scope_kind="shard")
+    ids = [f"s{n:02}" for n in range(45)]
+    scopes(ledger, *ids)
+    for scope in ids:
+        ledger.trigger(scope=scope)
+        ledger.values(FAIL, *claimed(ledger))
     ledger.values("SELECT pause('job')")
     step(ledger)
     assert open_states(ledger) == []
     ledger.values("SELECT resume('job')")
-    ledger.travel(by=STEP)
-    assert growth(ledger, "SELECT count(*) FROM alerts") == [20, 20, 5]
-    assert ledger.values("SELECT scope_id FROM alerts ORDER BY 1") == ids
+    alerts = "SELECT {} FROM alerts WHERE kind = '{}' ORDER BY 1"
+    for kind in ("opened", "reminder"):
+        ledger.travel(by=STEP)
+        assert growth(ledger, alerts.format("count(*)", kind)) == [20, 20, 5]
+        assert ledger.values(alerts.format("scope_id", kind)) == ids
+        ledger.travel(by=timedelta(hours=4))
 
 
 def test_an_edit_loses_no_skip_that_was_not_observed(ledger: Ledger) -> None:
@@ -529,70 +439,51 @@ def test_an_edit_loses_no_skip_that_was_not_observed(ledger: Ledger) -> None:
     ledger.edit(grace="2 min")
     ledger.values("SELECT pause('job')")
     ledger.values("SELECT resume('job')")
-    step(ledger)
-    assert raised(ledger) == [("skipped", "opened")]
+    assert step(ledger) == [("skipped", "opened")]
 
 
-def test_a_skip_from_before_its_rule_raises_nothing(ledger: Ledger) -> None:
-    watched(ledger, "failed")
-    skip(ledger, "overlap")
-    ledger.travel(by=timedelta(seconds=1))
-    ledger.edit(notify=rule("failed", "skipped"))
-    step(ledger)
-    assert raised(ledger) == []
+def watch(ledger: Ledger, seconds: int) -> list[str]:
+    """Take steps without a gap, after which each runner would get its whole time again.
+
+    Return the runners that were lost, or have returned, meanwhile.
+    """
+    before = ledger.one("SELECT count(*) FROM alerts")
+    for _ in range(seconds // 15):
+        ledger.travel(by=timedelta(seconds=15))
+        assert not ledger.one(STEPPED)
+    return ledger.values("SELECT runner_id FROM alerts ORDER BY id OFFSET %s", before)
 
 
 def test_a_worker_that_claims_nothing_more_is_not_lost(ledger: Ledger) -> None:
-    channel(ledger, on_ledger=["runner_lost"])
-    ledger.job("job", handler="external")
-    end(ledger, True)
-    for _ in range(8):  # without a gap, after which each runner gets its whole time again
-        ledger.travel(by=timedelta(seconds=15))
-        assert not ledger.one(STEPPED)
+    ledger.channel(on_ledger=["runner_lost"])
+    ledger.job(handler="external")
+    end(ledger, "+")
+    assert watch(ledger, 120) == []
     assert ledger.values("SELECT state FROM runner_status") == ["dead"]
-    assert raised(ledger) == []
 
 
 def test_a_runner_that_is_lost_opens_and_its_return_closes(ledger: Ledger) -> None:
-    channel(ledger, on_ledger=["runner_lost"])
+    ledger.channel(on_ledger=["runner_lost"])
     soon = ledger.now() + timedelta(minutes=1)
     ledger.runner(stale_after=soon)
     ledger.runner("r2", state="stopped", stale_after=soon)
-    for _ in range(3):
-        ledger.travel(by=timedelta(seconds=15))
-        assert not ledger.one(STEPPED)
-    assert raised(ledger) == []
-    for _ in range(2):
-        ledger.travel(by=timedelta(seconds=15))
-        assert not ledger.one(STEPPED)
-    assert ledger.values("SELECT event, kind, runner_id FROM alerts") == [
-        ("runner_lost", "opened", "r1")
-    ]
+    assert watch(ledger, 45) == []
+    assert watch(ledger, 30) == ["r1"]
     ledger.values("UPDATE runners SET stale_after = db_now() + interval '1 h' WHERE id = 'r1'")
-    step(ledger)
-    assert raised(ledger)[1:] == [("runner_lost", "closed")]
+    assert step(ledger) == [("runner_lost", "opened"), ("runner_lost", "closed")]
 
 
 @pytest.mark.parametrize("outage", ["an hour", "a restart"])
 def test_time_in_which_no_runner_could_check_in_loses_no_runner(
     ledger: Ledger, outage: str
 ) -> None:
-    channel(ledger, on_ledger=["runner_lost"])
+    ledger.channel(on_ledger=["runner_lost"])
     for name in ("lost before", "lost", "returns"):
         ledger.runner(name, stale_after=ledger.now() + timedelta(seconds=45))
     seen = "UPDATE runners SET heartbeat_at = db_now(), stale_after = db_now() + interval '45 s'"
-
-    def watch(seconds: int) -> list[str]:
-        """The runners that were lost, or have returned, meanwhile."""
-        before = ledger.one("SELECT count(*) FROM alerts")
-        for _ in range(seconds // 15):
-            ledger.travel(by=timedelta(seconds=15))
-            assert not ledger.one(STEPPED)
-        return ledger.values("SELECT runner_id FROM alerts ORDER BY id OFFSET %s", before)
-
     for _ in range(4):
         ledger.values(seen + " WHERE id <> 'lost before'")
-        watch(15)
+        watch(ledger, 15)
     assert ledger.values("SELECT runner_id FROM alerts") == ["lost before"]
     if outage == "a restart":
         ledger.travel(by=timedelta(seconds=15))
@@ -600,9 +491,9 @@ def test_time_in_which_no_runner_could_check_in_loses_no_runner(
         ledger.values("UPDATE runners SET stale_after = db_now() - interval '1 s'")
     else:
         ledger.travel(by=timedelta(hours=1))
-    assert watch(30) == []
+    assert watch(ledger, 30) == []
     ledger.values(seen + " WHERE id = 'returns'")
-    assert watch(30) == ["lost"]
+    assert watch(ledger, 30) == ["lost"]
 
 
 def test_a_leap_of_the_clock_that_is_taken_back_delays_no_delivery_and_no_reminder(
@@ -611,19 +502,17 @@ def test_a_leap_of_the_clock_that_is_taken_back_delays_no_delivery_and_no_remind
     watched(ledger, remind="1 hour")
     deliveries = "SELECT count(*) FROM executions WHERE queue = 'alerts'"
     ledger.travel(by=timedelta(days=2))
-    end(ledger, False)
+    end(ledger, "-")
     step(ledger)
     assert ledger.one(deliveries) == 1
     ledger.travel(by=timedelta(days=-2))
-    end(ledger, True)
-    step(ledger)
-    assert (len(raised(ledger)), ledger.one(deliveries)) == (2, 2)
+    end(ledger, "+")
+    assert (len(step(ledger)), ledger.one(deliveries)) == (2, 2)
     ledger.travel(by=timedelta(days=2))
-    end(ledger, False)
+    end(ledger, "-")
     step(ledger)
     ledger.travel(by=timedelta(days=-2))
-    step(ledger)
-    assert raised(ledger)[-1] == ("failed", "reminder")
+    assert step(ledger)[-1] == ("failed", "reminder")
 
 
 def test_notify_that_was_declared_in_a_leap_of_the_clock_misses_nothing_after_it(
@@ -632,27 +521,23 @@ def test_notify_that_was_declared_in_a_leap_of_the_clock_misses_nothing_after_it
     ledger.travel(by=timedelta(days=2))
     watched(ledger, "failed", "skipped")
     ledger.travel(by=timedelta(days=-2))
-    end(ledger, False)
+    end(ledger, "-")
     skip(ledger, "missed")
-    step(ledger)
-    assert sorted(raised(ledger)) == [OPENED, ("skipped", "opened")]
+    assert sorted(step(ledger)) == [OPENED, ("skipped", "opened")]
 
 
 def test_a_runner_that_fails_opens_and_its_recovery_closes(ledger: Ledger) -> None:
-    channel(ledger, on_ledger=["runner_failing"])
+    ledger.channel(on_ledger=["runner_failing"])
     ledger.runner(diagnostics={"failing": {"check_in": "x"}, "failed": {}})
-    step(ledger)
-    assert raised(ledger) == []  # one error is none that lasts
+    assert step(ledger) == []  # one error is none that lasts
     update = "UPDATE runners SET diagnostics = jsonb_build_object('failed', %s::jsonb)"
     ledger.values(update, '{"finisher": "DiskFull: no space"}')
     step(ledger)
-    step(ledger)
-    assert raised(ledger) == [("runner_failing", "opened")]
+    assert step(ledger) == [("runner_failing", "opened")]
     summary = ledger.one("SELECT summary FROM alerts")
     assert summary == "runner r1 on h is failing: finisher: DiskFull: no space"
     ledger.values(update, "{}")
-    step(ledger)
-    assert raised(ledger)[1:] == [("runner_failing", "closed")]
+    assert step(ledger)[1:] == [("runner_failing", "closed")]
 
 
 def verified(ledger: Ledger, violations: int, job: str | None = None) -> None:
@@ -663,34 +548,22 @@ def verified(ledger: Ledger, violations: int, job: str | None = None) -> None:
     )  # fmt: skip
 
 
-def test_violations_open_until_a_later_run_has_none_there(ledger: Ledger) -> None:
-    channel(ledger, on_ledger=["violation"])
-    ledger.job("job", handler="external")
-    verified(ledger, 0)
-    verified(ledger, 2)
-    step(ledger)
-    assert raised(ledger) == [("violation", "opened")]
-    verified(ledger, 0, "job")
-    step(ledger)
-    assert open_states(ledger) == ["violation"]
-    verified(ledger, 0)
-    step(ledger)
-    assert raised(ledger) == [("violation", "opened"), ("violation", "closed")]
-
-
-def test_violations_of_several_runs_hold_until_one_run_has_checked_all(ledger: Ledger) -> None:
-    channel(ledger, on_ledger=["violation"])
+@pytest.mark.parametrize("checked", [["a", "b"], [None]])
+def test_violations_of_several_runs_hold_until_one_run_has_checked_all(
+    ledger: Ledger, checked: list[str | None]
+) -> None:
+    ledger.channel(on_ledger=["violation"])
     ledger.job("a", handler="external")
     ledger.job("b", handler="external")
-    verified(ledger, 2, "a")
-    verified(ledger, 1, "b")
-    step(ledger)
+    verified(ledger, 0)
+    for job in checked:
+        verified(ledger, 2, job)
+    assert step(ledger) == [("violation", "opened")]
     verified(ledger, 0, "b")
     step(ledger)
     assert open_states(ledger) == ["violation"]
     verified(ledger, 0)
-    step(ledger)
-    assert raised(ledger) == [("violation", "opened"), ("violation", "closed")]
+    assert step(ledger) == [("violation", "opened"), ("violation", "closed")]
 
 
 def write_end(c: psycopg.Connection[Any], execution: int, status: str) -> None:
@@ -702,41 +575,34 @@ def write_end(c: psycopg.Connection[Any], execution: int, status: str) -> None:
     )  # fmt: skip
 
 
-def test_a_long_transaction_elsewhere_delays_no_alert(ledger: Ledger, database_url: str) -> None:
-    watched(ledger)
-    ledger.edit(overlap="allow")
-    with psycopg.connect(database_url) as other, psycopg.connect(database_url) as ending:
+def test_a_long_transaction_elsewhere_delays_no_alert(ledger: Ledger) -> None:
+    watched(ledger, overlap="allow")
+    with psycopg.connect(ledger.url) as other, psycopg.connect(ledger.url) as ending:
         other.execute("SELECT pg_current_xact_id()")
-        end(ledger, False)
+        end(ledger, "-")
         # This end becomes visible after changes with greater numbers were observed.
-        lease = claimed(ledger)
+        lease = triggered(ledger)
         write_end(ending, lease[0], "SUCCESS")
-        end(ledger, False)
-        step(ledger)
-        assert raised(ledger) == [OPENED]
+        end(ledger, "-")
+        assert step(ledger) == [OPENED]
         ending.commit()
         step(ledger)
-        step(ledger)
-        assert raised(ledger) == [OPENED, RECOVERED]
+        assert step(ledger) == [OPENED, RECOVERED]
         other.commit()
-    step(ledger)
-    assert raised(ledger) == [OPENED, RECOVERED]
+    assert step(ledger) == [OPENED, RECOVERED]
 
 
 @pytest.mark.parametrize("most", [1, 3])
-def test_steps_of_any_size_observe_each_change_once(
-    ledger: Ledger, database_url: str, most: int
-) -> None:
-    watched(ledger, after=9999)
-    ledger.edit(overlap="allow")
-    with psycopg.connect(database_url) as open_:
+def test_steps_of_any_size_observe_each_change_once(ledger: Ledger, most: int) -> None:
+    watched(ledger, after=9999, overlap="allow")
+    with psycopg.connect(ledger.url) as open_:
         for failures in range(1, 6):
-            end(ledger, False, False)
-            lease = claimed(ledger)
+            end(ledger, "--")
+            lease = triggered(ledger)
             if failures == 2:
                 write_end(open_, lease[0], "FAILED")
             else:
-                ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'broken')", *lease)
+                ledger.values(FAIL, *lease)
             while ledger.one("SELECT cronledger_internal.raise_alerts(%s)", most):
                 pass
         assert ledger.one("SELECT count FROM tracked_states") == 14
@@ -746,9 +612,7 @@ def test_steps_of_any_size_observe_each_change_once(
     assert ledger.one("SELECT count FROM tracked_states") == 15
 
 
-def test_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(
-    ledger: Ledger, database_url: str
-) -> None:
+def test_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(ledger: Ledger) -> None:
     watched(ledger, "failed", "deadline")
     started(ledger, 0)
     ledger.values(
@@ -760,47 +624,38 @@ def test_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(
         " 1, 'failed', '1000000000000' FROM executions, generate_series(1, 300) n"
     )
     step(ledger)
-    end(ledger, False)
-    with psycopg.connect(database_url) as c:
+    end(ledger, "-")
+    with psycopg.connect(ledger.url) as c:
         c.execute(STEPPED)
-        (read,) = (
-            c.execute(
-                "SELECT sum(seq_tup_read + idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
-                " WHERE relname LIKE 'executions%'"
-            ).fetchone()
-            or ()
-        )
+        read = rows_read(c, "relname LIKE 'executions%'")
     assert raised(ledger) == [OPENED]
     assert read < 100
 
 
-def test_one_process_at_a_time_raises_alerts_and_another_takes_over(
-    ledger: Ledger, database_url: str
-) -> None:
+def test_one_process_at_a_time_raises_alerts_and_another_takes_over(ledger: Ledger) -> None:
     watched(ledger)
-    end(ledger, False)
-    with psycopg.connect(database_url) as other:
+    end(ledger, "-")
+    with psycopg.connect(ledger.url) as other:
         other.execute(STEPPED)
         assert ledger.one(STEPPED) is None
         other.rollback()  # as after a crash: states, alerts, deliveries and cursor together
     assert raised(ledger) == []
     assert ledger.statuses("alerts.ops") == []
+
+    def call(_: int) -> None:
+        with psycopg.connect(ledger.url) as c:
+            c.execute(STEPPED)
+
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda _: call(database_url), range(10)))
+        list(pool.map(call, range(10)))
     assert (raised(ledger), ledger.statuses("alerts.ops")) == ([OPENED], ["PENDING"])
 
 
-def call(url: str) -> None:
-    with psycopg.connect(url) as c:
-        c.execute(STEPPED)
-
-
 def test_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
-    watched(ledger)
-    ledger.edit(owner="data", labels=Jsonb({"team": "bi"}))
-    (failed,) = end(ledger, False)
+    watched(ledger, owner="data", labels=Jsonb({"team": "bi"}))
+    (failed,) = end(ledger, "-")
     step(ledger)
-    end(ledger, True, False)
+    end(ledger, "+-")
     step(ledger)
     assert ledger.statuses("alerts.ops") == ["PENDING"]
     ledger.travel(by=timedelta(minutes=1))
@@ -826,9 +681,7 @@ def test_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
 
 
 def test_more_than_500_alerts_make_several_deliveries(ledger: Ledger) -> None:
-    watched(ledger)
-    end(ledger, False)
-    step(ledger)
+    open_alert(ledger)
     ledger.travel(by=timedelta(minutes=1))
     ledger.values(
         "INSERT INTO raised_alerts (at, event, kind, channel, since, count, summary, details)"
@@ -844,22 +697,16 @@ def test_more_than_500_alerts_make_several_deliveries(ledger: Ledger) -> None:
 
 
 def test_deliveries_raise_no_alerts(ledger: Ledger) -> None:
-    watched(ledger)
-    end(ledger, False)
-    step(ledger)
-    lease = ledger.one("SELECT id, lease_token::text FROM claim_next('alerts', 'w')")
-    ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'receiver is down')", *lease)
-    step(ledger)
-    assert raised(ledger) == [OPENED]
+    open_alert(ledger)
+    ledger.values(FAIL, *claimed(ledger, "alerts"))
+    assert step(ledger) == [OPENED]
     assert ledger.one("SELECT delivery_status FROM alerts") == "FAILED"
     with pytest.raises(psycopg.Error, match="whose jobs raise no alerts"):
         ledger.edit("alerts.ops", notify=rule())
 
 
 def test_alerts_are_pruned_with_executions(ledger: Ledger) -> None:
-    watched(ledger)
-    end(ledger, False)
-    step(ledger)
+    open_alert(ledger)
     assert ledger.one("SELECT cronledger_internal.prune_alerts(10)") == 0
     ledger.values("UPDATE pruned SET through = db_now()")
     assert ledger.one("SELECT cronledger_internal.prune_alerts(10)") == 1
@@ -887,14 +734,14 @@ def test_a_bad_rule_is_refused_by_name(ledger: Ledger) -> None:
             ledger.job(notify=Jsonb(notify))
 
 
-def test_an_app_declares_rules(ledger: Ledger, database_url: str) -> None:
-    channel(ledger)
+def test_an_app_declares_rules(ledger: Ledger) -> None:
+    ledger.channel()
     app = App("shop")
     notify = [Notify(channel="ops", after=3, remind=timedelta(hours=4))]
     app.job(name="report", notify=notify)(lambda: None)
     app.job(name="tidy", notify="ops")(lambda: None)
     for _ in range(2):
-        apply(database_url, list(app.jobs.values()), source="shop")
+        apply(ledger.url, list(app.jobs.values()), source="shop")
     rows = "SELECT revision, notify FROM jobs WHERE source = 'shop' ORDER BY name"
     assert ledger.values(rows) == [
         (1, [{"channel": "ops", "on": None, "after": 3, "remind": "4h"}]),
@@ -904,15 +751,14 @@ def test_an_app_declares_rules(ledger: Ledger, database_url: str) -> None:
         app.job(name="bad", notify=[{"channel": "ops", "on": ["broken"]}])(print)  # type: ignore[list-item]
 
 
-def test_the_command_lists_alerts_and_open_states(ledger: Ledger, database_url: str) -> None:
-    watched(ledger)
-    ledger.edit(owner="data")
-    end(ledger, False)
+def test_the_command_lists_alerts_and_open_states(ledger: Ledger) -> None:
+    watched(ledger, owner="data")
+    end(ledger, "-")
     step(ledger)
 
     def listed(*options: str) -> list[dict[str, Any]]:
         said = CliRunner().invoke(
-            main, ["alerts", "--json", *options], env={"CRONLEDGER_DATABASE_URL": database_url}
+            main, ["alerts", "--json", *options], env={"CRONLEDGER_DATABASE_URL": ledger.url}
         )
         assert said.exit_code == 0, said.output
         rows: list[dict[str, Any]] = json.loads(said.stdout)
@@ -923,106 +769,91 @@ def test_the_command_lists_alerts_and_open_states(ledger: Ledger, database_url: 
     (state,) = listed("--open", "--owner", "data", "--job", "job")
     assert (state["event"], state["kind"], state["count"]) == ("failed", "open", 1)
     assert listed("--owner", "bi") == []
-    end(ledger, True)
+    end(ledger, "+")
     step(ledger)
     assert listed("--open") == []
     assert [row["event"] for row in listed()] == ["recovered", "failed"]
 
 
-def findings(url: str) -> list[str]:
+def findings(ledger: Ledger) -> list[str]:
     """What `doctor` finds wrong with alerts."""
-    with psycopg.connect(url, autocommit=True) as c:
-        context = DoctorContext(c, Settings(), url)
+    with psycopg.connect(ledger.url, autocommit=True) as c:
+        context = DoctorContext(c, Settings(), ledger.url)
         return [one.found for one in check_alerts(context) if one.severity != "ok"]
 
 
-def test_doctor_names_deliveries_that_no_replica_claims(ledger: Ledger, database_url: str) -> None:
+def test_doctor_names_deliveries_that_no_replica_claims(ledger: Ledger) -> None:
     waiting = ["deliveries that have waited for more than 5 minutes: 1"]
-    watched(ledger)
-    end(ledger, False)
-    step(ledger)
-    assert findings(database_url) == []
+    open_alert(ledger)
+    assert findings(ledger) == []
     ledger.travel(by=timedelta(minutes=6))
-    assert findings(database_url) == waiting
+    assert findings(ledger) == waiting
     for pause, resume in (
         ("pause('alerts.ops')", "resume('alerts.ops')"),
         ("pause_queue('alerts')", "resume_queue('alerts')"),
     ):
         ledger.values(f"SELECT {pause}")
-        assert findings(database_url) == []
+        assert findings(ledger) == []
         ledger.values(f"SELECT {resume}")
-        assert findings(database_url) == waiting
-    lease = ledger.one("SELECT id, lease_token::text FROM claim_next('alerts', 'w')")
-    assert findings(database_url) == []
-    ledger.values("SELECT finish(%s, %s::uuid)", *lease)
-    assert findings(database_url) == []
+        assert findings(ledger) == waiting
+    lease = claimed(ledger, "alerts")
+    assert findings(ledger) == []
+    ledger.values(FINISH, *lease)
+    assert findings(ledger) == []
 
 
-def test_doctor_counts_the_deliveries_of_dropped_channels(
-    ledger: Ledger, database_url: str
-) -> None:
-    watched(ledger)
-    channel(ledger, "other")
-    end(ledger, False)
-    step(ledger)
+def test_doctor_counts_the_deliveries_of_dropped_channels(ledger: Ledger) -> None:
+    cancelled = ["deliveries of dropped channels, cancelled in the last day: 1"]
+    open_alert(ledger)
+    ledger.channel("other")
     id = ledger.one("SELECT delivery_id FROM alerts")
     ledger.values("SELECT cancel(%s)", id)  # a person wants that
-    assert findings(database_url) == []
+    assert findings(ledger) == []
     ledger.values("SELECT retry(%s)", id)
     for drop in ("SELECT retire('alerts.ops')", "DELETE FROM jobs WHERE name = 'alerts.ops'"):
         ledger.values("UPDATE jobs SET notify = '[]' WHERE name = 'job'")
         ledger.values(drop)
         assert ledger.one("SELECT status FROM executions WHERE id = %s", id) == "CANCELLED"
-        cancelled = ["deliveries of dropped channels, cancelled in the last day: 1"]
-        assert findings(database_url) == cancelled
+        assert findings(ledger) == cancelled
         if "DELETE" in drop:
-            channel(ledger)
+            ledger.channel()
         else:
             ledger.edit("alerts.ops", retired_at=None)
-        assert findings(database_url) == cancelled  # nobody has sent it yet
+        assert findings(ledger) == cancelled  # nobody has sent it yet
         ledger.values("SELECT retry(%s)", id)
-        assert findings(database_url) == []
+        assert findings(ledger) == []
     ledger.values("SELECT retire('alerts.ops')")
     ledger.travel(by=timedelta(days=1, minutes=1))
-    assert findings(database_url) == []
+    assert findings(ledger) == []
 
 
-def test_doctor_names_what_is_not_delivered(ledger: Ledger, database_url: str) -> None:
-    def found() -> list[str]:
-        return findings(database_url)
-
-    watched(ledger)
-    end(ledger, False)
-    step(ledger)
-    assert found() == []
-    lease = ledger.one("SELECT id, lease_token::text FROM claim_next('alerts', 'w')")
-    ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'receiver is down')", *lease)
+def test_doctor_names_what_is_not_delivered(ledger: Ledger) -> None:
+    open_alert(ledger)
+    assert findings(ledger) == []
+    ledger.values(FAIL, *claimed(ledger, "alerts"))
     ledger.values("SELECT retire('alerts.ops')")
-    end(ledger, True)
+    end(ledger, "+")
     step(ledger)
     ledger.travel(by=timedelta(minutes=6))
-    missing, waiting, failed = found()
+    missing, waiting, failed = findings(ledger)
     assert "ops (job job)" in missing
     assert waiting == "alerts without a delivery for more than 5 minutes: 1"
     assert failed == "failed deliveries of the last day: 1"
 
 
 def test_only_the_step_delivers_alerts_that_are_no_test(ledger: Ledger) -> None:
-    channel(ledger)
-    calls = (
+    ledger.channel()
+    test: dict[str, Any] = {"event": "test"}
+    forged: tuple[Any, ...] = (
+        {"event": "failed"}, {"event": ["failed", "test"]}, {}, [{"event": "x"}],
+    )  # fmt: skip
+    for call in (
         "enqueue('alerts.ops', payload => %s)",
         "enqueue('alerts.ops', payload => %s, key => 'k')",
         "enqueue_many('alerts.ops', ARRAY['{}', %s]::jsonb[])",
         "trigger('alerts.ops', payload => %s)",
-    )
-    forged: tuple[Any, ...] = (
-        {"event": "test"}, {"event": "failed"}, {"event": ["failed", "test"]}, {}, [{"event": "x"}]
-    )  # fmt: skip
-    for call in calls:
+    ):
+        ledger.values(f"SELECT {call}", Jsonb({"alerts": [test, test]}))
         for last in forged:
-            message = Jsonb({"alerts": [{"event": "test"}, last]})
-            if last == {"event": "test"}:
-                ledger.values(f"SELECT {call}", message)
-                continue
             with pytest.raises(errors.InvalidParameterValue, match="whose event is not test"):
-                ledger.values(f"SELECT {call}", message)
+                ledger.values(f"SELECT {call}", Jsonb({"alerts": [test, last]}))

@@ -5,21 +5,21 @@ from typing import Any
 from tests.db.support.engine import Ledger
 from tests.db.support.pushes import answer, claimed, enqueue, fail, finish
 
-EXTERNAL: dict[str, Any] = {"schedule": None, "handler": "external", "target": {}}
 PUSHES: list[dict[str, Any]] = [{"watermark": 2}, {"key": "k"}, {"key": "k", "payload": {"n": 2}}]
 
 
-def earlier(push: dict[str, Any]) -> dict[str, Any]:
-    """Return the same push with the watermark before, if it has one."""
-    return push | ({"watermark": 1} if "watermark" in push else {})
+def failed(ledger: Ledger, job: str, push: dict[str, Any], **policies: Any) -> int | None:
+    """The first attempt after this push, or one with the watermark before it, has failed."""
+    ledger.job(job, handler="external", **policies)
+    made = enqueue(ledger, job, **push | ({"watermark": 1} if "watermark" in push else {}))
+    fail(ledger, claimed(ledger, job))
+    return made
 
 
 def test_input_after_exhausted_retries_makes_a_new_execution(ledger: Ledger) -> None:
     for number, push in enumerate(PUSHES):
         job = f"job{number}"
-        ledger.job(job, **EXTERNAL, max_attempts=1)
-        first = enqueue(ledger, job, **earlier(push))
-        fail(ledger, claimed(ledger, job))
+        first = failed(ledger, job, push, max_attempts=1)
         assert answer(ledger, job) == "retry_exhausted"
         second = enqueue(ledger, job, **push)
         assert second != first
@@ -29,9 +29,7 @@ def test_input_after_exhausted_retries_makes_a_new_execution(ledger: Ledger) -> 
 def test_input_during_a_backoff_has_all_attempts_at_once(ledger: Ledger) -> None:
     for number, push in enumerate(PUSHES):
         job = f"job{number}"
-        ledger.job(job, **EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
-        first = enqueue(ledger, job, **earlier(push))
-        fail(ledger, claimed(ledger, job))
+        first = failed(ledger, job, push, max_attempts=2, retry_backoff=["1 h"])
         second = enqueue(ledger, job, **push)
         assert ledger.values(
             "SELECT id, status, attempt, max_attempts, next_attempt_at <= db_now()"
@@ -43,10 +41,8 @@ def test_input_during_a_backoff_has_all_attempts_at_once(ledger: Ledger) -> None
 
 
 def test_input_that_is_not_new_keeps_the_budget(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
-    first = enqueue(ledger, watermark=5)
-    fail(ledger, claimed(ledger))
-    assert {enqueue(ledger, watermark=n) for n in (5, 4)} == {first}
+    first = failed(ledger, "job", {"watermark": 2}, max_attempts=2, retry_backoff=["1 h"])
+    assert {enqueue(ledger, watermark=n) for n in (1, 0)} == {first}
     assert ledger.one("SELECT status, next_attempt_at > db_now() FROM executions") == (
         "FAILED", True,
     )  # fmt: skip

@@ -13,12 +13,11 @@ from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
 from cronledger import Client
-from cronledger.audit.verify import verify
 from cronledger.ledger.reports import Reports
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.targets import TARGETS
 from cronledger.sources.backfill import past
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner
 
 MINUTE = timedelta(minutes=1)
 BIG = "x" * JSON_BYTES
@@ -33,7 +32,6 @@ def nested(levels: int) -> Any:
 
 BAD_TARGETS: list[tuple[str, dict[str, Any], str, str]] = [
     ("sql", {}, 'handler = sql, and its target has no "sql"', '{"sql": "DELETE'),
-    ("sql", {"statement": "SELECT 1"}, 'has no "sql"', '{"sql": "DELETE'),
     ("sql", {"sql": "SELECT 1", "cwd": "/"}, 'has "cwd", which handler = sql', "DELETE"),
     ("sql", {"sql": "SELECT '" + BIG + "'"}, "target has 65", "Store the data elsewhere"),
     ("http", {}, 'has no "url"', '{"url": "https://example.com/"}'),
@@ -48,7 +46,6 @@ BAD_TARGETS: list[tuple[str, dict[str, Any], str, str]] = [
     ("http", {"url": "http://x", "expect": 200}, "JSON type than array", "example.com"),
     ("http", {"url": "http://x", "allow_private": 1}, "JSON type than boolean", "example.com"),
     ("command", {"command": 5}, "neither a string nor a list of strings", "backup"),
-    ("command", {"command": None}, "neither a string nor a list of strings", "backup"),
     ("command", {"command": {"a": "b"}}, "neither a string nor a list of strings", "backup"),
     ("command", {"command": ["a", ["b"]]}, "neither a string nor a list of strings", "backup"),
     ("command", {"command": "a", "env": ["A=b"]}, "JSON type than object", "backup"),
@@ -141,7 +138,7 @@ def test_the_largest_and_the_deepest_values_are_taken(ledger: Ledger) -> None:
 
 
 def test_payloads_of_trigger_and_enqueue_have_the_same_limits(ledger: Ledger) -> None:
-    ledger.job("job", schedule=None)
+    ledger.job()
     for payload in (BIG, nested(JSON_DEPTH + 1)):
         for call in ("trigger('job', payload => %s)", "enqueue('job', payload => %s)"):
             with pytest.raises(errors.InvalidParameterValue, match="job job: payload"):
@@ -150,8 +147,8 @@ def test_payloads_of_trigger_and_enqueue_have_the_same_limits(ledger: Ledger) ->
 
 
 def test_a_workers_result_that_is_too_deep_is_not_stored(ledger: Ledger) -> None:
-    ledger.job("job", schedule=None, handler="external", target={})
-    ledger.trigger("job")
+    ledger.job(handler="external")
+    ledger.trigger()
     number, token = ledger.one("SELECT id, lease_token FROM claim_next('default', 'w')")
     assert ledger.one("SELECT finish(%s, %s, %s)", number, token, Jsonb(nested(101))) == "ok"
     row = ledger.one("SELECT status, result, error_code, error_msg FROM executions")
@@ -167,23 +164,17 @@ def of(handler: str, **target: Any) -> dict[str, Any]:
 
 
 BAD_VALUES: list[tuple[dict[str, Any], str]] = [
-    (of("sql", sql=" \n"), "target.sql: "),
-    (of("http", url="http://x:y/"), "target.url: must begin with http:// or https://"),
     (of("http", url="http://x", headers={"hunter2 x": "a"}), "target.headers: "),
-    (of("python", python="no colon"), "target.python: has an invalid format"),
     (of("command", command=" "), "target.command: is neither a list of words nor a line"),
-    (of("command", command=[]), "target.command: is neither a list of words nor a line"),
     (of("command", command=["hunter2", ""]), "target.command: is neither a list of words nor"),
     (of("command", command="hunter2", cwd="b"), "target.cwd: is not an absolute path"),
     (of("command", command="a", env={"hunter2": 5}), "target.env: is neither a text nor"),
     ({"labels": Jsonb({"a\x1b[2J": "x"})}, "labels.a\\x1b[2J = "),
     ({"labels": Jsonb({"k" * 60_000: "x"})}, "labels." + "k" * 113 + " = "),
     ({"labels": Jsonb({"a b": "x"})}, 'labels.a b = "a b": has an invalid format'),
-    ({"labels": Jsonb({"-a": "x"})}, 'labels.-a = "-a": has an invalid format'),
     ({"labels": Jsonb({"k" * 64: "x"})}, "should have at most 63 characters"),
     ({"labels": Jsonb({"team": 1})}, "labels.team = 1: should be a valid string"),
     ({"labels": Jsonb({"team": {"name": "data"}})}, "labels.team = "),
-    ({"labels": Jsonb({"team": ""})}, 'labels.team = "": '),
     ({"labels": Jsonb({"team": "a\nb"})}, "labels.team = "),
     ({"labels": Jsonb({"team": "x" * 201})}, "labels.team = "),
     ({"labels": Jsonb({f"k{n}": "x" for n in range(51)})}, "at most 50 items"),
@@ -193,18 +184,14 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"retry_on": ["A"] * 101}, "should have at most 100 items"),
     ({"retry_on": ["A" * 201]}, "should have at most 200 characters"),
     ({"start_by": "25:00"}, 'start_by = "25:00": is invalid; use a wall time such as'),
-    ({"finish_by": ""}, 'finish_by = "": is invalid'),
-    ({"finish_by": "15"}, 'finish_by = "15": has no unit'),
-    ({"finish_by": "0s"}, 'finish_by = "0s": is zero'),
-    ({"finish_by": "40000d"}, 'finish_by = "40000d": is longer than 100 years'),
-    ({"start_by": "99999999999w"}, "start_by = "),
+    ({"finish_by": "99999999999w"}, "finish_by = "),
     ({"expect_duration": "06:00"}, 'expect_duration = "06:00": is invalid; use a duration'),
     ({"ping": "hc-ping.com/hunter2"}, "ping: must begin with http:// or https://"),
 ]
 
 
 async def test_i9_values_that_only_a_replica_judges_become_the_spec_error_of_their_job(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     said = {}
     for number, (columns, message) in enumerate(BAD_VALUES):
@@ -214,8 +201,7 @@ async def test_i9_values_that_only_a_replica_judges_become_the_spec_error_of_the
         said[name] = message
     ledger.job("good", schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        assert [s.claimed.key.job_name for s in await one.settle()] == ["good"]
+    assert [s.claimed.key.job_name for s in await one.settle()] == ["good"]
     rows = ledger.values("SELECT name, spec_error FROM jobs WHERE spec_error IS NOT NULL")
     found = dict(rows)
     assert found.keys() == said.keys()
@@ -226,68 +212,62 @@ async def test_i9_values_that_only_a_replica_judges_become_the_spec_error_of_the
     assert "hunter2" not in str(rows)
     assert "hunter2" not in str(ledger.values("SELECT d::text FROM job_details d"))
     assert {ledger.parked(name) for name in said} == {"spec_error"}
-    assert set(ledger.values("SELECT status FROM executions WHERE job_name <> 'good'")) == {
-        "PENDING"
-    }
-    assert violations(database_url) == []
+    waiting = ledger.values("SELECT DISTINCT status FROM executions WHERE job_name <> 'good'")
+    assert waiting == ["PENDING"]
+    assert ledger.violations() == []
 
 
 @pytest.mark.parametrize(
-    ("bad", "good"),
+    ("catch_up", "bad", "good"),
     [
-        (of("sql", sql=" "), of("sql", sql="SELECT 1")),
-        ({"retry_on": ["ConectionError"]}, {"retry_on": ["ConnectionError"]}),
-        ({"labels": Jsonb({"team": 1})}, {"labels": None}),
-        ({"start_by": "soon", "finish_by": "1s"}, {"start_by": None, "finish_by": None}),
+        ("all", of("sql", sql=" "), of("sql", sql="SELECT 1")),
+        ("latest", {"retry_on": ["ConectionError"]}, {"retry_on": ["ConnectionError"]}),
+        ("all", {"labels": Jsonb({"team": 1})}, {"labels": None}),
+        ("latest", {"start_by": "soon", "finish_by": "1s"}, {"start_by": None, "finish_by": None}),
         (
+            "all",
             {"retry_on": ["ConectionError"], "schedule_delay": "1 day", "jitter": "6 h"},
             {"retry_on": None, "schedule_delay": "0", "jitter": "0"},
         ),
     ],
     ids=["target", "filter", "labels", "deadline", "delay"],
 )
-@pytest.mark.parametrize("catch_up", ["all", "latest"])
 async def test_i10_a_correction_fires_nothing_of_the_time_of_an_invalid_definition(
-    ledger: Ledger, database_url: str, catch_up: str, bad: dict[str, Any], good: dict[str, Any]
+    ledger: Ledger, one: Runner, catch_up: str, bad: dict[str, Any], good: dict[str, Any]
 ) -> None:
     """The plan_times in between are skips, so that `verify` agrees."""
-    ledger.job("job", schedule="* * * * *", catch_up=catch_up, overlap="allow")
+    ledger.job(schedule="* * * * *", catch_up=catch_up, overlap="allow")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        (first,) = await one.settle()
-        ledger.edit("job", **bad)
-        ledger.travel(by=5 * MINUTE)
-        assert await one.settle() == []
-        await one.repair()
-        assert (ledger.parked("job"), ledger.skipped("job")) == ("spec_error", [])
-        assert violations(database_url) == []
-        ledger.values("SELECT pause('job'), resume('job')")  # as it is
-        ledger.edit("job", **good)
-        assert await one.settle() == []
-        assert ledger.skipped("job") == [("missed", 5)]
-        assert ledger.one("SELECT spec_error FROM jobs") is None
-        ledger.travel(by=MINUTE)
-        (after,) = await one.settle()
-        await one.repair()
-    assert after.claimed.key.plan_time - first.claimed.key.plan_time == 6 * MINUTE
-    assert violations(database_url) == []
-    assert ledger.accounted("job") == 7
-    with Client(database_url) as client:
-        (answer,) = client.why("job", first.claimed.key.plan_time + MINUTE)
+    (first,) = await one.settle()
+    ledger.edit(**bad)
+    ledger.travel(by=5 * MINUTE)
+    assert await one.settle() == []
+    await one.repair()
+    assert (ledger.parked(), ledger.skipped()) == ("spec_error", [])
+    assert ledger.violations() == []
+    ledger.values("SELECT pause('job'), resume('job')")  # as it is
+    ledger.edit(**good)
+    assert await one.settle() == []
+    assert ledger.skipped() == [("missed", 5)]
+    assert ledger.one("SELECT spec_error FROM jobs") is None
+    ledger.travel(by=MINUTE)
+    (after,) = await one.settle()
+    await one.repair()
+    at = first.claimed.key
+    assert after.claimed.key.plan_time - at.plan_time == 6 * MINUTE
+    assert ledger.violations() == []
+    assert ledger.accounted() == 7
+    with Client(ledger.url) as client:
+        (answer,) = client.why("job", at.plan_time + MINUTE)
     assert answer.verdict == "skipped"
     assert "and its definition, revision 2, was edited before that; " in answer.text
-    with psycopg.connect(database_url) as connection:
-        at = first.claimed.key
+    with psycopg.connect(ledger.url) as connection:
         known = past(Reports.over(connection, "cronledger"), at.scope, at.plan_time, ledger.now())
     assert len(known.plan_times) == 7
 
 
-def violations(url: str) -> list[str]:
-    return [str(violation) for violation in verify(url)]
-
-
 async def test_what_a_claim_has_won_does_not_wait_for_the_note_about_a_broken_job(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     """Somebody edits the broken job: its spec_error is recorded by a later claim."""
     ledger.job("bad", schedule="* * * * *")
@@ -295,21 +275,21 @@ async def test_what_a_claim_has_won_does_not_wait_for_the_note_about_a_broken_jo
     with ledger.unchecked():
         ledger.edit("bad", schedule="no schedule")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        with psycopg.connect(database_url) as editor:
-            editor.execute("SELECT FROM cronledger.jobs WHERE name = 'bad' FOR NO KEY UPDATE")
-            with capture_logs() as logs:
-                assert [s.claimed.key.job_name for s in await one.settle()] == ["good"]
-            assert "claim_followup_failed" not in [x["event"] for x in logs]
-            assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None
-        await one.repair()
-        await one.settle()
-        assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is not None
+    spec_error = "SELECT spec_error FROM jobs WHERE name = 'bad'"
+    with psycopg.connect(ledger.url) as editor:
+        editor.execute("SELECT FROM cronledger.jobs WHERE name = 'bad' FOR NO KEY UPDATE")
+        with capture_logs() as logs:
+            assert [s.claimed.key.job_name for s in await one.settle()] == ["good"]
+        assert "claim_followup_failed" not in [x["event"] for x in logs]
+        assert ledger.one(spec_error) is None
+    await one.repair()
+    await one.settle()
+    assert ledger.one(spec_error) is not None
 
 
 def test_executions_claimed_after_a_refused_one_have_tokens_of_their_own(ledger: Ledger) -> None:
     for name in ("a", "b", "c"):
-        ledger.job(name, schedule=None)
+        ledger.job(name)
         ledger.values("SELECT enqueue(%s)", name)
     ledger.values(
         "ALTER TABLE executions ADD CHECK (job_name <> 'a' OR status <> 'RUNNING') NOT VALID"

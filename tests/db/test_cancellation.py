@@ -49,14 +49,3 @@ async def test_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:
             assert (await whole.end(execution))["status"] == "CANCELLED"
         await eventually("all have stopped", lambda: len(said) == 4)
     assert sorted(said) == ["one", "thread", "thread", "two"]
-
-
-async def test_cancelling_ones_own_helpers_is_not_the_end(whole: Whole) -> None:
-    async def handler(ctx: Context) -> list[bool]:
-        helpers = ctx.cancel_token.child()
-        helpers.cancel()
-        return [helpers.cancelled, ctx.cancelled]
-
-    job = whole.job(handler)
-    async with whole.replica():
-        assert (await whole.run(job))["result"] == [True, False]

@@ -1,6 +1,5 @@
 """Winning executions: one row per plan_time, cursor and rows together, steals, tokens."""
 
-import asyncio
 from datetime import timedelta
 from uuid import UUID
 
@@ -8,79 +7,54 @@ import pytest
 
 from cronledger.engine.claiming.breadth import LARGEST_CLAIM
 from cronledger.rules import outcome
-from tests.db.support.engine import FUNCTION, Ledger, runners
+from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
-
 FAILURE = outcome.failure(ValueError("no"))
 
 
-async def test_i1_a_cursor_that_is_wrong_makes_no_second_row(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i1_a_cursor_that_is_wrong_makes_no_second_row(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", overlap="allow")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        (won,) = await one.settle()
-        await one.finish(won)
-        ledger.values(
-            "UPDATE schedules SET planned_through = planned_through - interval '50 s',"
-            " next_due_at = db_now()"
-        )
-        assert await one.settle() == []
+    assert await one.run_due() == 1
+    ledger.values(
+        "UPDATE schedules SET planned_through = planned_through - interval '50 s',"
+        " next_due_at = db_now()"
+    )
+    assert await one.settle() == []
     assert ledger.statuses() == ["SUCCESS"]
 
 
-async def test_i2_a_long_outage_settles_into_one_skip_and_one_run(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="*/6 * * * * *")
-    ledger.travel(by=timedelta(days=3))
-    firings = 3 * 14_400
-    async with runners(database_url, {}) as (one,):
-        started = await one.settle(most=8)
-    assert len(started) == 1
-    # The clock goes on: plan_times of the last seconds are skips behind the run.
-    (reason, count), *rest = ledger.skipped()
-    assert reason == "superseded"
-    assert firings - 3 <= count <= firings + 10
-    assert [reason for reason, _ in rest] in ([], ["overlap"])
-
-
 async def test_i2_skips_go_on_in_place_while_reason_and_revision_hold(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        (running,) = await one.settle()
-        for _ in range(3):
-            ledger.travel(by=MINUTE)
-            assert await one.settle() == []
-        assert ledger.skipped() == [("overlap", 3)]
-        assert ledger.one("SELECT blocked_by FROM skips") == running.claimed.id
-        ledger.edit(grace="59 s")  # another revision: another range
+    (running,) = await one.settle()
+    for _ in range(3):
         ledger.travel(by=MINUTE)
         assert await one.settle() == []
-        assert ledger.skipped() == [("overlap", 3), ("overlap", 1)]
-        await one.finish(running)
-        ledger.travel(by=MINUTE)
-        (second,) = await one.settle()
-        ledger.travel(by=MINUTE)
-        assert await one.settle() == []
-        # An execution lies between: the range does not go on across it.
-        assert ledger.skipped() == [("overlap", 3), ("overlap", 1), ("overlap", 1)]
-        assert second.claimed.attempt == 1
+    assert ledger.skipped() == [("overlap", 3)]
+    assert ledger.one("SELECT blocked_by FROM skips") == running.claimed.id
+    ledger.edit(grace="59 s")  # another revision: another range
+    ledger.travel(by=MINUTE)
+    assert await one.settle() == []
+    assert ledger.skipped() == [("overlap", 3), ("overlap", 1)]
+    await one.finish(running)
+    ledger.travel(by=MINUTE)
+    (second,) = await one.settle()
+    ledger.travel(by=MINUTE)
+    assert await one.settle() == []
+    # An execution lies between: the range does not go on across it.
+    assert ledger.skipped() == [("overlap", 3), ("overlap", 1), ("overlap", 1)]
+    assert second.claimed.attempt == 1
     assert ledger.accounted() == 7
 
 
-async def test_i5_tokens_and_attempts_grow_and_history_keeps_who_held_them(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule=None, allow_stale_reentry=True, max_attempts=3, retry_backoff=["0 s"])
+async def test_i5_tokens_and_attempts_grow_and_history_keeps_who_held_them(ledger: Ledger) -> None:
+    ledger.job(allow_stale_reentry=True, max_attempts=3, retry_backoff=["0 s"])
     ledger.trigger()
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         (first,) = await one.settle()
         await one.finish(first, FAILURE)
         (second,) = await two.settle()
@@ -88,23 +62,22 @@ async def test_i5_tokens_and_attempts_grow_and_history_keeps_who_held_them(
         ledger.expire()
         (third,) = await one.steal()
         await one.finish(third)
-    assert [s.claimed.how for s in (first, second, third)] == ["won", "retried", "stolen"]
-    assert [s.claimed.attempt for s in (first, second, third)] == [1, 2, 3]
-    tokens = [s.claimed.token for s in (first, second, third)]
+    claimed = [lease.claimed for lease in (first, second, third)]
+    assert [(c.how, c.attempt) for c in claimed] == [("won", 1), ("retried", 2), ("stolen", 3)]
+    tokens = [c.token for c in claimed]
     assert len(set(tokens)) == 3
     history, token, status = ledger.one("SELECT attempts, lease_token, status FROM executions")
     assert [(a["attempt"], a["runner_id"], a["error_code"]) for a in history] == [
-        (1, "r1", "handler_error"),
-        (2, "r2", "runner_crashed"),
-    ]
+        (1, "r1", "handler_error"), (2, "r2", "runner_crashed"),
+    ]  # fmt: skip
     assert [UUID(a["lease_token"]) for a in history] == tokens[:2]
     assert (token, status) == (tokens[2], "SUCCESS")
 
 
-async def test_i3_who_lost_the_lease_writes_nothing(ledger: Ledger, database_url: str) -> None:
-    ledger.job(schedule=None, allow_stale_reentry=True)
+async def test_i3_who_lost_the_lease_writes_nothing(ledger: Ledger) -> None:
+    ledger.job(allow_stale_reentry=True)
     ledger.trigger()
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         (old,) = await one.settle()
         ledger.expire()
         (new,) = await two.steal()
@@ -117,65 +90,62 @@ async def test_i3_who_lost_the_lease_writes_nothing(ledger: Ledger, database_url
 
 @pytest.mark.parametrize(("second", "lost"), [(outcome.success(1), 0), (FAILURE, 1)])
 async def test_i4_a_success_is_not_overwritten_by_its_own_second_finish(
-    ledger: Ledger, database_url: str, second: outcome.Outcome, lost: int
+    ledger: Ledger, one: Runner, second: outcome.Outcome, lost: int
 ) -> None:
     """The answer to the finish was lost; written again it changes nothing."""
-    ledger.job(schedule=None)
+    ledger.job()
     ledger.trigger()
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        lease = one.leases.all()
-        await one.finish(start, outcome.success(1))
-        one.leases.add(lease)
-        one.held.append(start)
-        await one.finish(start, second)
-        assert one.leases.lost == lost
+    (start,) = await one.settle()
+    lease = one.leases.all()
+    await one.finish(start, outcome.success(1))
+    one.leases.add(lease)
+    one.held.append(start)
+    await one.finish(start, second)
+    assert one.leases.lost == lost
     assert ledger.one("SELECT status, result FROM executions") == ("SUCCESS", 1)
 
 
 @pytest.mark.parametrize("more", [{"schedule_delay": "10 m"}, {"jitter": "20 m"}])
 async def test_i8_nothing_starts_before_due_at(
-    ledger: Ledger, database_url: str, more: dict[str, str]
+    ledger: Ledger, one: Runner, more: dict[str, str]
 ) -> None:
     ledger.job(schedule="@hourly", **more)
     ledger.travel(by=30 * MINUTE)  # 12:30:30
-    async with runners(database_url, {}) as (one,):
-        assert await one.settle() == []
-        due = ledger.one("SELECT next_due_at FROM schedules")
-        plan_time = ledger.one("SELECT next_plan_time FROM schedules")
-        assert (plan_time.minute, plan_time.second) == (0, 0)
-        assert timedelta(0) <= due - plan_time <= 20 * MINUTE
-        ledger.stop_clock(due - timedelta(seconds=5))
-        assert await one.settle() == []
-        ledger.pass_time(timedelta(seconds=5))
-        (start,) = await one.settle()
+    assert await one.settle() == []
+    due, plan_time = ledger.one("SELECT next_due_at, next_plan_time FROM schedules")
+    assert (plan_time.minute, plan_time.second) == (0, 0)
+    assert timedelta(0) <= due - plan_time <= 20 * MINUTE
+    ledger.stop_clock(due - timedelta(seconds=5))
+    assert await one.settle() == []
+    ledger.pass_time(timedelta(seconds=5))
+    (start,) = await one.settle()
     assert start.claimed.key.plan_time == plan_time
     assert start.claimed.started_at >= due
     assert ledger.one("SELECT due_at FROM executions") == due
 
 
 async def test_i8_the_clock_of_the_database_goes_back_and_nothing_fires_twice_or_early(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        await one.finish(start)
-        ledger.travel(by=-10 * MINUTE)
-        ledger.values("UPDATE schedules SET next_due_at = db_now()")
-        assert await one.settle() == []
-        ledger.travel(by=12 * MINUTE)
-        (after,) = await one.settle()
+    (start,) = await one.settle()
+    await one.finish(start)
+    ledger.travel(by=-10 * MINUTE)
+    ledger.values("UPDATE schedules SET next_due_at = db_now()")
+    assert await one.settle() == []
+    ledger.travel(by=12 * MINUTE)
+    (after,) = await one.settle()
     assert after.claimed.key.plan_time > start.claimed.key.plan_time
     assert ledger.accounted() == 3
 
 
 @pytest.mark.parametrize(("max_attempts", "most"), [(1, 3), (4, 4)])
 async def test_a_job_that_kills_its_runners_is_not_stolen_for_ever(
-    ledger: Ledger, database_url: str, max_attempts: int, most: int
+    ledger: Ledger, one: Runner, max_attempts: int, most: int
 ) -> None:
-    ledger.job(schedule=None, allow_stale_reentry=True, max_attempts=max_attempts)
+    """A search for stale leases does not find it again after its last steal."""
+    ledger.job(allow_stale_reentry=True, max_attempts=max_attempts)
     ledger.trigger()
     candidates = (
         "SELECT count(*) FROM cronledger_internal.lock_stale("
@@ -183,14 +153,13 @@ async def test_a_job_that_kills_its_runners_is_not_stolen_for_ever(
         " false, '{}', db_now() - interval '1 day', 9)"
     )
     found = []
-    async with runners(database_url, {}) as (one,):
-        attempts = [s.claimed.attempt for s in await one.settle()]
-        for _ in range(most + 1):
-            one.crash()
-            ledger.expire()
-            found.append(ledger.one(candidates))
-            attempts += [s.claimed.attempt for s in await one.steal()]
-        await one.sweep()
+    attempts = [s.claimed.attempt for s in await one.settle()]
+    for _ in range(most + 1):
+        one.crash()
+        ledger.expire()
+        found.append(ledger.one(candidates))
+        attempts += [s.claimed.attempt for s in await one.steal()]
+    await one.sweep()
     assert attempts == [*range(1, most + 1)]
     assert found == [1] * (most - 1) + [0, 0]
     assert ledger.one("SELECT status, error_code, next_attempt_at FROM executions") == (
@@ -198,13 +167,10 @@ async def test_a_job_that_kills_its_runners_is_not_stolen_for_ever(
     )  # fmt: skip
 
 
-async def test_a_job_that_only_another_runner_can_run_is_left_to_it(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_job_that_only_another_runner_can_run_is_left_to_it(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    able, unable = {"functions": frozenset({FUNCTION})}, {"functions": frozenset({"x:y"})}
-    async with runners(database_url, able, unable) as (one, other):
+    async with runners(ledger.url, {}, {"functions": frozenset({"x:y"})}) as (one, other):
         assert await other.settle(most=3) == []
         assert other.delay is not None and other.delay > 1  # no busy loop
         assert ledger.parked() is None
@@ -212,33 +178,20 @@ async def test_a_job_that_only_another_runner_can_run_is_left_to_it(
     assert start.claimed.how == "won"
 
 
-async def test_slots_bound_a_claim_and_the_rest_stays_due(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *", scope_kind="shard", scopes=[f"s{n:02}" for n in range(30)])
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {"slots": 7}, {}) as (one, two):
-        assert len(await one.settle()) == 7
-        first, second = await asyncio.gather(one.settle(), two.settle())
-        assert (len(first), len(second)) == (0, 23)
-    assert ledger.statuses() == ["RUNNING"] * 30
-
-
-async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(ledger: Ledger) -> None:
     """What needs a slot stays due as it was, and later claims do not lock it for nothing."""
     every = {"schedule": "* * * * *", "grace": "1 h"}
     ledger.job("backlog", **every, overlap="allow", catch_up="all")
     ledger.job("blocked", **every, overlap="skip")
-    ledger.job("foreign", **every, handler="external", target={})
+    ledger.job("foreign", **every, handler="external")
     ledger.trigger("blocked")
-    async with runners(database_url, {"slots": 11}) as (one,):
+    late = "SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1"
+    async with runners(ledger.url, {"slots": 11}) as (one,):
         await one.settle()
         for n in range(60):
             ledger.job(f"late-{n:02}", **every)
         ledger.values("UPDATE schedules SET woken = false")  # as if a claim had planned them
-        before = ledger.values("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1")
+        before = ledger.values(late)
         # First the backlog, then who needs no slot; among the others chance decides.
         ledger.values(
             "UPDATE schedules SET planned_through = db_now() - interval '20 min',"
@@ -252,10 +205,7 @@ async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(
         assert {s.claimed.key.job_name for s in await one.step()} == {"backlog"}
         assert len(one.held) == 11
         assert one.claimer.breadth.rows(LARGEST_CLAIM) < LARGEST_CLAIM
-        assert (
-            ledger.values("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1")
-            == before
-        )
+        assert ledger.values(late) == before
         assert ledger.skipped("blocked") == [("overlap", 1)]
         assert ledger.statuses("foreign") == ["PENDING"]
         one.slots = 1000

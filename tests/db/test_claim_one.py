@@ -8,15 +8,17 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.db.support.engine import Ledger, runners, waiting
+from tests.db.support.engine import Ledger, Runner, waiting
 from tests.db.support.pushes import answer, claimed, enqueue, fail, finish
 from tests.waiting import eventually
 
-EXTERNAL: dict[str, Any] = {"schedule": None, "handler": "external", "target": {}}
+
+def external(ledger: Ledger, **policies: Any) -> None:
+    ledger.job(handler="external", **policies)
 
 
 def test_a_key_that_was_never_enqueued_is_won(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL, scope_kind="tenant", payload={"of": "job"}, max_attempts=3)
+    external(ledger, scope_kind="tenant", payload={"of": "job"}, max_attempts=3)
     row = ledger.one("SELECT * FROM claim('job', 'worker', 'acme')")
     assert row[0] == "won" and row[4:7] == (1, 3, {"of": "job"})
     found = ledger.one(
@@ -29,28 +31,19 @@ def test_a_key_that_was_never_enqueued_is_won(ledger: Ledger) -> None:
     assert ledger.one("SELECT heartbeat(%s, %s)", row[1], row[2]) == "ok"
 
 
-def test_what_waits_is_taken_first(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL, overlap="wait")
+def test_what_waits_is_taken_first_and_one_at_a_time(ledger: Ledger) -> None:
+    external(ledger, overlap="wait")
     made = [enqueue(ledger), enqueue(ledger, key="k"), ledger.trigger()]
-    won = []
-    for _ in made:
-        won.append(claimed(ledger))
-        finish(ledger, won[-1])
-    assert [claim.id for claim in won] == made
-
-
-def test_already_running(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL)
-    first = claimed(ledger)
-    enqueue(ledger)
-    assert ledger.one("SELECT answer, execution_id, lease_token FROM claim('job', 'other')") == (
-        "already_running", first.id, None,
-    )  # fmt: skip
-    assert ledger.statuses() == ["PENDING", "RUNNING"]
+    for execution in made:
+        won = claimed(ledger)
+        assert won.id == execution
+        ask = "SELECT answer, execution_id, lease_token FROM claim('job', 'other')"
+        assert ledger.one(ask) == ("already_running", execution, None)
+        finish(ledger, won)
 
 
 def test_up_to_date(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL)
+    external(ledger)
     enqueue(ledger, watermark=4)
     finish(ledger, claimed(ledger))
     assert answer(ledger) == "up_to_date"
@@ -58,8 +51,8 @@ def test_up_to_date(ledger: Ledger) -> None:
     assert answer(ledger) == "won"
 
 
-def test_retry_pending_and_then_retried(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["10 m"])
+def test_retry_pending_retried_and_exhausted(ledger: Ledger) -> None:
+    external(ledger, max_attempts=2, retry_backoff=["10 m"])
     enqueue(ledger, watermark=4)
     failed = claimed(ledger)
     fail(ledger, failed)
@@ -68,13 +61,7 @@ def test_retry_pending_and_then_retried(ledger: Ledger) -> None:
     ) == ("retry_pending", failed.id, True)
     ledger.travel(by=timedelta(minutes=10))
     assert answer(ledger) == "retried"
-
-
-def test_retry_exhausted(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL)
-    enqueue(ledger, watermark=4)
-    failed = claimed(ledger)
-    fail(ledger, failed)
+    ledger.values("SELECT fail(id, lease_token, 'boom', 'it broke') FROM executions")
     assert ledger.one("SELECT answer, execution_id FROM claim('job', 'other')") == (
         "retry_exhausted", failed.id,
     )  # fmt: skip
@@ -83,8 +70,7 @@ def test_retry_exhausted(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("of", ["job", "queue"])
 def test_concurrency_limit(ledger: Ledger, of: str) -> None:
-    limited: dict[str, Any] = {"max_running": 1} if of == "job" else {}
-    ledger.job(**EXTERNAL, scope_kind="tenant", **limited)
+    external(ledger, scope_kind="tenant", max_running=1 if of == "job" else None)
     if of == "queue":
         ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
     first = claimed(ledger, scope="a")
@@ -95,36 +81,29 @@ def test_concurrency_limit(ledger: Ledger, of: str) -> None:
 
 @pytest.mark.parametrize("pause", ["pause('job')", "pause_queue('default')"])
 def test_paused(ledger: Ledger, pause: str) -> None:
-    ledger.job(**EXTERNAL)
+    external(ledger)
     enqueue(ledger)
     ledger.values(f"SELECT {pause}")
     assert answer(ledger) == "paused"
     assert ledger.statuses() == ["PENDING"]
 
 
-def test_a_stale_lease_of_a_reentrant_job_is_stolen(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL, allow_stale_reentry=True, max_running=1, max_attempts=2)
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_stale_lease_is_stolen_if_its_job_is_reentrant(ledger: Ledger, reentrant: bool) -> None:
+    external(ledger, allow_stale_reentry=reentrant, max_running=1, max_attempts=2)
     first = claimed(ledger)
     ledger.expire()
     assert answer(ledger) == "already_running"  # seen for a moment only, it steals nothing
     ledger.values("UPDATE runners SET started_at = started_at - interval '1 h'")
-    assert answer(ledger) == "stolen"
-    (ended,) = ledger.one("SELECT attempts FROM executions")
-    assert (ended["error_code"], ended["runner_id"]) == ("runner_crashed", "worker")
-    assert ledger.one("SELECT finish(%s, %s)", *first) == "lost"
-
-
-def test_a_stale_lease_that_is_not_reentrant_is_left_alone(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL)
-    claimed(ledger)
-    ledger.expire()
-    answer(ledger)
-    ledger.values("UPDATE runners SET started_at = started_at - interval '1 h'")
-    assert answer(ledger) == "already_running"
+    assert answer(ledger) == ("stolen" if reentrant else "already_running")
+    if reentrant:
+        (ended,) = ledger.one("SELECT attempts FROM executions")
+        assert (ended["error_code"], ended["runner_id"]) == ("runner_crashed", "worker")
+        assert ledger.one("SELECT finish(%s, %s)", *first) == "lost"
 
 
 def test_bad_input_is_refused(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL)
+    external(ledger)
     refused: list[tuple[str, type[psycopg.Error], str]] = [
         ("claim('nobody', 'w')", errors.NoDataFound, "nobody"),
         ("claim('job', 'w', 'acme')", errors.NoDataFound, "acme"),
@@ -137,7 +116,7 @@ def test_bad_input_is_refused(ledger: Ledger) -> None:
 
 
 async def test_of_two_at_once_one_wins(ledger: Ledger, database_url: str) -> None:
-    ledger.job(**EXTERNAL, scope_kind="tenant")
+    external(ledger, scope_kind="tenant")
     ask = "SELECT answer FROM cronledger.claim('job', %s, 'acme')"
     one = await psycopg.AsyncConnection.connect(database_url)
     two = await psycopg.AsyncConnection.connect(database_url, autocommit=True)
@@ -150,14 +129,13 @@ async def test_of_two_at_once_one_wins(ledger: Ledger, database_url: str) -> Non
     assert ledger.statuses() == ["RUNNING"]
 
 
-async def test_no_replica_runs_beside_it(ledger: Ledger, database_url: str) -> None:
+async def test_no_replica_runs_beside_it(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="@every 60s", overlap="wait")
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        held = claimed(ledger)
-        ledger.travel(by=timedelta(minutes=1))
-        assert await one.settle() == []
-        assert ledger.parked() == "waiting"
-        finish(ledger, held)
-        assert len(await one.settle()) == 1
-        assert answer(ledger) == "already_running"
+    await one.settle()
+    held = claimed(ledger)
+    ledger.travel(by=timedelta(minutes=1))
+    assert await one.settle() == []
+    assert ledger.parked() == "waiting"
+    finish(ledger, held)
+    assert len(await one.settle()) == 1
+    assert answer(ledger) == "already_running"

@@ -5,60 +5,53 @@ instant while the claim is between its look and its writes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
-from cronledger.audit.verify import verify
 from cronledger.engine.claiming import request
 from cronledger.testing import Travel
 from tests.db.support.engine import Ledger, Runner, runners
-from tests.db.support.rows import connected, start_blocked
+from tests.db.support.rows import Db, start_blocked
 from tests.waiting import eventually
 
 DUE = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
 BEFORE = timedelta(minutes=1)
 
 
-@pytest.fixture(autouse=True)
-def far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "AHEAD", 2 * BEFORE)
-
-
 @pytest.fixture
-async def one(ledger: Ledger, database_url: str) -> AsyncIterator[Runner]:
+async def one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Runner]:
     """A runner at a minute before noon, and the job `noon`."""
+    monkeypatch.setattr(request, "AHEAD", 2 * BEFORE)
     ledger.travel(to=DUE - timedelta(minutes=5))
     ledger.values("SELECT count(*) FROM maintain_partitions()")
     ledger.job("noon", schedule="0 12 * * *")
-    async with runners(database_url, {}) as (runner,):
+    async with runners(ledger.url, {}) as (runner,):
         await runner.settle()
-        ledger.travel(to=DUE - BEFORE)
-        await runner.live_through()
+        await come_to(DUE - BEFORE, ledger, runner)
         yield runner
 
 
-def _sent(runner: Runner, before: dict[str, Callable[[], object]] | None = None) -> list[str]:
-    """The names of the statements that it sends from now on.
+async def come_to(at: datetime, ledger: Ledger, runner: Runner) -> None:
+    ledger.travel(to=at)
+    await runner.live_through()
 
-    `before`: what happens before a statement of that name is sent for the first time.
-    """
-    names: list[str] = []
-    actions = dict(before or {})
-    statements = runner.statements
-    real = statements._send
 
-    async def send(c: Any, name: str, *rest: Any) -> Any:
-        names.append(name)
-        if name in actions:
-            actions.pop(name)()
-        return await real(c, name, *rest)
+async def fires_once(ledger: Ledger, runner: Runner) -> None:
+    """Noon has come, and the job starts as if nothing had been claimed ahead."""
+    await come_to(DUE, ledger, runner)
+    assert len(await runner.settle()) == 1
+    assert ledger.accounted("noon") == 1
 
-    statements._send = send  # type: ignore[method-assign,assignment]
-    return names
+
+def schedule(ledger: Ledger) -> list[Any]:
+    return ledger.values(
+        "SELECT planned_through, next_plan_time, next_due_at, parked FROM schedules"
+        " WHERE job_name = 'noon'"
+    )
 
 
 async def test_i8_everything_but_the_writes_precedes_the_instant(
@@ -70,9 +63,8 @@ async def test_i8_everything_but_the_writes_precedes_the_instant(
         looked_at.append(ledger.now())
         ledger.travel(to=DUE)
 
-    names = _sent(one, {"sleep_until": travel})
+    names = one.record(sleep_until=travel)
     (lease,) = await one.step()
-
     assert looked_at[0] < DUE <= lease.claimed.started_at
     assert names.index("claim_look") < names.index("sleep_until")
     assert names[names.index("sleep_until") :] == [
@@ -86,7 +78,7 @@ async def test_i8_everything_but_the_writes_precedes_the_instant(
 async def test_i8_a_clock_that_leaps_back_while_it_waits_starts_nothing(
     ledger: Ledger, one: Runner
 ) -> None:
-    before = _schedule(ledger)
+    before = schedule(ledger)
 
     def leap() -> None:
         # The wait ends by the clock before the leap. The statements after it see the time after it.
@@ -95,146 +87,114 @@ async def test_i8_a_clock_that_leaps_back_while_it_waits_starts_nothing(
             f" AS $$ SELECT timestamptz '{DUE.isoformat()}' $$"
         )
 
-    names = _sent(one, {"sleep_until": leap})
-
+    names = one.record(sleep_until=leap)
     assert await one.step() == []
     assert "try_claim_new" in names
-    assert ledger.statuses("noon") == []
-    assert _schedule(ledger) == before
+    assert (ledger.statuses("noon"), schedule(ledger)) == ([], before)
     assert one.claimer.unknown_commits._executions == {}
-
     Travel(ledger.url).close()  # puts the clock back
-    ledger.travel(to=DUE)
-    await one.live_through()
-    assert len(await one.settle()) == 1
-    assert ledger.accounted("noon") == 1
+    await fires_once(ledger, one)
 
 
-async def test_a_queue_that_is_paused_meanwhile_starts_nothing(ledger: Ledger, one: Runner) -> None:
-    before = _schedule(ledger)
-
-    def pause() -> None:
-        ledger.values("SELECT pause_queue('default', 'trouble')")
-        ledger.travel(to=DUE)
-
-    names = _sent(one, {"sleep_until": pause})
-
-    assert await one.step() == []
-    assert "try_claim_new" in names
-    assert ledger.statuses("noon") == []
-    assert _schedule(ledger) == before
-
-
-async def test_i11_a_queue_that_is_limited_meanwhile_keeps_its_limit(
-    ledger: Ledger, one: Runner
+@pytest.mark.parametrize("change", ["pause", "limit"])
+async def test_i11_a_queue_that_is_paused_or_limited_meanwhile_starts_nothing(
+    ledger: Ledger, one: Runner, change: str
 ) -> None:
-    ledger.job("other", schedule=None)
+    ledger.job("other")
     ledger.trigger("other")
     assert len(await one.settle()) == 1
+    before = schedule(ledger)
 
-    def limit() -> None:
-        ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
+    def edit() -> None:
+        if change == "pause":
+            ledger.values("SELECT pause_queue('default', 'trouble')")
+        else:
+            ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
         ledger.travel(to=DUE)
 
-    names = _sent(one, {"sleep_until": limit})
-
+    names = one.record(sleep_until=edit)
     assert await one.step() == []
     assert names.count("try_claim_new") == 1
     assert ledger.statuses("noon") == []
-    assert ledger.parked("noon") == "limit"
+    if change == "pause":
+        assert schedule(ledger) == before
+    else:
+        assert ledger.parked("noon") == "limit"
 
 
 async def test_i2_the_backend_dies_between_the_look_and_the_writes(
     ledger: Ledger, one: Runner
 ) -> None:
-    before = _schedule(ledger)
+    def terminate() -> None:
+        ledger.values(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'test r1%%' AND datname = current_database()"
+        )
+
+    before = schedule(ledger)
     for name in ("sleep_until", "try_claim_new", "advance_schedules", "next_due"):
-        names = _sent(one, {name: lambda: _terminate_all(ledger)})
+        names = one.record(**{name: terminate})
         with pytest.raises(psycopg.OperationalError):
             await one.step()
         assert name in names
-        assert ledger.statuses("noon") == []
-        assert _schedule(ledger) == before
-    ledger.travel(to=DUE)
-    await one.live_through()
-    assert len(await one.settle()) == 1
-    assert ledger.accounted("noon") == 1
+        assert (ledger.statuses("noon"), schedule(ledger)) == ([], before)
+    await fires_once(ledger, one)
 
 
 async def test_i2_a_claim_that_is_cancelled_while_it_waits_writes_nothing(
     ledger: Ledger, one: Runner
 ) -> None:
-    before = _schedule(ledger)
+    before = schedule(ledger)
+    asleep = (
+        "SELECT pid FROM pg_stat_activity"
+        " WHERE wait_event = 'PgSleep' AND datname = current_database()"
+    )
     step = asyncio.create_task(one.step())
-    await eventually("it waits for the instant", lambda: _asleep(ledger))
+    await eventually("it waits for the instant", lambda: ledger.values(asleep))
     step.cancel()
     with pytest.raises(asyncio.CancelledError):
         await step
-
-    assert ledger.statuses("noon") == []
-    assert _schedule(ledger) == before
-    ledger.travel(to=DUE)
-    await one.live_through()
-    assert len(await one.settle()) == 1
-    assert ledger.statuses("noon") == ["RUNNING"]
+    assert (ledger.statuses("noon"), schedule(ledger)) == ([], before)
+    await fires_once(ledger, one)
 
 
 async def test_an_edit_or_a_pause_waits_and_takes_effect_after_the_start(
-    ledger: Ledger, one: Runner, database_url: str
+    ledger: Ledger, one: Runner, db: Db, other: Db
 ) -> None:
     edits: list[Any] = []
-    with connected(database_url) as watcher, connected(database_url) as other:
 
-        def edit() -> None:
-            pause = "SELECT cronledger.pause('noon', reason => 'trouble')"
-            edits.append(start_blocked(watcher, other, lambda: other.execute(pause.encode())))
-            ledger.travel(to=DUE)
+    def edit() -> None:
+        pause = "SELECT cronledger.pause('noon', reason => 'trouble')"
+        edits.append(start_blocked(db, other, lambda: other.execute(pause.encode())))
+        ledger.travel(to=DUE)
 
-        names = _sent(one, {"sleep_until": edit})
-        (lease,) = await one.step()
-        await asyncio.wrap_future(edits[0])
-
+    names = one.record(sleep_until=edit)
+    (lease,) = await one.step()
+    await asyncio.wrap_future(edits[0])
     assert "sleep_until" in names
     paused_from = ledger.one(
         "SELECT max(effective_from) FROM job_revisions WHERE job_name = 'noon' AND state = 'paused'"
     )
     assert DUE <= lease.claimed.started_at <= paused_from
     await one.finish(lease)
-    assert [str(violation) for violation in verify(database_url)] == []
+    assert ledger.violations() == []
     assert ledger.accounted("noon") == 1
 
 
+@pytest.mark.parametrize("due", ["manual", "overdue"])
 async def test_what_is_due_now_never_waits_for_what_is_due_soon(
-    ledger: Ledger, one: Runner
-) -> None:
-    ledger.job("now", schedule=None)
-    await one.settle()
-    ledger.travel(to=DUE - BEFORE)
-    await one.live_through()
-    ledger.trigger("now")
-    names = _sent(one)
-
-    (lease,) = await one.step()
-
-    assert lease.claimed.key.job_name == "now"
-    assert "sleep_until" not in names
-    assert ledger.statuses("noon") == []
-
-
-async def test_an_overdue_schedule_never_waits_for_the_next_one(
-    ledger: Ledger, one: Runner
+    ledger: Ledger, one: Runner, due: str
 ) -> None:
     ledger.travel(to=DUE - timedelta(minutes=4))
-    ledger.job("early", schedule="59 11 * * *")
+    ledger.job("now", schedule="59 11 * * *" if due == "overdue" else None)
     await one.settle()
-    ledger.travel(to=DUE - BEFORE)
-    await one.live_through()
-    names = _sent(one)
-
-    started = await one.step()
-
-    assert [x.claimed.key.job_name for x in started] == ["early"]
+    await come_to(DUE - BEFORE, ledger, one)
+    if due == "manual":
+        ledger.trigger("now")
+    names = one.record()
+    assert [lease.claimed.key.job_name for lease in await one.step()] == ["now"]
     assert "sleep_until" not in names
+    assert ledger.statuses("noon") == []
 
 
 @pytest.mark.parametrize("left", ["limited job", "limited queue", "running", "external", "later"])
@@ -253,38 +213,11 @@ async def test_what_may_change_until_then_is_left_to_the_claim_at_that_instant(
     else:  # what is due by more than a millisecond after the first one
         ledger.job("first", schedule="59 59 11 * * *")
     await one.settle()
-    ledger.travel(to=DUE - BEFORE)
-    await one.live_through()
-    names = _sent(one, {"sleep_until": lambda: ledger.travel(to=DUE - timedelta(seconds=1))})
-
+    await come_to(DUE - BEFORE, ledger, one)
+    names = one.record(sleep_until=lambda: ledger.travel(to=DUE - timedelta(seconds=1)))
     started = await one.step()
-
     assert [x.claimed.key.job_name for x in started] == (["first"] if left == "later" else [])
     assert ("sleep_until" in names) == (left == "later")
     assert ledger.values("SELECT count(*) FROM skips WHERE job_name = 'noon'") == [0]
-    assert ledger.one(
-        "SELECT count(*) FROM executions WHERE job_name = 'noon' AND plan_time = %s", DUE
-    ) == 0  # fmt: skip
-
-
-def _schedule(ledger: Ledger) -> list[Any]:
-    return ledger.values(
-        "SELECT planned_through, next_plan_time, next_due_at, parked FROM schedules"
-        " WHERE job_name = 'noon'"
-    )
-
-
-def _asleep(ledger: Ledger) -> bool:
-    return bool(
-        ledger.values(
-            "SELECT pid FROM pg_stat_activity"
-            " WHERE wait_event = 'PgSleep' AND datname = current_database()"
-        )
-    )
-
-
-def _terminate_all(ledger: Ledger) -> None:
-    ledger.values(
-        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
-        " WHERE application_name LIKE 'test r1%%' AND datname = current_database()"
-    )
+    fired = "SELECT count(*) FROM executions WHERE job_name = 'noon' AND plan_time = %s"
+    assert ledger.one(fired, DUE) == 0

@@ -50,13 +50,6 @@ async def ask(request: pytest.FixtureRequest, database_url: str) -> AsyncIterato
         yield found
 
 
-@pytest.fixture(params=KINDS)
-async def ask_any(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Ask]:
-    """Each kind of client, for what depends on its transactions."""
-    async with asked(request.param, database_url) as found:
-        yield found
-
-
 @pytest.fixture
 def work(db: Db) -> Db:
     """The jobs `work` without a schedule, `daily`, and `tenants` with the scope `acme`."""
@@ -100,20 +93,21 @@ async def test_enqueue_takes_what_pydantic_can_write(ask: Ask, work: Db) -> None
         "tenants", "tenant", "acme",
     )  # fmt: skip
     assert (await ask("execution", await ask("enqueue", "work", watermark=9))).watermark == 9
+    later = await ask("enqueue", "work", 1, due_at=MONDAY)
+    assert value(work, "SELECT due_at FROM cronledger.executions WHERE id = %s", later) == MONDAY
 
 
-async def test_work_waits_until_it_is_due(ask: Ask, work: Db) -> None:
-    made = await ask("enqueue", "work", 1, due_at=datetime(2030, 2, 1, tzinfo=UTC))
-    found = value(work, "SELECT due_at FROM cronledger.executions WHERE id = %s", made)
-    assert found == datetime(2030, 2, 1, tzinfo=UTC)
-    with pytest.raises(LedgerError, match=r"due_at .* is given with a key"):
-        await ask("enqueue", "work", 1, key="k", due_at=datetime(2030, 2, 1, tzinfo=UTC))
-
-
-async def test_enqueue_many_returns_the_ids_in_order(
+async def test_enqueue_many_enqueues_all_items_or_none_and_returns_the_ids_in_order(
     ask: Ask, work: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "MOST_ITEMS", 3)
+    monkeypatch.setattr(calls, "MOST_ITEMS", 2)
+    with pytest.raises(LedgerError, match="unsupported Unicode escape sequence"):
+        await ask("enqueue_many", "work", ["a", "b", "a NUL: \0"])
+    with pytest.raises(PayloadInvalidError, match=r"payloads\[2\] is not JSON: .*; use strings"):
+        await ask("enqueue_many", "work", ["a", "b", object()])
+    with pytest.raises(NotFoundError, match="job 'wrok' does not exist"):
+        await ask("enqueue_many", "wrok", [])
+    assert count(work) == 0
     made = await ask("enqueue_many", "work", range(10), group_id=GROUP)
     assert [payload(work, execution) for execution in made] == list(range(10))
     merged = await ask("enqueue_many", "work", range(5), keys=["a", "b", "a", None, "b"])
@@ -125,21 +119,6 @@ async def test_enqueue_many_returns_the_ids_in_order(
         await ask("enqueue_many", "work", [1, 2], keys=["a"])
 
 
-async def test_of_many_items_all_are_enqueued_or_none(
-    ask_any: Ask, work: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calls, "MOST_ITEMS", 2)
-    with pytest.raises(LedgerError, match="unsupported Unicode escape sequence"):
-        await ask_any("enqueue_many", "work", ["a", "b", "a NUL: \0"])
-    with pytest.raises(PayloadInvalidError, match=r"payloads\[2\] is not JSON: .*; use strings"):
-        await ask_any("enqueue_many", "work", ["a", "b", object()])
-    with pytest.raises(NotFoundError, match="job 'wrok' does not exist"):
-        await ask_any("enqueue_many", "wrok", [])
-    assert count(work) == 0
-    assert len(await ask_any("enqueue_many", "work", ["a", "b", "c"])) == 3
-    assert [x.status for x in await ask_any("executions")] == ["PENDING"] * 3
-
-
 def test_a_payload_that_cannot_be_stored_is_refused_before_it_is_sent(
     work: Db, database_url: str
 ) -> None:
@@ -148,7 +127,7 @@ def test_a_payload_that_cannot_be_stored_is_refused_before_it_is_sent(
     with Client(database_url) as client:
         for wrong, said in (
             (object(), "the payload is not JSON: .*; use strings, numbers, booleans, lists"),
-            (float("nan"), "the payload is not JSON: .*; use strings"),
+            (float("nan"), "the payload is not JSON"),
             ("x" * 70_000, "has 70002 bytes of JSON; the limit is 65536; store the data"),
             (10**400, "contains a number of 1.8e308 or more"),
             (cycle, "is not JSON"),
@@ -198,24 +177,25 @@ async def test_a_pause_ends_after_a_length_of_the_ledgers_time(ask: Ask, work: D
 async def test_the_audit_trail_has_the_actor_of_a_client(
     work: Db, database_url: str, kind: str
 ) -> None:
+    """With what the ledger refuses, without payloads, and without input, which is no action."""
     async with asked(kind, database_url, actor="ann@example.com") as ask:
-        made = await ask("trigger", "work")
+        made = await ask("trigger", "work", {"key": "secret"})
         await ask("cancel", made)
         await ask("retry", made)
         await ask("pause", "work")
+        with pytest.raises(LedgerError, match="it is paused") as refused:
+            await ask("trigger", "work", {"key": "secret"})
         with pytest.raises(LedgerError):
-            await ask("trigger", "work")
+            await ask("enqueue", "gone")
         await ask("resume", "work")
-    audit = work.execute("SELECT verb, requested_by, error FROM cronledger.audit ORDER BY id")
-    found = [(row["verb"], row["requested_by"], row["error"] is None) for row in audit]
-    assert found[-6:] == [
-        ("trigger", "ann@example.com", True),
-        ("cancel", "ann@example.com", True),
-        ("retry", "ann@example.com", True),
-        ("pause", "ann@example.com", True),
-        ("trigger", "ann@example.com", False),
-        ("resume", "ann@example.com", True),
-    ]
+    audit = work.execute("SELECT * FROM cronledger.audit WHERE verb <> 'add' ORDER BY id")
+    rows = audit.fetchall()
+    assert [(row["verb"], row["error"]) for row in rows] == [
+        ("trigger", None), ("cancel", None), ("retry", None), ("pause", None),
+        ("trigger", refused.value.message), ("resume", None),
+    ]  # fmt: skip
+    assert {row["requested_by"] for row in rows} == {"ann@example.com"}
+    assert "secret" not in str(rows)
 
 
 def test_a_refusal_shows_no_internal_function(work: Db, database_url: str) -> None:
@@ -266,22 +246,8 @@ async def test_executions_are_typed_values_without_secrets(ask: Ask, work: Db) -
     assert await ask("executions", "work", scope="acme") == []
     with pytest.raises(ValueError, match=r"statuses has 'FAIELD', which .*; did you mean `FAILED`"):
         await ask("executions", statuses=["FAIELD"])
-    tokens = work.execute("SELECT lease_token FROM cronledger.executions").fetchall()
-    assert not any(str(row["lease_token"]) in repr(newest) for row in tokens)
-
-
-def test_a_value_has_columns_of_the_views_and_neither_token_nor_payload(db: Db) -> None:
-    for kind, view in ((Execution, "execution_status"), (SkippedRange, "verify_skips")):
-        columns = {
-            row["attname"]
-            for row in db.execute(
-                "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0",
-                [f"cronledger.{view}"],
-            )
-        }
-        named = {field.name for field in fields(kind)}
-        assert named - {"job"} <= columns
-        assert not named & {"lease_token", "payload", "attempts"}
+    for kind in (Execution, SkippedRange):
+        assert not {field.name for field in fields(kind)} & {"lease_token", "payload", "attempts"}
 
 
 async def test_skips_are_typed_values(ask: Ask, work: Db) -> None:
@@ -494,15 +460,6 @@ async def test_a_connection_that_ended_is_replaced_until_the_client_is_closed(
         with pytest.raises(RuntimeError, match="the client is closed; make another one"):
             await ask("executions")
     assert count(work) == 2
-
-
-@pytest.mark.parametrize("kind", ["client", "async client"])
-async def test_a_connection_that_fails_raises_the_error_of_psycopg(
-    database_url: str, kind: str
-) -> None:
-    async with asked(kind, make_conninfo(database_url, dbname="no_such_database")) as ask:
-        with pytest.raises(psycopg.OperationalError, match="does not exist"):
-            await ask("executions")
 
 
 def test_the_url_is_given_or_that_of_the_settings(

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,10 +45,7 @@ def numbers(db: Db) -> tuple[list[int], list[int]]:
     """The numbers of the orders, and those of the executions."""
     orders = db.execute("SELECT number FROM orders ORDER BY 1").fetchall()
     payloads = db.execute("SELECT payload FROM cronledger.executions ORDER BY id").fetchall()
-    return (
-        [row["number"] for row in orders],
-        [row["payload"]["number"] for row in payloads],
-    )
+    return [row["number"] for row in orders], [row["payload"]["number"] for row in payloads]
 
 
 async def test_an_order_and_its_execution_are_saved_together(
@@ -98,16 +94,12 @@ async def test_the_client_of_the_page_waits(page: Any, database_url: str) -> Non
         assert await page.operate_async(database_url) == "SUCCESS: order 8"
 
 
-@pytest.fixture
-def project(page: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The jobs of the page are those of the module `myproject.jobs`."""
+async def test_the_fixture_client_works_as_its_page_says(
+    page: Any, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jobs of this page are those of the module `myproject.jobs`."""
     monkeypatch.setitem(sys.modules, "myproject", ModuleType("myproject"))
     monkeypatch.setitem(sys.modules, "myproject.jobs", page)
-    yield
-
-
-@pytest.mark.usefixtures("project")
-async def test_the_fixture_client_works_as_its_page_says(database_url: str) -> None:
     (snippet,) = (text for text in snippets("howto/testing.md", "python") if "client" in text)
     names: dict[str, Any] = {}
     exec(compile(snippet, "docs/howto/testing.md", "exec"), names)

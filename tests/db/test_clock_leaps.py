@@ -13,13 +13,13 @@ HOUR = timedelta(hours=1)
 
 
 async def test_i6_i7_a_leap_that_nobody_has_noticed_steals_and_sweeps_nothing(
-    ledger: Ledger, database_url: str
+    ledger: Ledger,
 ) -> None:
-    ledger.job("again", schedule=None, allow_stale_reentry=True)
-    ledger.job("once", schedule=None)
+    ledger.job("again", allow_stale_reentry=True)
+    ledger.job("once")
     for name in ("again", "once"):
         ledger.trigger(name)
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         await one.settle()
         two.trust()
         two.dispatcher.steal_at = LONG_AGO
@@ -36,30 +36,23 @@ async def test_i6_i7_a_leap_that_nobody_has_noticed_steals_and_sweeps_nothing(
             two.trust()
 
 
-async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(database_url: str) -> None:
+async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(whole: Whole) -> None:
     begun: list[int] = []
 
     async def late() -> None:
         begun.append(1)
 
-    whole = Whole(database_url)
-    try:
-        job = whole.job(
-            late, schedule=None, stale_timeout=timedelta(seconds=60), allow_stale_reentry=True
-        )
-        async with whole.replica() as replica:
-            parts = replica._runtime.components
-            start = parts.executor.start
+    job = whole.job(late, stale_timeout=timedelta(seconds=60), allow_stale_reentry=True)
+    async with whole.replica() as replica:
+        parts = replica._runtime.components
+        start = parts.executor.start
 
-            def delayed(leases: Sequence[Lease]) -> None:
-                # SIGSTOP between the COMMIT of the claim and here, for longer than the lease.
-                parts.dispatcher.leased.then(start)
-                start([Lease(x.claimed, x.job, x.sent - 60) for x in leases])
+        def delayed(leases: Sequence[Lease]) -> None:
+            # SIGSTOP between the COMMIT of the claim and here, for longer than the lease.
+            parts.dispatcher.leased.then(start)
+            start([Lease(x.claimed, x.job, x.sent - 60) for x in leases])
 
-            parts.dispatcher.leased.then(delayed)
-            execution = await whole.trigger(job)
-            ended = await whole.end(execution)
-        assert (ended["status"], ended["attempt"]) == ("SUCCESS", 2)
-        assert begun == [1], "the first attempt was past its lease when it was to begin"
-    finally:
-        whole.close()
+        parts.dispatcher.leased.then(delayed)
+        ended = await whole.run(job)
+    assert (ended["status"], ended["attempt"]) == ("SUCCESS", 2)
+    assert begun == [1], "the first attempt was past its lease when it was to begin"

@@ -1,29 +1,21 @@
 """The event deadline: a missed deadline opens its state, and one that is met closes it."""
 
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import Ledger, Runner
 
 HOUR = timedelta(hours=1)
 OPENED, CLOSED = ("deadline", "opened"), ("deadline", "closed")
-
-
-@pytest.fixture
-async def one(ledger: Ledger, database_url: str) -> AsyncIterator[Runner]:
-    async with runners(database_url, {}) as (made,):
-        yield made
+FAILURE = outcome.failure(ValueError("no"))
 
 
 def job(ledger: Ledger, **policies: Any) -> datetime:
     """Add a channel and a job of every hour that may start late; return its first plan_time."""
-    target = {"channel": {"kind": "webhook", "url": "https://example.org"}}
-    ledger.job("alerts.ops", queue="alerts", handler="external", target=target)
+    ledger.channel()
     notify = Jsonb([{"channel": "ops", "on": ["deadline"]}])
     ledger.job(
         schedule="0 * * * *", grace="60 h", overlap="wait", stale_timeout="60 h", notify=notify,
@@ -36,23 +28,23 @@ def minutes(count: float) -> timedelta:
     return timedelta(minutes=count)
 
 
-async def judge(ledger: Ledger, runner: Runner, at: datetime) -> None:
-    """Time has come to `at`, the sweeper has judged, and alerts are raised until none is left."""
+async def judge(ledger: Ledger, runner: Runner, at: datetime) -> list[tuple[str, str]]:
+    """Time has come to `at`, the sweeper has judged, and alerts are raised until none is left.
+
+    Return those of the whole test.
+    """
     ledger.travel(to=at)
     await runner.repair()
-    while ledger.one("SELECT cronledger_internal.raise_alerts(1000)"):
-        pass
+    return ledger.raise_alerts()
 
 
-async def run(ledger: Ledger, runner: Runner, at: datetime) -> None:
-    """The execution that is due starts and succeeds at `at`."""
+async def run(
+    ledger: Ledger, runner: Runner, at: datetime, ended: outcome.Outcome | None = None
+) -> None:
+    """The execution that is due starts and ends at `at`, by default with success."""
     ledger.travel(to=at)
     (start,) = await runner.settle()
-    await runner.finish(start)
-
-
-def raised(ledger: Ledger) -> list[tuple[str, str]]:
-    return ledger.values("SELECT event, kind FROM alerts ORDER BY id")
+    await runner.finish(start, ended)
 
 
 def summaries(ledger: Ledger) -> list[str]:
@@ -63,19 +55,15 @@ async def test_a_missed_deadline_opens_and_one_that_is_met_late_closes(
     ledger: Ledger, one: Runner
 ) -> None:
     first = job(ledger, start_by="10m", finish_by="15m")
-    await judge(ledger, one, first + minutes(5))
-    assert raised(ledger) == []
-    await judge(ledger, one, first + minutes(12))
-    assert raised(ledger) == [OPENED]
+    assert await judge(ledger, one, first + minutes(5)) == []
+    assert await judge(ledger, one, first + minutes(12)) == [OPENED]
     found = ledger.values("SELECT plan_time, job_name, delivery_id IS NOT NULL FROM alerts")
     assert found == [(first, "job", True)]
-    await judge(ledger, one, first + minutes(17))
-    assert raised(ledger) == [OPENED]
+    assert await judge(ledger, one, first + minutes(17)) == [OPENED]
     assert ledger.values("SELECT event, count FROM alert_states") == [("deadline", 2)]
     await run(ledger, one, first + minutes(20))
     await judge(ledger, one, first + minutes(40))
-    await judge(ledger, one, first + minutes(55))
-    assert raised(ledger) == [OPENED, CLOSED]
+    assert await judge(ledger, one, first + minutes(55)) == [OPENED, CLOSED]
     opened, closed = summaries(ledger)
     assert opened == f"job did not start by {first + minutes(10):%Y-%m-%d %H:%M:%S} UTC"
     assert closed == "job met its deadline late"
@@ -85,15 +73,12 @@ async def test_a_deadline_that_is_never_met_closes_when_a_later_plan_time_meets_
     ledger: Ledger, one: Runner
 ) -> None:
     first = job(ledger, finish_by="30m")
-    ledger.travel(to=first + minutes(2))
-    (start,) = await one.settle()
-    await one.finish(start, outcome.failure(ValueError("no")))
+    await run(ledger, one, first + minutes(2), FAILURE)
     await judge(ledger, one, first + minutes(35))
     await run(ledger, one, first + HOUR + minutes(2))
-    await judge(ledger, one, first + HOUR + minutes(20))
-    assert raised(ledger) == [OPENED]  # the second deadline is not past
-    await judge(ledger, one, first + HOUR + minutes(40))
-    assert raised(ledger) == [OPENED, CLOSED]
+    # The second deadline is not past.
+    assert await judge(ledger, one, first + HOUR + minutes(20)) == [OPENED]
+    assert await judge(ledger, one, first + HOUR + minutes(40)) == [OPENED, CLOSED]
     assert summaries(ledger)[1] == "job met its deadlines again"
 
 
@@ -108,8 +93,7 @@ async def test_deadlines_between_two_steps_raise_each_edge_in_its_order(
         await run(ledger, one, at + minutes(20))
         ledger.travel(to=at + minutes(40))
         await one.repair()
-    await judge(ledger, one, first + 2 * HOUR + minutes(50))
-    assert raised(ledger) == [OPENED, CLOSED] * 3
+    assert await judge(ledger, one, first + 2 * HOUR + minutes(50)) == [OPENED, CLOSED] * 3
     found = ledger.values("SELECT plan_time FROM alerts ORDER BY id")
     assert found == [first, first, first + HOUR, first + HOUR] + [first + 2 * HOUR] * 2
 
@@ -118,15 +102,13 @@ async def test_the_end_of_all_deadlines_closes_with_the_next_success(
     ledger: Ledger, one: Runner
 ) -> None:
     first = job(ledger, start_by="10m")
-    await judge(ledger, one, first + minutes(12))
-    assert raised(ledger) == [OPENED]
+    assert await judge(ledger, one, first + minutes(12)) == [OPENED]
     ledger.edit(start_by=None)
     await judge(ledger, one, first + minutes(30))
     ledger.travel(to=first + HOUR + minutes(2))
     for start in await one.settle():
         await one.finish(start)
-    await judge(ledger, one, first + HOUR + minutes(20))
-    assert raised(ledger) == [OPENED, CLOSED]
+    assert await judge(ledger, one, first + HOUR + minutes(20)) == [OPENED, CLOSED]
 
 
 async def test_a_start_in_time_closes_although_the_execution_fails(
@@ -134,31 +116,23 @@ async def test_a_start_in_time_closes_although_the_execution_fails(
 ) -> None:
     first = job(ledger, start_by="10m")
     await judge(ledger, one, first + minutes(12))
-    ledger.travel(to=first + minutes(20))
-    (start,) = await one.settle()
-    await one.finish(start, outcome.failure(ValueError("no")))
+    await run(ledger, one, first + minutes(20), FAILURE)
     ledger.values("UPDATE deadline_breaches SET look_at = 'infinity'")  # the first stays open
-    ledger.travel(to=first + HOUR + minutes(2))
-    (start,) = await one.settle()
-    await one.finish(start, outcome.failure(ValueError("no")))
+    await run(ledger, one, first + HOUR + minutes(2), FAILURE)
     await judge(ledger, one, first + HOUR + minutes(15))
-    await judge(ledger, one, first + HOUR + minutes(30))
-    assert raised(ledger) == [OPENED, CLOSED]
+    assert await judge(ledger, one, first + HOUR + minutes(30)) == [OPENED, CLOSED]
     assert summaries(ledger)[1] == "job met its deadlines again"
 
 
 async def test_a_message_without_deadlines_closes_nothing(ledger: Ledger, one: Runner) -> None:
     first = job(ledger, finish_by="30m")
-    ledger.travel(to=first + minutes(2))
-    (start,) = await one.settle()
-    await one.finish(start, outcome.failure(ValueError("no")))
+    await run(ledger, one, first + minutes(2), FAILURE)
     await judge(ledger, one, first + minutes(35))
     ledger.values("SELECT enqueue('job')")
     (start,) = await one.settle()
     assert start.claimed.trigger == "enqueue"
     await one.finish(start)
-    await judge(ledger, one, first + minutes(50))
-    assert raised(ledger) == [OPENED]
+    assert await judge(ledger, one, first + minutes(50)) == [OPENED]
 
 
 async def test_a_breach_of_an_earlier_plan_time_does_not_hide_that_of_a_later_one(
@@ -166,18 +140,14 @@ async def test_a_breach_of_an_earlier_plan_time_does_not_hide_that_of_a_later_on
 ) -> None:
     first = job(ledger, start_by="10m", finish_by="150m")
     ledger.edit(overlap="allow")
-    ledger.travel(to=first + minutes(2))
-    (failing,) = await one.settle()
-    await one.finish(failing, outcome.failure(ValueError("no")))
+    await run(ledger, one, first + minutes(2), FAILURE)
     await run(ledger, one, first + HOUR + minutes(2))
     # The third plan_time starts too late.
-    await judge(ledger, one, first + 2 * HOUR + minutes(15))
-    assert raised(ledger) == [OPENED]
+    assert await judge(ledger, one, first + 2 * HOUR + minutes(15)) == [OPENED]
     # Then the first one misses its finish_by. The second one has met its deadlines before.
     await judge(ledger, one, first + minutes(155))
     await judge(ledger, one, first + minutes(170))
-    await judge(ledger, one, first + 2 * HOUR + minutes(100))
-    assert raised(ledger) == [OPENED]
+    assert await judge(ledger, one, first + 2 * HOUR + minutes(100)) == [OPENED]
 
 
 async def test_many_open_states_are_examined_by_several_transactions(
@@ -186,8 +156,7 @@ async def test_many_open_states_are_examined_by_several_transactions(
     """Those that do not close hide none of the others."""
     names = [f"s{n:02}" for n in range(45)]
     first = job(ledger, finish_by="10m", scope_kind="shard", scopes=names)
-    await judge(ledger, one, first + minutes(12))
-    assert raised(ledger) == [OPENED] * 45
+    assert await judge(ledger, one, first + minutes(12)) == [OPENED] * 45
     met = names[15:25] + names[42:]
     ledger.travel(to=first + minutes(20))
     for start in await one.settle():

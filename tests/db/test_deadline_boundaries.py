@@ -1,23 +1,17 @@
 """Deadlines and sums by hour at their boundaries: equal instants, and what does not count."""
 
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import Ledger, Runner
 from tests.db.support.rolled_hours import round_of
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 TICK = timedelta(microseconds=1)
-
-
-@pytest.fixture
-async def one(ledger: Ledger, database_url: str) -> AsyncIterator[Runner]:
-    async with runners(database_url, {}) as (made,):
-        yield made
 
 
 def missed(ledger: Ledger) -> list[tuple[str, str]]:
@@ -44,66 +38,34 @@ async def started(ledger: Ledger, runner: Runner) -> datetime:
     return at
 
 
-def put(ledger: Ledger, column: str, **values: object) -> None:
-    """Set a column of the execution of each job."""
-    for job, value in values.items():
+async def ended(ledger: Ledger, runner: Runner) -> datetime:
+    """The same, and the executions have succeeded."""
+    at = await started(ledger, runner)
+    await runner.finish_all()
+    return at
+
+
+def minutes(begin: datetime, count: int) -> list[datetime]:
+    return [begin + number * MINUTE for number in range(count)]
+
+
+@pytest.mark.parametrize("kind", ["start_by", "finish_by", "expect_duration"])
+async def test_what_equals_its_limit_is_in_time(ledger: Ledger, one: Runner, kind: str) -> None:
+    for job in ("exact", "late"):
+        ledger.job(job, schedule="* * * * *", stale_timeout="1 h", **{kind: "10s"})
+    at = await (started if kind == "start_by" else ended)(ledger, one)
+    limit = at + 10 * SECOND
+    column, exact, late = {
+        "start_by": ("started_at", limit, limit + TICK),
+        "finish_by": ("finished_at", limit, limit + TICK),
+        "expect_duration": ("duration_ms", 10_000, 10_001),
+    }[kind]
+    for job, value in (("exact", exact), ("late", late)):
         ledger.values(f"UPDATE executions SET {column} = %s WHERE job_name = %s", value, job)
-
-
-def ended(
-    ledger: Ledger, begin: datetime, status: str, milliseconds: int, count: int, *, job: str = "job"
-) -> None:
-    """Insert ended executions, one for each minute from `begin` on."""
-    plan_times = [begin + number * MINUTE for number in range(count)]
-    ledger.values(
-        "SELECT cronledger_internal.create_missing_partitions(%s::timestamptz[])", plan_times
-    )
-    ledger.values(
-        "INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger,"
-        " revision, queue, due_at, attempt, max_attempts, lease_token, started_at, finished_at,"
-        " duration_ms, error_code, changed_xact)"
-        " SELECT %s, 'global', 'global', at, %s, 'manual', 1, 'default', at, 1, 1,"
-        " gen_random_uuid(), at, at, %s, CASE %s WHEN 'FAILED' THEN 'boom' END,"
-        " pg_current_xact_id() FROM unnest(%s::timestamptz[]) at",
-        job, status, milliseconds, status, plan_times,
-    )  # fmt: skip
-
-
-async def test_a_start_exactly_at_start_by_is_in_time(
-    ledger: Ledger, one: Runner, database_url: str
-) -> None:
-    for job in ("exact", "late"):
-        ledger.job(job, schedule="* * * * *", start_by="10s", stale_timeout="1 h")
-    at = await started(ledger, one)
-    put(ledger, "started_at", exact=at + 10 * SECOND, late=at + 10 * SECOND + TICK)
-    await judge(ledger, one, at + 12 * SECOND)
-    assert missed(ledger) == [("late", "start_by")]
-    assert [found for found in verify(database_url) if found.kind == "wrong_breach"] == []
-
-
-async def test_an_end_exactly_at_finish_by_is_in_time(
-    ledger: Ledger, one: Runner, database_url: str
-) -> None:
-    for job in ("exact", "late"):
-        ledger.job(job, schedule="* * * * *", finish_by="10s", stale_timeout="1 h")
-    at = await started(ledger, one)
-    for start in tuple(one.held):
-        await one.finish(start)
-    put(ledger, "finished_at", exact=at + 10 * SECOND, late=at + 10 * SECOND + TICK)
-    await judge(ledger, one, at + 12 * SECOND)
-    assert missed(ledger) == [("late", "finish_by")]
-    assert [found for found in verify(database_url) if found.kind == "wrong_breach"] == []
-
-
-async def test_a_duration_equal_to_the_expected_one_is_in_time(ledger: Ledger, one: Runner) -> None:
-    for job in ("exact", "long"):
-        ledger.job(job, schedule="* * * * *", expect_duration="10s", stale_timeout="1 h")
-    at = await started(ledger, one)
-    for start in tuple(one.held):
-        await one.finish(start)
-    put(ledger, "duration_ms", exact=10_000, long=10_001)
-    await judge(ledger, one, at + MINUTE)
-    assert missed(ledger) == [("long", "expect_duration")]
+    await judge(ledger, one, at + (MINUTE if kind == "expect_duration" else 12 * SECOND))
+    assert missed(ledger) == [("late", kind)]
+    wrong = [found for found in verify(ledger.url) if found.kind == "wrong_breach"]
+    assert wrong == [] or kind == "expect_duration"  # which start and end contradict here
 
 
 async def test_a_retry_does_not_change_when_an_execution_started(
@@ -163,10 +125,12 @@ async def test_the_usual_duration_is_that_of_successes_before_the_plan_time(
 ) -> None:
     ledger.job(schedule="* * * * *", expect_duration="2*p99", catch_up="skip", grace="0 s")
     at = next_minute(ledger)
-    ended(ledger, at - 400 * MINUTE, "SUCCESS", 60_000, 100)  # of the last 200 none is so old
-    ended(ledger, at - 200 * MINUTE, "SUCCESS", 20_000, 150)
-    ended(ledger, at - 50 * MINUTE, "FAILED", 60_000, 50)
-    ended(ledger, at, "SUCCESS", 60_000, 1)
+    # Of the last 200 none is as old as the first ones.
+    for begin, status, milliseconds, count in (
+        (at - 400 * MINUTE, "SUCCESS", 60_000, 100), (at - 200 * MINUTE, "SUCCESS", 20_000, 150),
+        (at - 50 * MINUTE, "FAILED", 60_000, 50), (at, "SUCCESS", 60_000, 1),
+    ):  # fmt: skip
+        ledger.ended(minutes(begin, count), status, trigger="manual", duration_ms=milliseconds)
     await judge(ledger, one, at + SECOND)
     assert ledger.values("SELECT expected FROM unjudged_deadlines") == [40 * SECOND]
 
@@ -177,17 +141,18 @@ async def test_the_usual_duration_needs_20_successes_and_is_at_least_a_second(
     at = next_minute(ledger)
     for job, successes in (("few", 19), ("enough", 20)):
         ledger.job(job, schedule="* * * * *", expect_duration="2*p50")
-        ended(ledger, at - 30 * MINUTE, "SUCCESS", 1, successes, job=job)
-        ended(ledger, at - 5 * MINUTE, "FAILED", 1, 4, job=job)
+        of_job: dict[str, Any] = {"job_name": job, "trigger": "manual"}
+        ledger.ended(minutes(at - 30 * MINUTE, successes), **of_job)
+        ledger.ended(minutes(at - 5 * MINUTE, 4), "FAILED", **of_job)
     await judge(ledger, one, at + SECOND)
     found = ledger.values("SELECT job_name, expected FROM unjudged_deadlines")
     assert found == [("enough", SECOND)]
 
 
 def test_an_hour_is_counted_five_minutes_after_its_end(ledger: Ledger) -> None:
-    ledger.job(schedule=None)
+    ledger.job()
     hour = ledger.now().replace(minute=0, second=0, microsecond=0)
-    ended(ledger, hour, "SUCCESS", 10, 1)
+    ledger.ended([hour], trigger="manual")
     for after, counted in ((5 * MINUTE - SECOND, 0), (5 * MINUTE, 1)):
         ledger.stop_clock(hour + HOUR + after)
         round_of(ledger)
@@ -196,10 +161,9 @@ def test_an_hour_is_counted_five_minutes_after_its_end(ledger: Ledger) -> None:
 
 def test_an_hour_does_not_contain_the_beginning_of_the_next_one(ledger: Ledger) -> None:
     """And manual executions have no lateness."""
-    ledger.job(schedule=None)
+    ledger.job()
     hour = ledger.now().replace(minute=0, second=0, microsecond=0)
-    for begin in (hour, hour + HOUR):
-        ended(ledger, begin, "SUCCESS", 10, 1)
+    ledger.ended([hour, hour + HOUR], trigger="manual")
     sums = "SELECT success, starts FROM execution_sums('job', 'global', 'global', %s, %s)"
     assert ledger.values(sums, hour - HOUR, hour) == [(0, 0)]
     assert ledger.values(sums, hour, hour + HOUR) == [(1, 0)]

@@ -98,23 +98,16 @@ def test_the_connection_string_is_that_of_the_settings(options: dict[str, Any]) 
     assert row == (options["NAME"], "5MB")
 
 
-@pytest.mark.parametrize(
-    ("changed", "named"),
-    [
+def test_settings_that_no_connection_string_has_are_refused(options: dict[str, Any]) -> None:
+    for changed, named in (
+        ({"OPTIONS": {"assume_role": "boss"}},
+         "DATABASES['default'].OPTIONS.assume_role = \"boss\""),
         ({"NAME": "", "OPTIONS": {}}, "DATABASES['default']: settings.DATABASES is improperly"),
-        (
-            {"OPTIONS": {"assume_role": "boss"}},
-            "DATABASES['default'].OPTIONS.assume_role = \"boss\"",
-        ),
-    ],
-)
-def test_settings_that_no_connection_string_has_are_refused(
-    options: dict[str, Any], changed: dict[str, Any], named: str
-) -> None:
-    options.update(changed)
-    with pytest.raises(ConfigurationError) as refused:
-        dsn("default")
-    assert named in str(refused.value)
+    ):  # fmt: skip
+        options.update(changed)
+        with pytest.raises(ConfigurationError) as refused:
+            dsn("default")
+        assert named in str(refused.value)
 
 
 def test_psycopg2_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

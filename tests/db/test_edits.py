@@ -3,14 +3,14 @@
 from datetime import timedelta
 
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))
 
 
 async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_to(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(
         schedule="*/10 * * * *", catch_up="all", overlap="allow", payload={"v": 1}, max_attempts=2
@@ -18,8 +18,7 @@ async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_t
     ledger.travel(by=25 * MINUTE)  # 12:25:30
     ledger.edit(schedule="*/7 * * * *", payload={"v": 2}, max_attempts=3)
     ledger.travel(by=10 * MINUTE)  # 12:35:30
-    async with runners(database_url, {}) as (one,):
-        started = await one.settle()
+    started = await one.settle()
     ran = [
         (s.claimed.key.plan_time.minute, s.claimed.revision, s.claimed.payload["v"],
          s.claimed.max_attempts) for s in started
@@ -27,36 +26,30 @@ async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_t
     assert ran == [(10, 1, 1, 2), (20, 1, 1, 2), (28, 2, 2, 3), (35, 2, 2, 3)]
 
 
-async def test_i10_paused_until_ends_by_itself_at_its_instant(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i10_paused_until_ends_by_itself_at_its_instant(ledger: Ledger, one: Runner) -> None:
     """Whenever it is noticed: what is due after `until` runs, what was before does not."""
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
     until = ledger.now() + 5 * MINUTE
     ledger.values("SELECT pause('job', until => %s)", until)
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        assert ledger.parked() == "paused"
-        ledger.travel(by=8 * MINUTE)
-        await one.sweep()
-        assert one.wakes == 1
-        started = await one.settle()
+    await one.settle()
+    assert ledger.parked() == "paused"
+    ledger.travel(by=8 * MINUTE)
+    await one.sweep()
+    assert one.wakes == 1
+    started = await one.settle()
     assert ledger.skipped() == [("paused", 5)]
     assert [s.claimed.key.plan_time > until for s in started] == [True] * 3
     assert ledger.one("SELECT requested_by FROM job_revisions WHERE revision = 3") == "paused_until"
 
 
-async def test_i10_a_pause_until_infinity_is_one_until_resumed(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i10_a_pause_until_infinity_is_one_until_resumed(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *")
     ledger.job("other", schedule="* * * * *")
     ledger.values("SELECT pause('job', until => 'infinity')")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        (other,) = await one.settle()
-        await one.check_in()
-        assert other.claimed.key.job_name == "other"
+    (other,) = await one.settle()
+    await one.check_in()
+    assert other.claimed.key.job_name == "other"
     assert ledger.one("SELECT paused_until FROM jobs WHERE name = 'job'") is None
     assert ledger.parked() == "paused"
 
@@ -84,21 +77,20 @@ async def test_a_pause_lets_the_running_end_and_holds_retries_and_pending(
 
 
 async def test_i10_retirement_cancels_what_waits_and_what_fails_later(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule=None, overlap="allow", max_attempts=3, retry_backoff=["1 m"])
     ledger.trigger()
-    async with runners(database_url, {}) as (one,):
-        (running,) = await one.settle()
-        ledger.trigger()
-        ledger.values("SELECT retire('job')")
-        assert ledger.statuses() == ["CANCELLED", "RUNNING"]
-        await one.finish(running, FAILURE)  # would be retried in a minute
-        await one.repair()
-        assert ledger.statuses() == ["CANCELLED", "CANCELLED"]
-        ledger.edit(retired_at=None)
-        ledger.travel(by=5 * MINUTE)
-        assert await one.settle() == []
+    (running,) = await one.settle()
+    ledger.trigger()
+    ledger.values("SELECT retire('job')")
+    assert ledger.statuses() == ["CANCELLED", "RUNNING"]
+    await one.finish(running, FAILURE)  # would be retried in a minute
+    await one.repair()
+    assert ledger.statuses() == ["CANCELLED", "CANCELLED"]
+    ledger.edit(retired_at=None)
+    ledger.travel(by=5 * MINUTE)
+    assert await one.settle() == []
 
 
 async def test_i10_a_deleted_job_ends_and_its_name_may_come_back(
@@ -119,22 +111,3 @@ async def test_i10_a_deleted_job_ends_and_its_name_may_come_back(
         assert [s.claimed.revision for s in await two.settle()] == [3, 3]
     assert ledger.skipped() == [("retired", 3)]
     assert ledger.accounted() == 5
-
-
-async def test_i10_scopes_appear_retire_and_return_at_now(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", scope_kind="shard",
-               scopes=["a"])  # fmt: skip
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        ledger.edit(scopes=["a", "b"])
-        assert [s.claimed.key.scope_id for s in await one.settle()] == ["a"]
-        ledger.edit(scopes=["b"])
-        ledger.travel(by=2 * MINUTE)
-        assert [s.claimed.key.scope_id for s in await one.settle()] == ["b", "b"]
-        assert ledger.parked(scope="a") == "retired"
-        ledger.edit(scopes=["a", "b"])
-        ledger.travel(by=MINUTE)
-        assert sorted(s.claimed.key.scope_id for s in await one.settle()) == ["a", "b"]
-    assert ledger.values("SELECT scope_id, reason, count FROM skips") == [("a", "retired", 2)]

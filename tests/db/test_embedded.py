@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -42,26 +43,48 @@ def initialised(binaries: Binaries) -> Iterator[Path]:
         yield scratch / "initialised"
 
 
-@pytest.fixture
-def empty_base(initialised: Path) -> Iterator[Path]:
-    base = initialised.with_name("base")
-    yield base
-    _discard(base)
+@dataclass
+class Place:
+    """A directory of an embedded server, and what runs in it."""
+
+    base: Path
+    binaries: Binaries
+
+    def embedded(self, settings: Mapping[str, str] = FAST) -> Embedded:
+        return Embedded(self.base, self.binaries.directory, settings)
+
+    @property
+    def data(self) -> Path:
+        return self.base / f"postgres-{self.binaries.major}"
+
+    def runs(self) -> bool:
+        return server_pid(self.data) is not None
+
+    def pid(self) -> int:
+        pid = server_pid(self.data)
+        assert pid is not None, "no server runs"
+        return pid
+
+    def discard(self) -> None:
+        if self.runs():
+            os.kill(self.pid(), signal.SIGQUIT)
+            until("it has ended", lambda: not self.runs())
+        shutil.rmtree(self.base, ignore_errors=True)
 
 
 @pytest.fixture
-def base(initialised: Path, empty_base: Path) -> Path:
-    shutil.copytree(initialised, empty_base)
-    return empty_base
+def empty(initialised: Path, binaries: Binaries) -> Iterator[Place]:
+    """A place without data."""
+    made = Place(initialised.with_name("base"), binaries)
+    yield made
+    made.discard()
 
 
-def _discard(base: Path) -> None:
-    for data in (path.parent for path in base.glob("postgres-*/PG_VERSION")):
-        pid = server_pid(data)
-        if pid is not None:
-            os.kill(pid, signal.SIGQUIT)
-            until("it has ended", lambda data=data: server_pid(data) is None)  # type: ignore[misc]
-    shutil.rmtree(base, ignore_errors=True)
+@pytest.fixture
+def place(initialised: Path, empty: Place) -> Place:
+    """A place with the data of a stopped server."""
+    shutil.copytree(initialised, empty.base)
+    return empty
 
 
 class User:
@@ -78,13 +101,12 @@ class User:
             sys.stdin.read()
     """
 
-    def __init__(self, base: Path, binaries: Binaries) -> None:
+    def __init__(self, place: Place) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(self.SCRIPT), base, binaries.directory],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+            [sys.executable, "-c", textwrap.dedent(self.SCRIPT), place.base,
+             place.binaries.directory],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
     def dsn(self) -> str:
         assert self.process.stdout is not None
@@ -106,173 +128,147 @@ def _value(dsn: str, statement: str) -> object:
         return row[0]
 
 
-def _data(base: Path, binaries: Binaries) -> Path:
-    return base / f"postgres-{binaries.major}"
-
-
-def _pid(base: Path, binaries: Binaries) -> int:
-    pid = server_pid(_data(base, binaries))
-    assert pid is not None, "no server runs"
-    return pid
-
-
-def _runs(base: Path, binaries: Binaries) -> bool:
-    return server_pid(_data(base, binaries)) is not None
-
-
-def test_data_is_kept_between_runs_and_a_large_log_is_moved_away(
-    base: Path, binaries: Binaries
-) -> None:
-    with Embedded(base, binaries.directory) as embedded:
+def test_data_is_kept_between_runs_and_a_large_log_is_moved_away(place: Place) -> None:
+    with place.embedded({}) as embedded:
         dsn = embedded.start()  # the second start of one object is the first one's
         with psycopg.connect(dsn) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
         assert _value(dsn, "SHOW fsync") == "on"
         assert _value(dsn, "SHOW listen_addresses") == ""
         assert _value(dsn, "SHOW server_encoding") == "UTF8"
-    assert not _runs(base, binaries)
+    assert not place.runs()
     embedded.close()
-    log = _data(base, binaries) / "server.log"
+    log = place.data / "server.log"
     os.truncate(log, 10 * 1024 * 1024 + 1)
-    with Embedded(base, binaries.directory, FAST) as embedded:
+    with place.embedded() as embedded:
         assert _value(embedded.start(), "SELECT n FROM kept") == 7
         assert log.stat().st_size < 100_000
         assert log.with_name("server.log.1").stat().st_size > 10_000_000
 
 
-def test_a_running_server_is_found_and_none_is_started(base: Path, binaries: Binaries) -> None:
-    other = Embedded(base, binaries.directory)
-    with Embedded(base, binaries.directory, FAST) as embedded:
+def test_a_running_server_is_found_and_none_is_started(place: Place) -> None:
+    other = place.embedded()
+    with place.embedded() as embedded:
         assert other.running() == embedded.start()
-    for stopped in (other, Embedded(base / "none")):
+    for stopped in (other, Embedded(place.base / "none")):
         with pytest.raises(EmbeddedError, match="no embedded PostgreSQL is running"):
             stopped.running()
-    assert not _runs(base, binaries) and not (base / "none").exists()
+    assert not place.runs() and not (place.base / "none").exists()
 
 
 @pytest.mark.slow
-def test_ten_processes_at_once_make_and_share_one_server(
-    empty_base: Path, binaries: Binaries
-) -> None:
-    users = [User(empty_base, binaries) for _ in range(10)]
+def test_ten_processes_at_once_make_and_share_one_server(empty: Place) -> None:
+    users = [User(empty) for _ in range(10)]
     dsns = {user.dsn() for user in users}
     assert len(dsns) == 1
-    assert (_data(empty_base, binaries) / "server.log").read_text().count("starting Postgre") == 1
+    assert (empty.data / "server.log").read_text().count("starting Postgre") == 1
     for user in users[1:]:
         user.end()
     assert _value(dsns.pop(), "SELECT current_database()") == "cronledger"
     users[0].end()
-    assert not _runs(empty_base, binaries)
+    assert not empty.runs()
 
 
-def test_a_killed_user_takes_nothing_from_another(base: Path, binaries: Binaries) -> None:
-    with Embedded(base, binaries.directory, FAST) as embedded:
-        pid = _pid(base, binaries)
-        killed, ended = User(base, binaries), User(base, binaries)
+def test_a_killed_user_takes_nothing_from_another(place: Place) -> None:
+    with place.embedded() as embedded:
+        pid = place.pid()
+        killed, ended = User(place), User(place)
         assert killed.dsn() == ended.dsn() == embedded.start()
         killed.kill()
         ended.end()
-        assert _pid(base, binaries) == pid
+        assert place.pid() == pid
         assert _value(embedded.start(), "SELECT 1") == 1
-    assert not _runs(base, binaries)
+    assert not place.runs()
 
 
-def test_the_server_of_a_killed_only_user_is_adopted_and_then_stopped(
-    base: Path, binaries: Binaries
-) -> None:
-    user = User(base, binaries)
+def test_the_server_of_a_killed_only_user_is_adopted_and_then_stopped(place: Place) -> None:
+    user = User(place)
     dsn = user.dsn()
-    pid = _pid(base, binaries)
+    pid = place.pid()
     user.kill()
-    assert _pid(base, binaries) == pid, "the server must outlive the process that launched it"
-    with Embedded(base, binaries.directory, FAST) as embedded:
+    assert place.pid() == pid, "the server must outlive the process that launched it"
+    with place.embedded() as embedded:
         assert embedded.start() == dsn
-        assert _pid(base, binaries) == pid
-    assert not _runs(base, binaries)
+        assert place.pid() == pid
+    assert not place.runs()
 
 
-def test_a_killed_postmaster_is_replaced(base: Path, binaries: Binaries) -> None:
-    with Embedded(base, binaries.directory) as first, Embedded(base, binaries.directory) as second:
+def test_a_killed_postmaster_is_replaced(place: Place) -> None:
+    with place.embedded() as first, place.embedded() as second:
         with psycopg.connect(first.start()) as connection:  # its backend is orphaned by the kill
             connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
             connection.commit()
-            killed = _pid(base, binaries)
+            killed = place.pid()
             os.kill(killed, signal.SIGKILL)
             second.close()
             assert _value(second.start(), "SELECT n FROM kept") == 7
-        assert _pid(base, binaries) != killed
+        assert place.pid() != killed
         assert _value(first.start(), "SELECT n FROM kept") == 7, "the old DSN reaches the new one"
-    assert not _runs(base, binaries)
+    assert not place.runs()
 
 
 @linux
-def test_a_stale_pid_file_that_names_a_zombie_or_a_stranger_is_no_server(
-    base: Path, binaries: Binaries
-) -> None:
-    pid_file = _data(base, binaries) / "postmaster.pid"
+def test_a_stale_pid_file_that_names_a_zombie_or_a_stranger_is_no_server(place: Place) -> None:
+    pid_file = place.data / "postmaster.pid"
     with subprocess.Popen(["true"]) as zombie:
         until("it is a zombie", lambda: " Z " in Path(f"/proc/{zombie.pid}/stat").read_text())
         for pid in (zombie.pid, os.getppid()):
             for file in (pid_file, pid_file.with_name(".s.PGSQL.5432.lock")):
                 file.write_text(f"{pid}\n{pid_file.parent}\n1\n5432\n{pid_file.parent}\n\n1 1\n")
-            with Embedded(base, binaries.directory, FAST) as embedded:
+            with place.embedded() as embedded:
                 assert _value(embedded.start(), "SELECT 1") == 1
             assert not pid_file.exists()
 
 
-def test_a_user_killed_during_initdb_leaves_nothing_half_made(
-    empty_base: Path, binaries: Binaries, tmp_path: Path
-) -> None:
+def test_a_user_killed_during_initdb_leaves_nothing_half_made(empty: Place, tmp_path: Path) -> None:
     # An initdb that does not end before somebody removes its directory (its second argument).
-    initdb = shlex.quote(str(binaries.directory / "initdb"))
+    initdb = shlex.quote(str(empty.binaries.directory / "initdb"))
     (tmp_path / "initdb").write_text(
         f'#!/bin/sh\n{initdb} "$@"\nwhile [ -d "$2" ]; do sleep 0.1; done\n'
     )
     (tmp_path / "initdb").chmod(0o755)
     for program in ("pg_ctl", "postgres"):
-        (tmp_path / program).symlink_to(binaries.directory / program)
-    user = User(empty_base, Binaries(tmp_path, binaries.version))
-    until("it is under way", lambda: list(empty_base.glob("postgres-*.new-*/base")))
+        (tmp_path / program).symlink_to(empty.binaries.directory / program)
+    user = User(Place(empty.base, Binaries(tmp_path, empty.binaries.version)))
+    until("it is under way", lambda: list(empty.base.glob("postgres-*.new-*/base")))
     user.kill()
-    assert not _data(empty_base, binaries).exists()
-    with Embedded(empty_base, binaries.directory, FAST) as embedded:
+    assert not empty.data.exists()
+    with empty.embedded() as embedded:
         assert _value(embedded.start(), "SELECT 1") == 1
-        names = {path.name for path in empty_base.iterdir()}
-        data = _data(empty_base, binaries).name
+        names = {path.name for path in empty.base.iterdir()}
+        data = empty.data.name
         assert names == {data, f"{data}.users", "postgres.lock"}
 
 
-def test_a_forked_copy_that_closes_is_not_the_last_user(base: Path, binaries: Binaries) -> None:
+def test_a_forked_copy_that_closes_is_not_the_last_user(place: Place) -> None:
     script = f"""
         import os
         from pathlib import Path
         from cronledger.embedded.server import Embedded
 
-        embedded = Embedded(Path({str(base)!r}), Path({str(binaries.directory)!r}))
+        embedded = Embedded(Path({str(place.base)!r}), Path({str(place.binaries.directory)!r}))
         embedded.start()
         child = os.fork()
         if child == 0:
             embedded.close()
             os._exit(0)
         os.waitpid(child, 0)
-        print(os.path.exists("{_data(base, binaries)}/postmaster.pid"))
+        print(os.path.exists("{place.data}/postmaster.pid"))
         embedded.close()
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
     )
     assert done.stdout == "True\n"
-    assert not _runs(base, binaries)
+    assert not place.runs()
 
 
 @linux
-def test_the_postmaster_has_a_session_of_its_own_and_no_file_of_ours(
-    base: Path, binaries: Binaries
-) -> None:
-    with Embedded(base, binaries.directory, FAST):
-        pid = _pid(base, binaries)
+def test_the_postmaster_has_a_session_of_its_own_and_no_file_of_ours(place: Place) -> None:
+    with place.embedded():
+        pid = place.pid()
         assert os.getsid(pid) not in (0, os.getsid(0)), "Ctrl-C in our terminal would reach it"
-        data = _data(base, binaries)
+        data = place.data
         opened = [path.readlink() for path in Path(f"/proc/{pid}/fd").iterdir()]
         files = {p for p in opened if p.is_absolute() and not p.is_relative_to("/dev/null")}
         files = {p for p in files if not p.name.startswith("faketime_")}  # of a dated run
@@ -287,18 +283,18 @@ def test_the_postmaster_has_a_session_of_its_own_and_no_file_of_ours(
 def test_a_path_too_long_for_a_socket_gets_a_short_private_one(
     initialised: Path, binaries: Binaries
 ) -> None:
-    base = initialised.with_name("x" * 100)
-    shutil.copytree(initialised, base)
+    far = Place(initialised.with_name("x" * 100), binaries)
+    shutil.copytree(initialised, far.base)
     sockets = None
     try:
-        with Embedded(base, binaries.directory, FAST) as embedded:
+        with far.embedded() as embedded:
             dsn = embedded.start()
             sockets = Path(unquote(dsn.split("host=")[1].split("&")[0]))
-            assert not sockets.is_relative_to(base)
+            assert not sockets.is_relative_to(far.base)
             assert sockets.stat().st_mode & 0o777 == 0o700
             assert _value(dsn, "SELECT 1") == 1
     finally:
-        _discard(base)
+        far.discard()
         if sockets is not None:
             sockets.rmdir()
 
@@ -311,20 +307,20 @@ def test_a_directory_of_sockets_that_others_can_enter_is_refused(tmp_path: Path)
             private_directory(tmp_path / name)
 
 
-def test_a_server_that_does_not_start_says_why(base: Path, binaries: Binaries) -> None:
+def test_a_server_that_does_not_start_says_why(place: Place) -> None:
     with pytest.raises(EmbeddedError, match=r'did not start(.|\n)*"work_mem": "much"'):
-        Embedded(base, binaries.directory, {"work_mem": "much"}).start()
-    with Embedded(base, binaries.directory, FAST) as embedded:
+        place.embedded({"work_mem": "much"}).start()
+    with place.embedded() as embedded:
         assert _value(embedded.start(), "SELECT 1") == 1
 
 
-def test_data_of_another_major_version_is_refused(base: Path, binaries: Binaries) -> None:
-    (_data(base, binaries) / "PG_VERSION").write_text("12\n")
+def test_data_of_another_major_version_is_refused(place: Place) -> None:
+    (place.data / "PG_VERSION").write_text("12\n")
     with pytest.raises(EmbeddedError, match=r"contains data of PostgreSQL 12, .* binaries in"):
-        Embedded(base, binaries.directory).start()
-    _data(base, binaries).rename(base / "postgres-12")
+        place.embedded().start()
+    place.data.rename(place.base / "postgres-12")
     with pytest.raises(EmbeddedError, match=r"\(postgres-12\) .* come with cronledger\[embedded\]"):
-        Embedded(base, binaries.directory).start()
+        place.embedded().start()
 
 
 def test_no_binaries_names_both_remedies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

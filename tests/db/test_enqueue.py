@@ -1,6 +1,5 @@
-"""F1: work is pushed at a job; what has the same key is merged while it waits."""
+"""F1, F7, F22: work is enqueued, merged by its key, and followed by its scope and its group."""
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -10,12 +9,23 @@ import pytest
 from psycopg import errors
 
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, runners, waiting
-from tests.db.support.pushes import enqueue
-from tests.waiting import eventually
+from tests.db.support.engine import Ledger, Runner
+from tests.db.support.pushes import claimed, enqueue, fail, finish
+from tests.db.support.rows import Db, start_blocked
 
 ROW = (
     "SELECT status, trigger, attempt, payload, watermark, enqueue_key FROM executions WHERE id = %s"
+)
+EXTERNAL: dict[str, Any] = {
+    "schedule": None, "handler": "external", "target": {}, "scope_kind": "tenant",
+}  # fmt: skip
+STATUS = (
+    "SELECT input_watermark, success_watermark, is_dirty, pending_id, running_id"
+    " FROM input_status WHERE job_name = 'job' AND scope_id = 'acme'"
+)
+COUNTS = (
+    "SELECT total, pending, running, awaiting_retry, success, failed, cancelled, is_finished"
+    " FROM group_status(%s)"
 )
 
 
@@ -60,61 +70,54 @@ def test_of_one_key_the_newest_payload_and_the_greatest_watermark_wait(ledger: L
     assert len(ledger.statuses()) == 2
 
 
-async def test_while_one_runs_a_single_successor_waits(ledger: Ledger, database_url: str) -> None:
+async def test_while_one_runs_a_single_successor_waits(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule=None)
     first = enqueue(ledger, key="a", payload={"n": 1})
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        second = enqueue(ledger, key="a", payload={"n": 2})
-        assert enqueue(ledger, key="a", payload={"n": 3}) == second != first
-        assert await one.settle() == []
-        await one.finish(start)
-        (start,) = await one.settle()
-        assert (start.claimed.id, start.claimed.payload) == (second, {"n": 3})
-        await one.finish(start)
-        assert await one.settle() == []
+    (start,) = await one.settle()
+    second = enqueue(ledger, key="a", payload={"n": 2})
+    assert enqueue(ledger, key="a", payload={"n": 3}) == second != first
+    assert await one.settle() == []
+    await one.finish(start)
+    (start,) = await one.settle()
+    assert (start.claimed.id, start.claimed.payload) == (second, {"n": 3})
+    await one.finish(start)
+    assert await one.settle() == []
     assert ledger.statuses() == ["SUCCESS", "SUCCESS"]
 
 
+@pytest.mark.parametrize("crash", [False, True])
 async def test_an_older_payload_does_not_run_after_a_newer_one(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner, crash: bool
 ) -> None:
     ledger.job(schedule=None, max_attempts=3, retry_backoff=["1 h"])
     old = enqueue(ledger, key="a", payload={"n": 1})
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        new = enqueue(ledger, key="a", payload={"n": 2})
-        await one.finish(start, outcome.failure(ValueError("no")))
-        assert ledger.one("SELECT status, next_attempt_at FROM executions WHERE id = %s", old) == (
-            "FAILED", None,
-        )  # fmt: skip
-        assert f"execution {new} " in ledger.one(
-            "SELECT error_msg FROM executions WHERE id=%s", old
-        )
-        (start,) = await one.settle()
-        assert start.claimed.id == new
-
-
-async def test_a_crash_before_that_is_repaired(ledger: Ledger, database_url: str) -> None:
-    ledger.job(schedule=None, max_attempts=3, retry_backoff=["1 h"])
-    old = enqueue(ledger, key="a", payload={"n": 1})
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        enqueue(ledger, key="a", payload={"n": 2})
-        one.put(start, outcome.failure(ValueError("no")))
-        await one.only_write()  # and nothing more
-        after = "SELECT next_attempt_at IS NOT NULL FROM executions WHERE id = %s"
-        assert ledger.one(after, old)
+    (start,) = await one.settle()
+    new = enqueue(ledger, key="a", payload={"n": 2})
+    one.put(start, outcome.failure(ValueError("no")))
+    ended = "SELECT status, next_attempt_at IS NULL, error_msg FROM executions WHERE id = %s"
+    if crash:
+        await one.only_write()
+        assert ledger.one(ended, old)[:2] == ("FAILED", False)
         await one.repair()
-        assert not ledger.one(after, old)
+    else:
+        await one.finisher.step()
+    assert ledger.one(ended, old)[:2] == ("FAILED", True)
+    assert f"execution {new} " in ledger.one(ended, old)[2]
+    (start,) = await one.settle()
+    assert start.claimed.id == new
 
 
-def test_a_scope_appears_by_a_push(ledger: Ledger) -> None:
-    ledger.job(schedule=None, scope_kind="tenant")
-    enqueue(ledger, scope_id="acme")
-    assert ledger.values("SELECT scope_kind, scope_id, next_due_at IS NULL FROM schedules") == [
-        ("tenant", "acme", False)
-    ]
+def test_a_retired_job_refuses_work_and_a_paused_one_keeps_it(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    calls = ("SELECT enqueue('job')", "SELECT enqueue_many('job', '{null}')")
+    ledger.values("SELECT pause('job')")
+    for call in calls:
+        ledger.values(call)
+    assert ledger.statuses() == ["PENDING", "PENDING"]
+    ledger.values("SELECT retire('job')")
+    for call in calls:
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match="retired"):
+            ledger.values(call)
 
 
 def test_bad_input_is_refused_and_names_the_remedy(ledger: Ledger) -> None:
@@ -128,41 +131,29 @@ def test_bad_input_is_refused_and_names_the_remedy(ledger: Ledger) -> None:
     assert ledger.values("SELECT FROM executions") == []
 
 
-def test_a_retired_job_refuses_and_a_paused_one_keeps_it(ledger: Ledger) -> None:
-    ledger.job(schedule=None)
-    ledger.values("SELECT pause('job')")
-    enqueue(ledger)
-    assert ledger.statuses() == ["PENDING"]
-    ledger.values("SELECT retire('job')")
-    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="retired"):
-        enqueue(ledger)
-
-
 async def test_a_message_that_is_committed_after_the_retirement_is_cancelled(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, database_url: str, one: Runner
 ) -> None:
     ledger.job(schedule=None)
     with psycopg.connect(database_url) as open_:
         open_.execute("SELECT cronledger.enqueue('job')")
         ledger.values("SELECT retire('job')")  # waits for nothing
     assert ledger.statuses() == ["PENDING"]
-    async with runners(database_url, {}) as (one,):
-        assert await one.settle() == []
-        await one.repair()
+    assert await one.settle() == []
+    await one.repair()
     assert ledger.statuses() == ["CANCELLED"]
 
 
-async def test_a_message_waits_until_it_is_due(ledger: Ledger, database_url: str) -> None:
+async def test_a_message_waits_until_it_is_due(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule=None)
     now = ledger.now()
     later = enqueue(ledger, due_at=now + timedelta(minutes=5))
     past = enqueue(ledger, due_at=now - timedelta(minutes=5))
-    async with runners(database_url, {}) as (one,):
-        (start,) = await one.settle()
-        assert start.claimed.id == past
-        await one.finish(start)
-        ledger.travel(by=timedelta(minutes=6))
-        assert [start.claimed.id for start in await one.settle()] == [later]
+    (start,) = await one.settle()
+    assert start.claimed.id == past
+    await one.finish(start)
+    ledger.travel(by=timedelta(minutes=6))
+    assert [start.claimed.id for start in await one.settle()] == [later]
 
 
 def test_one_execution_is_not_of_two_groups(ledger: Ledger) -> None:
@@ -172,15 +163,52 @@ def test_one_execution_is_not_of_two_groups(ledger: Ledger) -> None:
         enqueue(ledger, key="a", group_id=uuid4())
 
 
-async def test_two_pushes_at_once_make_one(ledger: Ledger, database_url: str) -> None:
+def test_two_pushes_at_once_make_one(ledger: Ledger, db: Db, other: Db) -> None:
     ledger.job(schedule=None, scope_kind="tenant")  # the scope is new to both
-    push = b"SELECT cronledger.enqueue('job', 'acme', key => 'k', watermark => 1)"
-    one = await psycopg.AsyncConnection.connect(database_url)
-    two = await psycopg.AsyncConnection.connect(database_url, autocommit=True)
-    async with one, two:
-        await one.execute(push)
-        second = asyncio.create_task(two.execute(push))
-        await eventually("it waits for a lock", lambda: waiting(ledger))
-        await one.commit()
-        await second
+    push = "SELECT cronledger.enqueue('job', 'acme', key => 'k', watermark => 1)"
+    with db.transaction():
+        db.execute(push)
+        second = start_blocked(db, other, lambda: other.execute(push))
+    second.result(90)
     assert ledger.statuses() == ["PENDING"]
+
+
+def dirty(ledger: Ledger) -> bool:
+    found: bool = ledger.one("SELECT is_dirty('job', 'acme')")
+    return found
+
+
+def test_status_of_one_scope_through_its_life(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL)
+    assert not dirty(ledger)  # it is not there yet
+    first = enqueue(ledger, scope_id="acme", watermark=1)
+    assert (ledger.one(STATUS), dirty(ledger)) == ((1, None, True, first, None), True)
+    held = claimed(ledger, scope="acme")
+    assert ledger.one(STATUS) == (1, None, True, None, first)
+    second = enqueue(ledger, scope_id="acme", watermark=2)
+    finish(ledger, held)
+    assert (ledger.one(STATUS), dirty(ledger)) == ((2, 1, True, second, None), True)
+    finish(ledger, claimed(ledger, scope="acme"))
+    assert (ledger.one(STATUS), dirty(ledger)) == ((2, 2, False, None, None), False)
+
+
+def test_a_group_is_followed_as_one_and_its_results_are_aggregated(ledger: Ledger) -> None:
+    group = uuid4()
+    ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
+    enqueue(ledger, scope_id="else", group_id=uuid4())
+    ids = {scope: enqueue(ledger, scope_id=scope, group_id=group) for scope in "abcd"}
+    assert ledger.one(COUNTS, group) == (4, 4, 0, 0, 0, 0, 0, False)
+    finish(ledger, claimed(ledger, scope="c"), {"n": 3})
+    fail(ledger, claimed(ledger, scope="b"))
+    claim = claimed(ledger, scope="a")
+    assert ledger.one(COUNTS, group) == (4, 1, 1, 1, 1, 0, 0, False)
+    finish(ledger, claim, {"n": 1})
+    ledger.values("SELECT cancel(%s)", ids["d"])
+    ledger.values("SELECT retry(%s)", ids["b"])
+    fail(ledger, claimed(ledger, scope="b"))
+    assert ledger.one(COUNTS, group) == (4, 0, 0, 0, 2, 1, 1, True)
+    results = ledger.one("SELECT results FROM group_status(%s)", group)
+    assert [
+        (r["execution_id"], r["scope"], r["result"]) for r in results if r["status"] == "SUCCESS"
+    ] == [(ids["a"], "a", {"n": 1}), (ids["c"], "c", {"n": 3})]
+    assert ledger.one(COUNTS, uuid4()) == (0, 0, 0, 0, 0, 0, 0, False)

@@ -9,25 +9,18 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.rows import dict_row
 
 from cronledger.audit.verify import verify
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner
 from tests.db.support.rolled_hours import round_of, totals
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 COUNTS = ("success", "failed", "cancelled", "retries")
 
 
-def hours(ledger: Ledger, **where: Any) -> list[dict[str, Any]]:
-    condition = " AND ".join(f"{name} = %s" for name in where) or "true"
-    with ledger._connection.cursor(row_factory=dict_row) as cursor:
-        cursor.execute(
-            f"SELECT * FROM execution_hours WHERE {condition} ORDER BY job_name, scope_id,"
-            " hour".encode(), list(where.values()),
-        )  # fmt: skip
-        return cursor.fetchall()
+def hours(ledger: Ledger) -> list[dict[str, Any]]:
+    return ledger.rows("SELECT * FROM execution_hours ORDER BY job_name, scope_id, hour")
 
 
 def wrong(url: str) -> list[str]:
@@ -53,22 +46,21 @@ def ended(ledger: Ledger, durations: list[int], job: str = "job", **columns: Any
 
 
 async def test_ended_executions_are_counted_when_their_hour_is_over(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, database_url: str, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *", max_attempts=2, retry_backoff=["0 s"], overlap="wait")
-    async with runners(database_url, {}) as (one,):
-        for minute in range(6):
-            ledger.travel(by=MINUTE)
+    for minute in range(6):
+        ledger.travel(by=MINUTE)
+        (start,) = await one.settle()
+        how = outcome.success(None) if minute % 3 else outcome.failure(KeyError("x"))
+        await one.finish(start, how)
+        if not minute % 3:
             (start,) = await one.settle()
-            how = outcome.success(None) if minute % 3 else outcome.failure(KeyError("x"))
-            await one.finish(start, how)
-            if not minute % 3:
-                (start,) = await one.settle()
-                await one.finish(start, outcome.failure(KeyError("x")))
-        round_of(ledger)
-        assert hours(ledger) == []  # the hour is not over
-        assert ledger.one("SELECT rolled_up_before() < db_now()")
-        assert totals(ledger) == ("(4,2,0,2)", "(4,2,0,2)")
+            await one.finish(start, outcome.failure(KeyError("x")))
+    round_of(ledger)
+    assert hours(ledger) == []  # the hour is not over
+    assert ledger.one("SELECT rolled_up_before() < db_now()")
+    assert totals(ledger) == ("(4,2,0,2)", "(4,2,0,2)")
     ledger.travel(by=HOUR)
     round_of(ledger)
     (row,) = hours(ledger)
@@ -137,19 +129,6 @@ def test_a_change_that_commits_late_is_not_missed(ledger: Ledger, database_url: 
     assert wrong(database_url) == []
 
 
-def test_numbers_of_transactions_that_went_back_miss_nothing(ledger: Ledger) -> None:
-    """As after the restore of a dump into a new server."""
-    ledger.job(schedule=None)
-    ended(ledger, [1])
-    ledger.values("UPDATE roll_up_state SET marked_before = '9000000000000'")
-    ledger.travel(by=2 * HOUR)
-    round_of(ledger)
-    ended(ledger, [1, 2])
-    ledger.travel(by=2 * HOUR)
-    round_of(ledger)
-    assert [row["success"] for row in hours(ledger)] == [1, 2]
-
-
 def test_the_hours_of_a_restored_dump_are_marked_once(ledger: Ledger, database_url: str) -> None:
     """Its transactions have numbers that the new server reaches in years, if ever."""
     ledger.job(schedule=None)
@@ -213,19 +192,6 @@ def test_large_hours_come_last_and_alone(ledger: Ledger) -> None:
     assert [row["success"] for row in hours(ledger)] == [1] * 4
 
 
-def test_one_process_at_a_time(ledger: Ledger, database_url: str) -> None:
-    ledger.job(schedule=None)
-    ended(ledger, [1])
-    ledger.travel(by=2 * HOUR)
-    with psycopg.connect(database_url) as other:
-        other.execute("SELECT cronledger_internal.mark_changed_hours('0', 10)")
-        round_of(ledger)
-        assert hours(ledger) == []
-        other.rollback()
-    round_of(ledger)
-    assert [row["success"] for row in hours(ledger)] == [1]
-
-
 def bounds() -> list[int]:
     """The bounds of the buckets, from their definition."""
     return sorted({math.isqrt(2**n - 1) + 1 for n in range(55)})
@@ -234,13 +200,8 @@ def bounds() -> list[int]:
 @pytest.mark.parametrize("spread", [1.0, 1e7])
 def test_quantiles_are_estimated_within_19_percent(ledger: Ledger, spread: float) -> None:
     dice = random.Random(spread)
-    durations = [
-        0,
-        1,
-        2,
-        3,
-        *(round(spread ** dice.random() * dice.random() * 9) for _ in range(90)),
-    ]
+    spreads = (round(spread ** dice.random() * dice.random() * 9) for _ in range(90))
+    durations = [0, 1, 2, 3, *spreads]
     ledger.job(schedule=None)
     ended(ledger, durations)
     ledger.travel(by=2 * HOUR)
@@ -311,14 +272,13 @@ def test_verify_finds_an_hour_with_wrong_sums(ledger: Ledger, database_url: str)
     assert [one for one in verify(database_url, from_=later) if one.kind == "wrong_hour"] == []
 
 
-async def test_the_sweeper_keeps_the_roll_up(ledger: Ledger, database_url: str) -> None:
+async def test_the_sweeper_keeps_the_roll_up(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule=None)
     ended(ledger, [5])
     ledger.travel(by=2 * HOUR)
-    async with runners(database_url, {}) as (one,):
+    await one.sweeper.step()
+    while one.sweeper._hours.unfinished:
         await one.sweeper.step()
-        while one.sweeper._hours.unfinished:
-            await one.sweeper.step()
     assert [row["success"] for row in hours(ledger)] == [1]
 
 
@@ -345,19 +305,21 @@ def test_sums_of_any_range_are_those_of_the_executions(ledger: Ledger) -> None:
     now = ledger.now()
     for hour in range(4):  # the current one, and three that are over
         base = now.replace(minute=0, second=0, microsecond=0) - hour * HOUR
-        _spread(ledger, base, chance)
+        for number in range(20):
+            status = ("SUCCESS", "SUCCESS", "FAILED", "CANCELLED")[number % 4]
+            ended(
+                ledger, [chance.randrange(90_000)], status=status, attempt=1 + number % 3,
+                plan_time=base + number * 3 * MINUTE + timedelta(seconds=1),
+                error_code="boom" if status == "FAILED" else None,
+            )  # fmt: skip
     instants = [now - 4 * HOUR + n * 7 * MINUTE for n in range(45)]
+    query = "SELECT * FROM execution_sums('job', 'global', 'global', %s, %s)"
 
     def compare() -> None:
         for _ in range(60):
             first, last = sorted(chance.sample(instants, 2))
-            expected = _row(ledger, SUMMED, first, last)
-            sums = _row(
-                ledger,
-                "SELECT * FROM execution_sums('job', 'global', 'global', %s, %s)",
-                first,
-                last,
-            )
+            (expected,) = ledger.rows(SUMMED, first, last)
+            (sums,) = ledger.rows(query, first, last)
             exact = {name: sums[name] for name in expected if name in sums}
             assert exact == {name: expected[name] for name in exact} and len(exact) == 8
             for name in ("p50", "p95"):
@@ -369,21 +331,3 @@ def test_sums_of_any_range_are_those_of_the_executions(ledger: Ledger) -> None:
     round_of(ledger)
     assert hours(ledger) != []
     compare()
-
-
-def _spread(ledger: Ledger, base: datetime, chance: random.Random) -> None:
-    """Executions of one hour with one of each outcome among them."""
-    for number in range(20):
-        status = ("SUCCESS", "SUCCESS", "FAILED", "CANCELLED")[number % 4]
-        ended(
-            ledger, [chance.randrange(90_000)], status=status, attempt=1 + number % 3,
-            plan_time=base + number * 3 * MINUTE + timedelta(seconds=1),
-            error_code="boom" if status == "FAILED" else None,
-        )  # fmt: skip
-
-
-def _row(ledger: Ledger, query: str, *values: object) -> dict[str, Any]:
-    with ledger._connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(query.encode(), values).fetchone()
-    assert row is not None
-    return row

@@ -14,7 +14,7 @@ from cronledger.cli import main
 from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
 from cronledger.sources.backfill import past
-from tests.db.support.engine import TICK, Ledger, runners
+from tests.db.support.engine import TICK, Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
@@ -79,12 +79,11 @@ def ran(ledger: Ledger, scope: str) -> int:
 
 @pytest.mark.parametrize("by", ["edit", "provider"])
 async def test_i2_what_is_due_between_two_retirements_runs(
-    ledger: Ledger, database_url: str, by: str
+    ledger: Ledger, by: str, one: Runner
 ) -> None:
     first, back, second, again = flap(ledger, job_of(ledger, by))
     assert history(ledger) == [(first, back), (second, again)]
-    async with runners(database_url, {}) as (one,):
-        await one.run_due()
+    await one.run_due()
     half = SECOND / 2
     assert skips(ledger) == [
         ("retired", first + MINUTE - half, 2), ("retired", second + MINUTE - half, 3),
@@ -94,29 +93,11 @@ async def test_i2_what_is_due_between_two_retirements_runs(
     assert ledger.violations() == []
 
 
-async def test_what_was_due_before_a_scope_retired_is_missed_while_it_is_retired(
-    ledger: Ledger, database_url: str
-) -> None:
-    scopes = job_of(ledger, "edit")
-    flap(ledger, scopes)
-    scopes("{b}")
-    ledger.pass_time(2 * MINUTE)
-    async with runners(database_url, {}) as (one,):
-        await one.run_due()
-    reasons = [(reason, count) for reason, _, count in skips(ledger)]
-    assert reasons == [
-        ("missed", 4), ("retired", 2), ("missed", 11), ("retired", 3), ("missed", 5), ("retired", 2)
-    ]  # fmt: skip
-    assert (ran(ledger, "a"), ledger.parked(scope="a")) == (0, "retired")
-    assert ledger.violations() == []
-
-
 async def test_verify_finds_skips_that_no_retirement_of_a_provided_scope_explains(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, database_url: str, one: Runner
 ) -> None:
     flap(ledger, job_of(ledger, "provider"))
-    async with runners(database_url, {}) as (one,):
-        await one.run_due()
+    await one.run_due()
     second = history(ledger)[1][0]
     ledger.values("DELETE FROM scope_retirements WHERE retired_at = %s", second)
     (found,) = verify(database_url)
@@ -172,46 +153,17 @@ async def test_only_what_is_committed_is_a_retirement(ledger: Ledger, database_u
     assert ledger.violations() == []
 
 
-async def test_a_return_after_the_clock_went_back_leaves_what_was_planned_as_retired(
-    ledger: Ledger, database_url: str
+async def test_deadlines_why_and_backfill_know_the_retirements_of_a_scope(
+    ledger: Ledger, database_url: str, one: Runner
 ) -> None:
-    scopes = job_of(ledger, "provider")
-    scopes("{b}")
-    gone = ledger.now()
-    ledger.pass_time(10 * MINUTE)
-    async with runners(database_url, {}) as (one,):
-        await one.run_due()
-        planned = ledger.now()
-        ledger.pass_time(-8 * MINUTE)
-        scopes("{a,b}")
-        assert history(ledger) == [(gone, planned)]
-        ledger.pass_time(9 * MINUTE)
-        await one.run_due()
-    assert [(reason, count) for reason, _, count in skips(ledger)] == [("retired", 10)]
-    assert ran(ledger, "a") == 1
-    assert ledger.violations() == []
-
-
-async def test_a_step_for_deadlines_knows_the_retirements_that_are_planned(
-    ledger: Ledger, database_url: str
-) -> None:
-    flap(ledger, job_of(ledger, "provider", start_by="10s"))
-    async with runners(database_url, {}) as (one,):
-        await one.run_due()
-        await one.repair()
+    first, back, *_ = flap(ledger, job_of(ledger, "provider", start_by="10s"))
+    await one.run_due()
+    await one.repair()
     at = {row[1].minute for row in skips(ledger)}
     breached = ledger.values("SELECT plan_time FROM breaches WHERE scope_id = 'a'")
     assert len(breached) == 4 + 11 + 5 - 1  # the last one is not late yet
     assert at.isdisjoint(plan_time.minute for plan_time in breached)
     assert ledger.violations() == []
-
-
-async def test_why_and_backfill_know_the_retirements_of_a_scope(
-    ledger: Ledger, database_url: str
-) -> None:
-    first, back, *_ = flap(ledger, job_of(ledger, "edit"))
-    async with runners(database_url, {}) as (one,):
-        await one.run_due()
     moment = (first + MINUTE).replace(microsecond=0).isoformat()
     arguments = ["why", "job", moment, "--scope", "a"]
     answer = CliRunner(env={"CRONLEDGER_DATABASE_URL": database_url}).invoke(main, arguments)

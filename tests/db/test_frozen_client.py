@@ -1,7 +1,6 @@
 """Who stands still in the middle of a transaction, for good or for a while, holds nobody up."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
@@ -95,21 +94,6 @@ async def test_a_step_limits_how_long_its_client_may_stand_still(pool: AsyncPool
             assert await (await c.execute(f"SHOW {IDLE}")).fetchone() == ("0",)
 
 
-async def test_a_step_that_stood_still_has_lost_its_transaction(
-    pool: AsyncPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transactions, "SILENT_CLIENT_SECONDS", PATIENCE)
-    with pytest.raises(psycopg.Error) as raised:
-        async with pool.connection() as c, step_transaction(c):
-            await (await c.execute("SELECT 1")).fetchone()
-            await asyncio.sleep(2 * PATIENCE)
-            await (await c.execute("SELECT 2")).fetchone()
-    assert was_given_up(raised.value)
-    monkeypatch.undo()
-    async with pool.connection() as c, step_transaction(c):
-        assert await (await c.execute("SELECT 3")).fetchone() == (3,)
-
-
 async def test_a_step_ends_after_its_longest_duration(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,45 +148,6 @@ def test_commands_work_in_such_a_transaction(
     assert limits == {module.__name__: f"{SILENT_CLIENT_SECONDS:.0f}s" for module in modules}
 
 
-def test_a_command_that_stands_still_lets_go(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transactions, "SILENT_CLIENT_SECONDS", PATIENCE)
-    with (
-        Access(database_url).connect() as stopped,
-        Access(database_url).connect() as other,
-        pytest.raises(psycopg.Error) as raised,
-        transaction(stopped),
-    ):
-        stopped.execute("LOCK TABLE cronledger.jobs IN ACCESS EXCLUSIVE MODE")
-        other.execute("ALTER TABLE cronledger.jobs SET (fillfactor = 90)")
-        stopped.execute("SELECT 1")
-    assert was_given_up(raised.value)
-
-
-async def test_a_row_is_not_kept_for_longer_than_its_handler_may_run(whole: Whole) -> None:
-    inside, go_on = threading.Event(), threading.Event()
-
-    def stands_still(ctx: Context) -> None:
-        with ctx.transaction():
-            inside.set()
-            assert go_on.wait(60)
-
-    job = whole.job(stands_still, run_timeout=timedelta(seconds=0.5))
-    async with whole.replica():
-        while not inside.is_set():  # on a busy machine, the run_timeout may pass before
-            execution = await whole.trigger(job)
-            await eventually(
-                "it is inside or has ended",
-                lambda: inside.is_set() or whole.ended(execution),  # noqa: B023
-            )
-        await eventually("the server let go", lambda: not whole.sessions("cronledger transaction"))
-        whole.rows("SELECT FROM cronledger.executions WHERE id = %s FOR UPDATE NOWAIT", execution)
-        go_on.set()
-        row = await whole.end(execution)
-    assert row["status"] == "FAILED"
-
-
 @pytest.mark.parametrize(
     ("run_timeout", "of_database", "shown"),
     first_fast(
@@ -233,19 +178,18 @@ async def test_a_stricter_limit_of_the_database_stands(
 
 
 async def test_a_claim_plans_no_more_than_it_can_in_a_second(
-    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, one: Runner
 ) -> None:
     """It holds the locks of all its schedules meanwhile."""
     monkeypatch.setattr(decide, "MAX_PLAN_TIMES", 40)
     for n in range(4):
         ledger.job(f"j{n}", schedule="* * * * *", catch_up="latest", grace="1 min")
     ledger.travel(by=timedelta(minutes=25))
-    async with runners(database_url, {}) as (one,):
-        assert await one.step() == []
-        assert [ledger.accounted(f"j{n}") for n in range(4)] == [10, 10, 10, 10]
-        assert one.delay == 0  # there is more
-        started = await one.settle()
-        assert len(started) == 4
+    assert await one.step() == []
+    assert [ledger.accounted(f"j{n}") for n in range(4)] == [10, 10, 10, 10]
+    assert one.delay == 0  # there is more
+    started = await one.settle()
+    assert len(started) == 4
     assert [ledger.accounted(f"j{n}") for n in range(4)] == [25, 25, 25, 25]
 
 

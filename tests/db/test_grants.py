@@ -107,26 +107,6 @@ def test_functions_with_the_rights_of_their_owner_pin_their_search_path(db: Db) 
     assert [row["name"] for row in found if pinned not in (row["proconfig"] or [])] == []
 
 
-def test_a_runner_cannot_date_a_revision_anew(db: Db) -> None:
-    """It writes jobs and schedules, but not their history."""
-    job(db)
-    dates = "SELECT effective_from FROM cronledger.job_revisions"
-    began = value(db, dates)
-    db.execute("SET ROLE cronledger_runner")
-    with contextlib.suppress(errors.UndefinedFunction, errors.InsufficientPrivilege):
-        db.execute(
-            "SELECT cronledger_internal.date_at_commit('job', cronledger.db_now(), revision => 1,"
-            " kinds => NULL, scopes => NULL, changes => NULL)"
-        )
-    with pytest.raises(errors.InsufficientPrivilege):
-        db.execute(
-            "INSERT INTO cronledger.undated (job_name, at, revision)"
-            " VALUES ('job', cronledger.db_now(), 1)"
-        )
-    db.execute("RESET ROLE")
-    assert value(db, dates) == began
-
-
 HOSTILE = "x'); DROP TABLE cronledger.jobs CASCADE; --\" $$ \\"
 TEXTS = {
     "trigger": 3, "enqueue": 2, "pause": 2, "resume": 2, "pause_queue": 3, "resume_queue": 2,

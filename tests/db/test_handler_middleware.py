@@ -15,10 +15,6 @@ from tests.waiting import eventually
 Next = Callable[[], Any]
 AsyncNext = Callable[[], Awaitable[Any]]
 WRITE = "INSERT INTO done VALUES (%s)"
-STEAL = (
-    "UPDATE cronledger.executions SET lease_token = gen_random_uuid(), runner_id = 'thief',"
-    " stale_after = now() + '1 day' WHERE id = %s"
-)
 
 
 @pytest.fixture
@@ -129,52 +125,6 @@ async def test_an_exception_becomes_a_retry_a_discard_a_result_or_another_except
     assert invalid["error_code"] == "payload_invalid"  # pydantic's is a ValueError, not seen here
 
 
-async def test_the_transaction_commits_with_the_success_and_is_of_the_handler(
-    whole: Whole,
-) -> None:
-    async def keeps(ctx: Context, call_next: AsyncNext) -> Any:
-        with suppress(ValueError):
-            return await call_next()
-        return "hidden"
-
-    def keeps_sync(ctx: Context, call_next: Next) -> Any:
-        with suppress(ValueError):
-            return call_next()
-        return "hidden"
-
-    async def breaks(ctx: Context, call_next: AsyncNext) -> Any:
-        await call_next()
-        raise ValueError("after the handler")
-
-    async def writes(ctx: Context) -> str:
-        async with ctx.transaction() as conn:
-            await conn.execute(WRITE, ["committed"])
-        return "written"
-
-    async def writes_and_raises(ctx: Context) -> None:
-        async with ctx.transaction() as conn:
-            await conn.execute(WRITE, ["never"])
-        raise ValueError("after the block")
-
-    def writes_and_raises_sync(ctx: Context) -> None:
-        with ctx.transaction() as conn:
-            conn.execute(WRITE, ["never"])
-        raise ValueError("after the block")
-
-    async def writes_in_vain(ctx: Context) -> None:
-        async with ctx.transaction() as conn:
-            await conn.execute(WRITE, ["never"])
-
-    whole.app = App(middleware=[Middleware(sync=keeps_sync, asynchronous=keeps)])
-    jobs = [whole.job(f) for f in (writes, writes_and_raises, writes_and_raises_sync)]
-    whole.app.job(name="in_vain", middleware=[breaks])(writes_in_vain)
-    async with whole.replica():
-        rows = [await whole.run(job) for job in [*jobs, "in_vain"]]
-    assert [row["status"] for row in rows] == ["SUCCESS"] * 4
-    assert [row["result"] for row in rows] == ["written", *["hidden"] * 3]
-    assert done(whole) == ["committed"]
-
-
 def swallow(ctx: Context, call_next: Next) -> Any:
     with suppress(BaseException):
         return call_next()
@@ -187,11 +137,47 @@ async def swallow_async(ctx: Context, call_next: AsyncNext) -> Any:
     return "swallowed"
 
 
+async def test_the_transaction_commits_with_the_success_and_is_of_the_handler(
+    whole: Whole,
+) -> None:
+    async def breaks(ctx: Context, call_next: AsyncNext) -> Any:
+        await call_next()
+        raise ValueError("after the handler")
+
+    async def writes(ctx: Context, payload: str) -> str:
+        async with ctx.transaction() as conn:
+            await conn.execute(WRITE, [payload])
+        return "written"
+
+    async def writes_and_raises(ctx: Context) -> None:
+        await writes(ctx, "never")
+        raise ValueError("after the block")
+
+    def writes_and_raises_sync(ctx: Context) -> None:
+        with ctx.transaction() as conn:
+            conn.execute(WRITE, ["never"])
+        raise ValueError("after the block")
+
+    async def writes_in_vain(ctx: Context) -> None:
+        await writes(ctx, "never")
+
+    whole.app = App(middleware=[Middleware(sync=swallow, asynchronous=swallow_async)])
+    jobs = [whole.job(f) for f in (writes_and_raises, writes_and_raises_sync)]
+    jobs.append(whole.job(writes_in_vain, middleware=[breaks]))
+    whole.job(writes)
+    async with whole.replica():
+        written = await whole.run("writes", "committed")
+        rows = [await whole.run(job) for job in jobs]
+    assert (written["status"], written["result"]) == ("SUCCESS", "written")
+    assert [(row["status"], row["result"]) for row in rows] == [("SUCCESS", "swallowed")] * 3
+    assert done(whole) == ["committed"]
+
+
 async def test_middleware_that_swallows_everything_makes_no_success_of_a_stop(
     whole: Whole,
 ) -> None:
+    """A lost lease is one of `tests/unit/test_wrapped_handler.py`."""
     began: list[int] = []
-    stolen = threading.Event()
 
     async def asynchronous(ctx: Context) -> None:
         began.append(ctx.execution_id)
@@ -202,40 +188,22 @@ async def test_middleware_that_swallows_everything_makes_no_success_of_a_stop(
         ctx.cancel_token.wait()
         ctx.cancel_token.check()
 
-    def at_once(ctx: Context) -> None:  # before the runner knows that the lease is lost
-        began.append(ctx.execution_id)
-        stolen.wait(90)
-        ctx.cancel_token.wait()
-        ctx.check_lease()
-
     whole.app = App(middleware=[Middleware(sync=swallow, asynchronous=swallow_async)])
-    policies: dict[str, dict[str, Any]] = {
-        "lease": {"stale_timeout": "15s"}, "cancel": {}, "timeout": {"run_timeout": "1s"},
-    }  # fmt: skip
-    made: dict[str, list[int]] = {}
-    for how, policy in policies.items():
-        for function in (asynchronous, synchronous, at_once):
-            function.__qualname__ = function.__name__
-            whole.app.job(name=f"{function.__name__} {how}", **policy)(function)
+    for function in (asynchronous, synchronous):
+        function.__qualname__ = function.__name__
+        whole.app.job(name=function.__name__)(function)
+        whole.app.job(name=f"{function.__name__} for 1s", run_timeout="1s")(function)
     async with whole.replica():
-        for name in whole.app.jobs:
-            made.setdefault(name.split()[1], []).append(await whole.trigger(name))
-        held = {*made["lease"], *made["cancel"]}
-        await eventually("they run", lambda: held <= set(began))
-        for execution in made["cancel"]:
+        made = {name: await whole.trigger(name) for name in whole.app.jobs}
+        cancelled = [made["asynchronous"], made["synchronous"]]
+        await eventually("they run", lambda: {*cancelled} <= {*began})
+        for execution in cancelled:
             whole.rows("SELECT cronledger.cancel(%s)", execution)
-        for execution in made["lease"]:
-            whole.rows(STEAL, execution)
-        stolen.set()
-        for execution in made["cancel"] + made["timeout"]:
-            await whole.end(execution)
-    found = {how: {(row["status"], row["error_code"]) for row in map(whole.get, ids)}
-             for how, ids in made.items()}  # fmt: skip
-    assert found == {
-        "lease": {("RUNNING", None)},  # the thief's
-        "cancel": {("CANCELLED", "cancelled")},
-        "timeout": {("FAILED", "timeout")},
-    }
+        rows = [await whole.end(execution) for execution in made.values()]
+    ends = {(row["status"], row["error_code"]) for row in rows if row["id"] in cancelled}
+    assert ends == {("CANCELLED", "cancelled")}
+    late = {(row["status"], row["error_code"]) for row in rows if row["id"] not in cancelled}
+    assert late == {("FAILED", "timeout")}
 
 
 async def test_a_timeout_of_the_middleware_is_its_own_and_a_def_returns_no_awaitable(
@@ -248,14 +216,14 @@ async def test_a_timeout_of_the_middleware_is_its_own_and_a_def_returns_no_await
         except TimeoutError:
             return "took too long"
 
+    def passes_on(ctx: Context, call_next: Next) -> Any:
+        return call_next()
+
     async def sleeps() -> None:
         await asyncio.sleep(600)
 
     async def inner() -> str:
         return "never"
-
-    def awaitable() -> Awaitable[str]:
-        return inner()
 
     def writes(ctx: Context) -> Awaitable[str]:
         with ctx.transaction() as conn:
@@ -263,18 +231,10 @@ async def test_a_timeout_of_the_middleware_is_its_own_and_a_def_returns_no_await
         return inner()
 
     whole.job(sleeps, middleware=[impatient])
-    whole.job(awaitable, middleware=[swallow_nothing])
-    whole.job(writes, middleware=[swallow])
+    whole.job(writes, middleware=[passes_on])
     async with whole.replica():
-        late, refused, rolled_back = [
-            await whole.run(job) for job in ("sleeps", "awaitable", "writes")
-        ]
+        late, refused = await whole.run("sleeps"), await whole.run("writes")
     assert (late["status"], late["result"]) == ("SUCCESS", "took too long")
     assert refused["error_code"] == "handler_error"
     assert "declare the handler as an `async def`" in refused["error_msg"]
-    assert (rolled_back["status"], rolled_back["result"]) == ("SUCCESS", "swallowed")
     assert done(whole) == []
-
-
-def swallow_nothing(ctx: Context, call_next: Next) -> Any:
-    return call_next()

@@ -184,33 +184,6 @@ async def test_a_stopped_handler_commits_nothing(whole: Whole, how: str) -> None
     assert done(whole) == []
 
 
-async def test_an_open_transaction_admits_heartbeats_and_no_thief(whole: Whole) -> None:
-    inside, go = asyncio.Event(), asyncio.Event()
-
-    async def long(ctx: Context) -> None:
-        async with ctx.transaction() as conn:
-            await conn.execute(WRITE, ["kept"])
-            inside.set()
-            await go.wait()
-
-    job = whole.job(long, allow_stale_reentry=True, max_attempts=3)
-    async with whole.replica() as replica:
-        execution = await whole.trigger(job)
-        await inside.wait()
-        first = whole.get(execution)
-        replica._runtime.components.heartbeats.renew_now()
-        await eventually(
-            "a heartbeat", lambda: whole.get(execution)["stale_after"] > first["stale_after"]
-        )
-        assert whole.rows(
-            "SELECT id FROM cronledger.executions WHERE id = %s FOR UPDATE SKIP LOCKED", execution
-        ) == []  # fmt: skip
-        go.set()
-        row = await whole.end(execution)
-    assert (row["status"], row["attempt"]) == ("SUCCESS", 1)
-    assert done(whole) == ["kept"]
-
-
 async def test_a_handler_that_waits_for_a_connection_can_be_cancelled(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,18 +300,3 @@ async def test_a_commit_without_an_answer_is_looked_up(
     assert (row["status"], row["result"], row["attempt"]) == ("SUCCESS", attempt, attempt)
     assert done(whole) == [f"attempt {attempt}"]
     assert commits == attempt
-
-
-async def test_a_backend_killed_between_write_and_return_costs_an_attempt(whole: Whole) -> None:
-    async def killed(ctx: Context) -> None:
-        async with ctx.transaction() as conn:
-            await conn.execute(WRITE, [f"attempt {ctx.attempt}"])
-            pid = conn.info.backend_pid
-        if ctx.attempt == 1:
-            whole.rows("SELECT pg_terminate_backend(%s, 5000)", pid)
-
-    job = whole.job(killed, max_attempts=2, retry_backoff=["0s"])
-    async with whole.replica():
-        row = await whole.run(job)
-    assert (row["status"], row["attempt"]) == ("SUCCESS", 2)
-    assert done(whole) == ["attempt 2"]

@@ -15,16 +15,12 @@ from cronledger.explain import doctor_ledger
 from cronledger.explain.findings import DoctorContext, Finding
 from cronledger.ledger import identity
 from cronledger.ledger.access import connect
-from cronledger.ledger.identity import Accepted, OtherDatabaseError
-from cronledger.replica import Replica
+from cronledger.ledger.identity import Accepted
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
 from tests.database import Databases
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner, runners
 from tests.marks import first_fast
-
-copied = pytest.mark.own_database
-"""The database of the test is copied, which needs one without other sessions."""
 
 MINUTE = timedelta(minutes=1)
 
@@ -46,6 +42,11 @@ def cloned(ledger: Ledger, databases: Databases) -> Iterator[Ledger]:
 def why(ledger: Ledger) -> str | None:
     found: str | None = ledger.one("SELECT cronledger_internal.other_database()")
     return found
+
+
+def move(ledger: Ledger) -> None:
+    """As if the ledger had been restored or cloned into this database."""
+    ledger.values("UPDATE identity SET database_oid = 0")
 
 
 def fail_over(ledger: Ledger) -> None:
@@ -81,7 +82,7 @@ def planned(ledger: Ledger) -> list[Any]:
     return ledger.values("SELECT job_name, planned_through, next_due_at FROM schedules ORDER BY 1")
 
 
-@copied
+@pytest.mark.own_database  # it is copied, which needs one without other sessions
 async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
     ledger: Ledger, databases: Databases
 ) -> None:
@@ -108,8 +109,7 @@ async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
         assert clone.values("SELECT name FROM jobs WHERE paused_at IS NOT NULL") == ["again"]
 
 
-@copied
-async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, databases: Databases) -> None:
+async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, one: Runner) -> None:
     ledger.job("job", scope_kind="shard")
     asked: list[str] = []
 
@@ -118,59 +118,46 @@ async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, databases: 
         return ["a", "b"]
 
     declared = Job.model_validate({"name": "job", "handler": "python", "scope_kind": "shard"})
-    with cloned(ledger, databases) as clone:
-        async with runners(clone.url, {}) as (runner,):
-            scopes = ScopeProviders(
-                runner.pool, runner.statements, {"job": (declared, provider)}, runner="r1"
-            )
-            await scopes.step()
-            assert (asked, clone.values("SELECT scope_id FROM schedules")) == ([], [])
-            accept(clone, skip_missed=True)
-            await scopes.step()
-            assert sorted(clone.values("SELECT scope_id FROM schedules")) == ["a", "b"]
+    move(ledger)
+    scopes = ScopeProviders(one.pool, one.statements, {"job": (declared, provider)}, runner="r1")
+    await scopes.step()
+    assert (asked, ledger.values("SELECT scope_id FROM schedules")) == ([], [])
+    accept(ledger, skip_missed=True)
+    await scopes.step()
+    assert sorted(ledger.values("SELECT scope_id FROM schedules")) == ["a", "b"]
 
 
-@copied
-def test_workers_in_other_languages_are_refused_and_what_they_run_goes_on(
-    ledger: Ledger, databases: Databases
-) -> None:
+def test_workers_in_other_languages_are_refused_and_what_they_run_goes_on(ledger: Ledger) -> None:
     ledger.job("outside", handler="external", overlap="allow")
     ledger.trigger("outside")
     held = ledger.one("SELECT id, lease_token FROM claim_next('default', 'php')")
     ledger.trigger("outside")
-    with cloned(ledger, databases) as clone:
-        seen = clone.values("SELECT id, heartbeat_at FROM runners")
-        with pytest.raises(
-            psycopg.Error, match="not the database in which the ledger was created"
-        ) as caught:
-            clone.values("SELECT id FROM claim_next('default', 'php')")
-        assert caught.value.sqlstate == "CL005"
-        assert caught.value.diag.message_hint is not None
-        assert "accept_database(true)" in caught.value.diag.message_hint
-        assert clone.values("SELECT id, heartbeat_at FROM runners") == seen
-        assert clone.one("SELECT heartbeat(%s, %s)", *held) == "ok"
-        assert clone.one("SELECT finish(%s, %s)", *held) == "ok"
-
-
-@copied
-async def test_a_replica_does_not_start_in_a_clone(ledger: Ledger, databases: Databases) -> None:
-    with cloned(ledger, databases) as clone:
-        with pytest.raises(OtherDatabaseError, match="the ledger belongs to the database with oid"):
-            await Replica(url=clone.url, settings=Settings(), manual=True).start()
-        assert clone.values("SELECT id FROM runners") == []
+    move(ledger)
+    seen = ledger.values("SELECT id, heartbeat_at FROM runners")
+    with pytest.raises(
+        psycopg.Error, match="not the database in which the ledger was created"
+    ) as caught:
+        ledger.values("SELECT id FROM claim_next('default', 'php')")
+    assert caught.value.sqlstate == "CL005"
+    assert caught.value.diag.message_hint is not None
+    assert "accept_database(true)" in caught.value.diag.message_hint
+    assert ledger.values("SELECT id, heartbeat_at FROM runners") == seen
+    assert ledger.one("SELECT heartbeat(%s, %s)", *held) == "ok"
+    assert ledger.one("SELECT finish(%s, %s)", *held) == "ok"
 
 
 async def test_another_server_and_a_ledger_without_identity_are_other_databases(
-    ledger: Ledger,
+    ledger: Ledger, one: Runner
 ) -> None:
-    async with runners(ledger.url, {}) as (runner,):
-        ledger.values("UPDATE identity SET system_identifier = 7")
-        await runner.check_in()
-        await runner.step()
-        assert runner.dispatcher.refused is not None
-        assert "system identifier 7, and this server has" in runner.dispatcher.refused
+    ledger.values("UPDATE identity SET system_identifier = 7")
+    await one.check_in()
+    await one.step()
+    assert one.dispatcher.refused is not None
+    assert "system identifier 7, and this server has" in one.dispatcher.refused
     ledger.values("DELETE FROM identity")
     assert why(ledger) == "its table identity is empty"
+    with pytest.raises(errors.InvalidParameterValue, match="skip_missed = NULL"):
+        ledger.values("SELECT accept_database(NULL)")
     assert accept(ledger, skip_missed=False).why == "its table identity is empty"
     assert why(ledger) is None
 
@@ -202,7 +189,7 @@ def test_a_server_process_remembers_its_own_database_until_the_identity_changes(
         assert session.execute(remembered).fetchone() == (None,)
         session.execute(require)
         assert session.execute(remembered).fetchone() == (True,)
-        ledger.values("UPDATE identity SET database_oid = 0")
+        move(ledger)
         for _ in range(2):
             with pytest.raises(psycopg.Error) as refused:
                 session.execute(require)
@@ -226,187 +213,148 @@ def test_a_failover_that_is_not_recorded_yet_is_looked_at_each_time(ledger: Ledg
 
 
 async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_minutes(
-    ledger: Ledger,
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *")
-    async with runners(ledger.url, {}) as (runner,):
-        fail_over(ledger)
-        ledger.travel(by=10 * MINUTE - timedelta(seconds=30))
-        assert why(ledger) is None
-        ledger.travel(by=MINUTE)
-        cursor = planned(ledger)
-        for _ in range(2):  # that it is seen here makes it no failover
-            await runner.check_in()
-            await runner.settle()
-            assert runner.dispatcher.refused == why(ledger)
-        assert "no runner checked in on timeline 99 in the last 10 minutes" in str(why(ledger))
-        assert planned(ledger) == cursor
-        ledger.values("SELECT cronledger_internal.register_worker('php', 'default')")
-        assert why(ledger) is not None
+    fail_over(ledger)
+    ledger.travel(by=10 * MINUTE - timedelta(seconds=30))
+    assert why(ledger) is None
+    ledger.travel(by=MINUTE)
+    cursor = planned(ledger)
+    for _ in range(2):  # that it is seen here makes it no failover
+        await one.check_in()
+        await one.settle()
+        assert one.dispatcher.refused == why(ledger)
+    assert "no runner checked in on timeline 99 in the last 10 minutes" in str(why(ledger))
+    assert planned(ledger) == cursor
+    ledger.values("SELECT cronledger_internal.register_worker('php', 'default')")
+    assert why(ledger) is not None
 
 
-async def test_a_failover_is_reported_until_a_person_confirms_it(ledger: Ledger) -> None:
+async def test_a_failover_is_reported_until_a_person_confirms_it(
+    ledger: Ledger, one: Runner
+) -> None:
     ledger.job()
-    async with runners(ledger.url, {}) as (runner,):
-        await runner.check_in()
-        assert seen(ledger.url).severity == "ok"
-        fail_over(ledger)
-        trusted = seen(ledger.url)
-        assert trusted.severity == "warning"
-        assert trusted.found.startswith("the server changed from timeline 99 to 1 (not recorded")
-        await runner.check_in()
-        assert (why(ledger), ledger.one("SELECT timeline FROM identity")) == (None, 1)
-        recorded = seen(ledger.url)
-        assert recorded.found.startswith("the server changed from timeline 99 to 1 (at ")
-        assert "refuse-database" in str(recorded.remedy)
-        assert accept(ledger, skip_missed=True) == Accepted(None, 0, 0, 0)
-        assert seen(ledger.url) == recorded
-        assert accept(ledger, skip_missed=False) == Accepted(None, 0, 0, 0)
-        assert seen(ledger.url).severity == "ok"
+    await one.check_in()
+    assert seen(ledger.url).severity == "ok"
+    fail_over(ledger)
+    trusted = seen(ledger.url)
+    assert trusted.severity == "warning"
+    assert trusted.found.startswith("the server changed from timeline 99 to 1 (not recorded")
+    await one.check_in()
+    assert (why(ledger), ledger.one("SELECT timeline FROM identity")) == (None, 1)
+    recorded = seen(ledger.url)
+    assert recorded.found.startswith("the server changed from timeline 99 to 1 (at ")
+    assert "refuse-database" in str(recorded.remedy)
+    assert accept(ledger, skip_missed=True) == Accepted(None, 0, 0, 0)
+    assert seen(ledger.url) == recorded
+    assert accept(ledger, skip_missed=False) == Accepted(None, 0, 0, 0)
+    assert seen(ledger.url).severity == "ok"
     outcomes = "SELECT outcome FROM audit WHERE verb = 'accept_database' ORDER BY id"
     assert ledger.values(outcomes) == ["unchanged", "done"]
 
 
-async def test_a_person_refuses_a_copy_that_looks_like_a_failover(ledger: Ledger) -> None:
+async def test_a_person_refuses_a_copy_that_looks_like_a_failover(
+    ledger: Ledger, one: Runner
+) -> None:
     ledger.job(schedule="* * * * *")
-    async with runners(ledger.url, {}) as (runner,):
-        await runner.check_in()
-        fail_over(ledger)
-        await runner.check_in()
-        assert ledger.one("SELECT refuse_database('ann')") is True
-        assert ledger.one("SELECT refuse_database('bob')") is False
-        ledger.travel(by=MINUTE)
-        assert await runner.settle() == []
-        assert str(why(ledger)).startswith("ann refused it at ")
-        assert accept(ledger, skip_missed=False).why is not None
-        assert seen(ledger.url).severity == "ok"
-        assert len(await runner.settle()) == 1
+    await one.check_in()
+    fail_over(ledger)
+    await one.check_in()
+    assert ledger.one("SELECT refuse_database('ann')") is True
+    assert ledger.one("SELECT refuse_database('bob')") is False
+    ledger.travel(by=MINUTE)
+    assert await one.settle() == []
+    assert str(why(ledger)).startswith("ann refused it at ")
+    assert accept(ledger, skip_missed=False).why is not None
+    assert seen(ledger.url).severity == "ok"
+    assert len(await one.settle()) == 1
 
 
-async def test_what_is_refused_goes_on_once_it_is_accepted(ledger: Ledger) -> None:
+async def test_what_is_refused_goes_on_once_it_is_accepted(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", grace="1 s", catch_up="latest")
-    async with runners(ledger.url, {}) as (runner,):
-        ledger.values("UPDATE identity SET database_oid = 0")
-        ledger.travel(by=5 * MINUTE)
-        assert await runner.settle() == []
-        assert accept(ledger, skip_missed=False).why is not None
-        (start,) = await runner.settle()
-        assert runner.dispatcher.refused is None
-        assert start.claimed.key.plan_time > ledger.now() - MINUTE
-        assert ledger.skipped() == [("superseded", 4)]
-        kept = ledger.one("SELECT recorded_by FROM identity")
-        assert kept == "me@here (accept-database)"
-        assert accept(ledger, skip_missed=True) == Accepted(None, 0, 0, 0)
-        assert ledger.statuses() == ["RUNNING"]
-        assert ledger.one("SELECT max(revision) FROM job_revisions") == 1
+    move(ledger)
+    ledger.travel(by=5 * MINUTE)
+    assert await one.settle() == []
+    assert accept(ledger, skip_missed=False).why is not None
+    (start,) = await one.settle()
+    assert one.dispatcher.refused is None
+    assert start.claimed.key.plan_time > ledger.now() - MINUTE
+    assert ledger.skipped() == [("superseded", 4)]
+    kept = ledger.one("SELECT recorded_by FROM identity")
+    assert kept == "me@here (accept-database)"
+    assert accept(ledger, skip_missed=True) == Accepted(None, 0, 0, 0)
+    assert ledger.statuses() == ["RUNNING"]
+    assert ledger.one("SELECT max(revision) FROM job_revisions") == 1
 
 
-@copied
 @pytest.mark.parametrize("catch_up", first_fast(["latest", "all", "skip"]))
 async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
-    ledger: Ledger, databases: Databases, catch_up: str
+    ledger: Ledger, catch_up: str, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *", catch_up=catch_up, overlap="wait", grace="1 h")
     ledger.job("daily", schedule="0 9 * * *")
     ledger.job("paused", schedule="* * * * *")
     ledger.edit("paused", paused_at=ledger.now())
-    with cloned(ledger, databases) as clone:
-        began = clone.now()
-        clone.travel(by=timedelta(days=10))
-        done = accept(clone, skip_missed=True)
-        assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 0, 0)
-        accepted = clone.now()
-        async with runners(clone.url, {}) as (runner,):
-            assert await runner.settle() == []
-            minutes = (accepted - began) // MINUTE
-            (skipped,) = clone.skipped()
-            assert skipped[0] == "missed"
-            assert skipped[1] in (minutes, minutes + 1)
-            assert clone.skipped("daily") == [("missed", 10)]
-            clone.travel(by=MINUTE)
-            assert len(await runner.settle()) == 1
-            assert clone.accounted() == skipped[1] + 1
-            assert clone.skipped("paused") in ([], [("paused", skipped[1])])
-            assert clone.parked("paused") == "paused"
-            assert list(verify(clone.url)) == []
-        assert clone.values(
-            "SELECT state, requested_by FROM job_revisions WHERE job_name = 'daily'"
-            " AND revision > 1 ORDER BY revision"
-        ) == [("retired", "me@here (accept-database)"), ("active", "me@here (accept-database)")]
+    move(ledger)
+    began = ledger.now()
+    ledger.travel(by=timedelta(days=10))
+    done = accept(ledger, skip_missed=True)
+    assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 0, 0)
+    accepted = ledger.now()
+    assert await one.settle() == []
+    minutes = (accepted - began) // MINUTE
+    (skipped,) = ledger.skipped()
+    assert skipped[0] == "missed"
+    assert skipped[1] in (minutes, minutes + 1)
+    assert ledger.skipped("daily") == [("missed", 10)]
+    ledger.travel(by=MINUTE)
+    assert len(await one.settle()) == 1
+    assert ledger.accounted() == skipped[1] + 1
+    assert ledger.skipped("paused") in ([], [("paused", skipped[1])])
+    assert ledger.parked("paused") == "paused"
+    assert list(verify(ledger.url)) == []
+    assert ledger.values(
+        "SELECT state, requested_by FROM job_revisions WHERE job_name = 'daily'"
+        " AND revision > 1 ORDER BY revision"
+    ) == [("retired", "me@here (accept-database)"), ("active", "me@here (accept-database)")]
 
 
-@copied
-async def test_skip_missed_ends_what_the_original_has_begun(
-    ledger: Ledger, databases: Databases
-) -> None:
+async def test_skip_missed_ends_what_the_original_has_begun(ledger: Ledger, one: Runner) -> None:
     await begin(ledger)
     ledger.job("failed", max_attempts=3)
     ledger.trigger("failed")
-    with cloned(ledger, databases) as clone:
-        done = accept(clone, skip_missed=True)
-        assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 1, 2)
-        clone.travel(by=timedelta(hours=1))
-        async with runners(clone.url, {}) as (runner,):
-            assert await runner.steal() == []
-            await runner.sweep()
-            assert await runner.settle() == []
-        assert clone.values(
-            "SELECT job_name, status, error_code, next_attempt_at FROM executions ORDER BY 1"
-        ) == [
-            ("again", "CANCELLED", "stale_timeout", None),
-            ("failed", "CANCELLED", None, None),
-            ("once", "CANCELLED", "stale_timeout", None),
-        ]
+    move(ledger)
+    done = accept(ledger, skip_missed=True)
+    assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 1, 2)
+    ledger.travel(by=timedelta(hours=1))
+    assert await one.steal() == []
+    await one.sweep()
+    assert await one.settle() == []
+    assert ledger.values(
+        "SELECT job_name, status, error_code, next_attempt_at FROM executions ORDER BY 1"
+    ) == [
+        ("again", "CANCELLED", "stale_timeout", None),
+        ("failed", "CANCELLED", None, None),
+        ("once", "CANCELLED", "stale_timeout", None),
+    ]
 
 
-@copied
 async def test_an_accepted_copy_has_no_violation_while_it_is_paused(
-    ledger: Ledger, databases: Databases
+    ledger: Ledger, one: Runner
 ) -> None:
     await begin(ledger)
-    with cloned(ledger, databases) as clone:
-        clone.travel(by=timedelta(hours=1))
-        kinds = "SELECT kind FROM violations"
-        assert clone.values(kinds) == ["stale", "stale"]
-        clone.values("SELECT pause_all('a copy')")
-        assert accept(clone, skip_missed=True).asked_to_end == 2
-        assert clone.values(kinds) == []
-        async with runners(clone.url, {}) as (runner,):
-            await runner.check_in()
-            # A replica that has been sweeping for two minutes ends them, so they must not be left.
-            clone.values("UPDATE runners SET started_at = db_now() - interval '3 min'")
-            assert clone.values(kinds) == ["stale", "stale"]
-            await runner.sweep()
-        assert clone.values(kinds) == []
-        assert clone.statuses("once") == clone.statuses("again") == ["CANCELLED"]
-
-
-@copied
-async def test_catch_up_treats_what_the_original_has_begun_like_a_crash(
-    ledger: Ledger, databases: Databases
-) -> None:
-    await begin(ledger)
-    with cloned(ledger, databases) as clone:
-        accept(clone, skip_missed=False)
-        clone.travel(by=timedelta(hours=1))
-        async with runners(clone.url, {}) as (runner,):
-            (stolen,) = await runner.steal()
-            assert (stolen.claimed.key.job_name, stolen.claimed.how) == ("again", "stolen")
-            await runner.sweep()
-        found = "SELECT status, error_code, next_attempt_at FROM executions WHERE job_name = 'once'"
-        assert clone.one(found) == ("FAILED", "stale_timeout", None)
-
-
-def test_who_may_accept(ledger: Ledger) -> None:
-    ledger.values("UPDATE identity SET database_oid = 0")
-    for role in ("cronledger_viewer", "cronledger_runner"):
-        ledger.values(f"SET ROLE {role}")
-        assert why(ledger) is not None
-        with pytest.raises(errors.InsufficientPrivilege):
-            ledger.values("SELECT accept_database(true)")
-        ledger.values("RESET ROLE")
-    ledger.values("SET ROLE cronledger_operator")
-    with pytest.raises(errors.InvalidParameterValue):
-        ledger.values("SELECT accept_database(NULL)")
-    assert "refused it at" in ledger.one("SELECT why FROM accept_database(false)")
-    assert why(ledger) is None
+    move(ledger)
+    ledger.travel(by=timedelta(hours=1))
+    kinds = "SELECT kind FROM violations"
+    assert ledger.values(kinds) == ["stale", "stale"]
+    ledger.values("SELECT pause_all('a copy')")
+    assert accept(ledger, skip_missed=True).asked_to_end == 2
+    assert ledger.values(kinds) == []
+    await one.check_in()
+    # A replica that has been sweeping for two minutes ends them, so they must not be left.
+    ledger.values("UPDATE runners SET started_at = db_now() - interval '3 min'")
+    assert ledger.values(kinds) == ["stale", "stale"]
+    await one.sweep()
+    assert ledger.values(kinds) == []
+    assert ledger.statuses("once") == ledger.statuses("again") == ["CANCELLED"]

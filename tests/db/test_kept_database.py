@@ -16,33 +16,26 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.tools
 
+
 CHANGES = {
     "a view": "CREATE VIEW cronledger.leftover AS SELECT 1",
-    "a schema": "CREATE SCHEMA leftover",
-    "a function": "CREATE FUNCTION leftover() RETURNS int LANGUAGE sql AS 'SELECT 1'",
     "a replaced function": "CREATE OR REPLACE FUNCTION cronledger_internal.is_valid_zone(text)"
     " RETURNS boolean LANGUAGE sql AS 'SELECT true'",
-    "a comment": "COMMENT ON TABLE cronledger.jobs IS 'leftover'",
-    "a column": "ALTER TABLE cronledger.jobs ADD leftover int",
-    "a dropped column": "ALTER TABLE cronledger.jobs DROP COLUMN description CASCADE",
-    "a dropped index": "DROP INDEX cronledger.schedules_due",
-    "a disabled trigger": "ALTER TABLE cronledger.jobs DISABLE TRIGGER ALL",
     "row security": "ALTER TABLE cronledger.jobs ENABLE ROW LEVEL SECURITY",
     "a storage parameter": "ALTER TABLE cronledger.jobs SET (fillfactor = 50)",
+    "a dropped index": "DROP INDEX cronledger.schedules_due",
     "a changed sequence": "ALTER SEQUENCE cronledger.execution_id INCREMENT 2",
     "a dropped schema": "DROP SCHEMA cronledger CASCADE",
-    "an event trigger": "CREATE FUNCTION leftover() RETURNS event_trigger LANGUAGE plpgsql"
-    " AS 'BEGIN END'; CREATE EVENT TRIGGER leftover ON sql_drop EXECUTE FUNCTION leftover()",
     "a large object": "SELECT lo_create(0)",
     "a right on a clock": "GRANT EXECUTE ON FUNCTION cronledger.db_now() TO pg_monitor",
     "a right on a table": "GRANT SELECT ON cronledger.jobs TO PUBLIC",
-    "a revoked right": "REVOKE ALL ON FUNCTION cronledger.db_clock() FROM PUBLIC",
     "a default right": "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC",
     "a right on the database": "GRANT TEMPORARY ON DATABASE {} TO PUBLIC",
     "a setting of the database": "ALTER DATABASE {} SET work_mem = '64kB'",
     "a setting of a role": "ALTER ROLE CURRENT_USER IN DATABASE {} SET work_mem = '64kB'",
     "a limit of connections": "ALTER DATABASE {} CONNECTION LIMIT 50",
 }
+"""An example of each kind of catalog: it is compared as a whole."""
 
 
 def content(databases: Databases, name: str) -> dict[str, Any]:
@@ -131,37 +124,29 @@ def test_any_other_difference_is_detected(databases: Databases) -> None:
     databases.drop(name)
 
 
-def test_a_database_that_differs_is_replaced(databases: Databases) -> None:
-    with databases.lend() as first, connected(databases.url(first)) as db:
-        db.execute("CREATE VIEW cronledger.leftover AS SELECT 1")
-    with databases.lend() as second, connected(databases.url(second)) as db:
-        assert second != first
-        assert not db.execute("SELECT FROM pg_database WHERE datname = %s", [first]).fetchall()
+def test_a_database_that_cannot_be_restored_is_replaced(databases: Databases) -> None:
+    ends_all = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+    others = " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    for statement in ("CREATE VIEW cronledger.leftover AS SELECT 1", ends_all + others):
+        with databases.lend() as first, connected(databases.url(first)) as db:
+            db.execute(statement)
+        with databases.lend() as second, connected(databases.url(second)) as db:
+            assert second != first
+            assert not db.execute("SELECT FROM pg_database WHERE datname = %s", [first]).fetchall()
 
 
-def test_a_session_that_is_left_ends_with_its_database(databases: Databases) -> None:
+@pytest.mark.parametrize("begins", ["during a test", "between two tests"])
+def test_a_session_that_is_left_ends_with_its_database(databases: Databases, begins: str) -> None:
     with databases.lend() as first:
-        left = psycopg.connect(databases.url(first))
-        left.execute("LOCK TABLE cronledger.jobs")
+        if begins == "during a test":
+            left = psycopg.connect(databases.url(first), autocommit=True)
+    if begins == "between two tests":
+        left = psycopg.connect(databases.url(first), autocommit=True)
     with databases.lend() as second:
-        assert second != first
-    with pytest.raises(psycopg.OperationalError):
-        left.execute("SELECT")
-    left.close()
-
-
-def test_a_program_that_connects_between_two_tests_finds_no_later_one(
-    databases: Databases,
-) -> None:
-    with databases.lend() as first:
-        pass
-    with (
-        psycopg.connect(databases.url(first), autocommit=True) as left,
-        databases.lend() as second,
-    ):
         assert second != first
         with pytest.raises(psycopg.OperationalError):
             left.execute("SELECT")
+    left.close()
 
 
 def test_a_prepared_transaction_is_rolled_back(databases: Databases) -> None:
@@ -176,27 +161,3 @@ def test_a_prepared_transaction_is_rolled_back(databases: Databases) -> None:
     with databases.lend() as second, connected(databases.url(second)) as db:
         assert db.execute("SELECT FROM pg_prepared_xacts WHERE gid = 'leftover'").fetchall() == []
         rows.job(db, "job")
-
-
-def test_a_test_that_ends_all_sessions_gets_a_database_that_is_dropped(
-    databases: Databases,
-) -> None:
-    with databases.lend() as first, connected(databases.url(first)) as db:
-        db.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-    with databases.lend() as second:
-        assert second != first
-
-
-def test_two_databases_at_once_are_two(databases: Databases) -> None:
-    with databases.lend() as first, databases.lend() as second:
-        assert second != first
-
-
-@pytest.mark.own_database
-def test_a_database_of_its_own_has_no_other_session(db: rows.Db) -> None:
-    """The session that made it one of its own has ended, or is about to end."""
-    found = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-    until("no other session is left", lambda: rows.value(db, found) == 1)

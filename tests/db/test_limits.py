@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner, runners
 from tests.marks import first_fast
 
 MINUTE = timedelta(minutes=1)
@@ -16,9 +16,7 @@ FAILURE = outcome.failure(ValueError("no"))
 
 
 @pytest.mark.parametrize("of", first_fast(["queue", "job"]))
-async def test_i11_limits_are_exact_under_concurrent_claims(
-    ledger: Ledger, database_url: str, of: str
-) -> None:
+async def test_i11_limits_are_exact_under_concurrent_claims(ledger: Ledger, of: str) -> None:
     """Three runners claim, finish and re-arm at once; no instant sees more than five RUNNING."""
     limit: dict[str, Any] = {"max_running": 5} if of == "job" else {}
     if of == "queue":
@@ -40,7 +38,7 @@ async def test_i11_limits_are_exact_under_concurrent_claims(
             if not runner.held:
                 await runner.sweep()
 
-    async with runners(database_url, {}, {}, {"slots": 3}) as three:
+    async with runners(ledger.url, {}, {}, {"slots": 3}) as three:
         await asyncio.wait_for(asyncio.gather(*(work(r, n == 1) for n, r in enumerate(three))), 60)
     assert ledger.statuses() == ["SUCCESS"] * len(SHARDS)
     assert ledger.one("SELECT max(running) FROM watched") <= 5
@@ -62,32 +60,12 @@ CREATE TRIGGER watch AFTER INSERT OR UPDATE ON executions
 """
 
 
-async def test_i11_a_queue_holds_over_its_jobs_and_parks_what_waits(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 2)")
-    for name in ("a", "b", "c"):
-        ledger.job(name, schedule="* * * * *")
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
-        started = await one.settle() + await two.settle()
-        assert len(started) == 2
-        (left,) = {"a", "b", "c"} - {s.claimed.key.job_name for s in started}
-        assert ledger.parked(left) == "limit"
-        await one.finish(started[0])
-        assert ledger.parked(left) is None
-        (next_one,) = await two.settle()
-        assert next_one.claimed.key.job_name == left
-
-
-async def test_i11_an_edit_of_the_queue_counts_where_it_runs(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i11_an_edit_of_the_queue_counts_where_it_runs(ledger: Ledger) -> None:
     """A plan_time of before the edit runs in the queue of now, whose room was asked for."""
     ledger.values("INSERT INTO queues (name, max_running) VALUES ('small', 1)")
     ledger.job("first", schedule=None, queue="small")
     ledger.job(schedule="* * * * *", queue="small")
-    async with runners(database_url, {"queues": ["small", "large"]}) as (one,):
+    async with runners(ledger.url, {"queues": ["small", "large"]}) as (one,):
         ledger.trigger("first")
         (running,) = await one.settle()
         ledger.travel(by=MINUTE)
@@ -99,54 +77,43 @@ async def test_i11_an_edit_of_the_queue_counts_where_it_runs(
         await one.finish(running)
 
 
-async def test_i11_a_stale_row_blocks_neither_itself_nor_its_limit(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *", max_running=1, allow_stale_reentry=True)
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
-        (first,) = await one.settle()
-        one.crash()
-        ledger.expire()
-        (stolen,) = await two.steal()
-        assert (stolen.claimed.how, stolen.claimed.key) == ("stolen", first.claimed.key)
-
-
 async def test_what_waits_is_rearmed_though_another_scope_has_the_room(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     """Its own block is gone; the limit is the next claim's to see, and its finish re-arms."""
     ledger.job(schedule="* * * * *", scope_kind="shard", scopes=["a", "b"], max_running=2,
                overlap="wait")  # fmt: skip
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        first = {s.claimed.key.scope_id: s for s in await one.settle()}
-        ledger.travel(by=MINUTE)
-        await one.settle()
-        assert ledger.parked(scope="a") == ledger.parked(scope="b") == "waiting"
-        ledger.values("UPDATE jobs SET max_running = 1")
-        await one.settle()
-        await one.finish(first["a"])  # no room for anybody: b is RUNNING
-        await one.settle()
-        assert ledger.parked(scope="a") == "limit"
-        await one.finish(first["b"])
-        started = []
-        for _ in range(2):
-            (start,) = await one.settle()
-            await one.finish(start)
-            started.append(start.claimed.key.scope_id)
-        assert sorted(started) == ["a", "b"]
+    first = {s.claimed.key.scope_id: s for s in await one.settle()}
+    ledger.travel(by=MINUTE)
+    await one.settle()
+    assert ledger.parked(scope="a") == ledger.parked(scope="b") == "waiting"
+    ledger.values("UPDATE jobs SET max_running = 1")
+    await one.settle()
+    await one.finish(first["a"])  # no room for anybody: b is RUNNING
+    await one.settle()
+    assert ledger.parked(scope="a") == "limit"
+    await one.finish(first["b"])
+    started = []
+    for _ in range(2):
+        (start,) = await one.settle()
+        await one.finish(start)
+        started.append(start.claimed.key.scope_id)
+    assert sorted(started) == ["a", "b"]
 
 
-async def test_pending_rows_of_a_full_queue_cost_no_busy_loop_and_hide_nothing(
-    ledger: Ledger, database_url: str
+@pytest.mark.parametrize("of", ["queue", "job"])
+async def test_pending_rows_at_a_full_limit_cost_no_busy_loop_and_hide_nothing(
+    ledger: Ledger, of: str
 ) -> None:
-    ledger.values("INSERT INTO queues (name, max_running) VALUES ('q', 1)")
-    ledger.job("a", schedule=None, queue="q", overlap="allow")
+    limit: dict[str, Any] = {"max_running": 1} if of == "job" else {}
+    if of == "queue":
+        ledger.values("INSERT INTO queues (name, max_running) VALUES ('q', 1)")
+    ledger.job("a", schedule=None, queue="q", overlap="allow", **limit)
     ledger.job("z", schedule=None)
     for _ in range(12):
         ledger.trigger("a")
-    async with runners(database_url, {"queues": ["q", "default"], "slots": 5}) as (one,):
+    async with runners(ledger.url, {"queues": ["q", "default"], "slots": 5}) as (one,):
         (running,) = await one.settle()
         ledger.trigger("z")
         (start,) = await one.settle()

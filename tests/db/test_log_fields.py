@@ -29,11 +29,16 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
+    structlog.reset_defaults()  # an earlier test may have configured it
     made = Lines()
-    log.addHandler(made)
-    log.setLevel(logging.INFO)
+    loggers = (log, logging.getLogger("cronledger"))
+    for logger in loggers:
+        logger.addHandler(made)
+        logger.setLevel(logging.INFO)
     yield made
-    log.removeHandler(made)
+    for logger in loggers:
+        logger.removeHandler(made)
+        logger.setLevel(logging.NOTSET)
 
 
 async def test_lines_about_an_execution_have_its_fields(whole: Whole, lines: Lines) -> None:
@@ -51,19 +56,11 @@ async def test_lines_about_an_execution_have_its_fields(whole: Whole, lines: Lin
         log.info("task")
 
     bound: list[dict[str, Any]] = []
-    structlog.reset_defaults()  # an earlier test may have configured it
-    replica_log = logging.getLogger("cronledger")
-    replica_log.addHandler(lines)
-    replica_log.setLevel(logging.INFO)
     jobs = [whole.job(sync), whole.job(asynchronous)]
     log.info("before")
-    try:
-        async with whole.replica(runner_id="me"):
-            rows = [await whole.run(job) for job in jobs]
-            log.info("beside")
-    finally:
-        replica_log.removeHandler(lines)
-        replica_log.setLevel(logging.NOTSET)
+    async with whole.replica(runner_id="me"):
+        rows = [await whole.run(job) for job in jobs]
+        log.info("beside")
     expected = [
         {
             "job": row["job_name"], "scope_kind": "global", "scope": "global",
@@ -105,9 +102,6 @@ async def test_structlog_and_values_of_the_line_itself(whole: Whole, lines: Line
         row = await whole.run(job)
     outside, inside = events
     assert outside == {"event": "outside"}
-    assert (inside["event"], inside["job"], inside["execution_id"]) == (
-        "event",
-        "another",
-        row["id"],
-    )
+    found = (inside["event"], inside["job"], inside["execution_id"])
+    assert found == ("event", "another", row["id"])
     assert lines.fields["line"]["attempt"] == "first"

@@ -49,12 +49,10 @@ EDITS = (
 )
 
 
-async def test_what_is_due_starts_in_the_first_claim_whatever_is_edited(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_what_is_due_starts_in_the_first_claim_whatever_is_edited(ledger: Ledger) -> None:
     ledger.job("tick", schedule="* * * * * *")
     ledger.job("many", schedule="@yearly", scope_kind="shard", scopes=["a"])
-    async with runners(database_url, {"slots": 4}) as (one,):
+    async with runners(ledger.url, {"slots": 4}) as (one,):
         await one.settle()
         for edit, scopes in EDITS:
             ledger.values(edit, *([] if scopes is None else [scopes]))
@@ -69,43 +67,39 @@ async def test_what_is_due_starts_in_the_first_claim_whatever_is_edited(
 
 
 async def test_an_edit_does_not_wait_for_the_scopes_of_another_job(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     for name in ("a-many", "z-many"):
         ledger.job(name, schedule="@yearly", scope_kind="shard", scopes=NAMES)
     ledger.job("late", schedule="* * * * * *")
-    async with runners(database_url, {}) as (one,):
-        await one.step()
-        assert woken(ledger, "late") == 0
-        assert woken(ledger, "a-many") == woken(ledger, "z-many") < MANY
-        await one.finish_all()
-        ledger.travel(by=SECOND)
-        assert jobs(await one.step()) == ["late"]
+    await one.step()
+    assert woken(ledger, "late") == 0
+    assert woken(ledger, "a-many") == woken(ledger, "z-many") < MANY
+    await one.finish_all()
+    ledger.travel(by=SECOND)
+    assert jobs(await one.step()) == ["late"]
 
 
 async def test_a_claim_passes_over_the_scopes_that_an_edit_has_locked(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job("tick", schedule="* * * * * *")
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        ledger.job("many", schedule="@yearly", scope_kind="shard", scopes=NAMES)
-        with psycopg.connect(database_url) as other:
-            other.execute("UPDATE cronledger.jobs SET retired_at = now() WHERE name = 'many'")
-            other.execute("SELECT FROM cronledger.schedules WHERE job_name = 'many' FOR UPDATE")
-            await tick(ledger, one)
-            assert woken(ledger, "many") == MANY
+    await one.settle()
+    ledger.job("many", schedule="@yearly", scope_kind="shard", scopes=NAMES)
+    with psycopg.connect(ledger.url) as other:
+        other.execute("UPDATE cronledger.jobs SET retired_at = now() WHERE name = 'many'")
+        other.execute("SELECT FROM cronledger.schedules WHERE job_name = 'many' FOR UPDATE")
         await tick(ledger, one)
-        assert woken(ledger, "many") == MANY - MAX_EXTRA_SCHEDULES
+        assert woken(ledger, "many") == MANY
+    await tick(ledger, one)
+    assert woken(ledger, "many") == MANY - MAX_EXTRA_SCHEDULES
 
 
-async def test_without_a_slot_what_was_woken_becomes_due_as_anything_else(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_without_a_slot_what_was_woken_becomes_due_as_anything_else(ledger: Ledger) -> None:
     policies = {"schedule": "@hourly", "grace": "2 h", "overlap": "wait", "catch_up": "all"}
     ledger.job("first", **policies)
     ledger.job("second", **policies)
-    async with runners(database_url, {"slots": 1}) as (one,):
+    async with runners(ledger.url, {"slots": 1}) as (one,):
         await one.settle()
         ledger.travel(by=timedelta(hours=1))
         ledger.edit("second", description="not an edit", max_attempts=2)
@@ -123,23 +117,6 @@ async def test_without_a_slot_what_was_woken_becomes_due_as_anything_else(
     assert ledger.accounted("first") == ledger.accounted("second") == 1
 
 
-async def test_schedules_that_need_no_slot_are_not_limited_by_the_slots(
-    ledger: Ledger, database_url: str
-) -> None:
-    missed = {"schedule": "@daily", "grace": "1 s", "catch_up": "skip"}
-    ledger.job("missed", **missed, scope_kind="shard", scopes=NAMES)
-    async with runners(database_url, {"slots": 2}) as (one,):
-        await one.settle()
-        noon = ledger.now().replace(hour=12)
-        ledger.travel(to=noon + timedelta(days=1))
-        claims = 0
-        while ledger.one("SELECT count(*) FROM schedules WHERE next_due_at <= db_now()"):
-            await one.step()
-            claims += 1
-    assert claims < 15
-    assert [reason for reason, _ in ledger.skipped("missed")] == ["missed"] * 500
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -149,7 +126,7 @@ async def test_schedules_that_need_no_slot_are_not_limited_by_the_slots(
     ids=["read_revisions", "list_history"],
 )
 def test_a_definition_is_taken_apart_once_and_without_its_scopes(
-    ledger: Ledger, database_url: str, statement: plans.Sent
+    ledger: Ledger, statement: plans.Sent
 ) -> None:
     """The first claim after an edit reads the definition. Once for each of its columns, and with
     all of its scopes, this took more than a second, in which nothing started."""
@@ -157,7 +134,7 @@ def test_a_definition_is_taken_apart_once_and_without_its_scopes(
     ledger.edit("many", schedule="@monthly")
     explain = f"EXPLAIN (VERBOSE) {statement.text}"
     with (
-        psycopg.connect(database_url) as c,
+        psycopg.connect(ledger.url) as c,
         psycopg.ClientCursor(c, row_factory=dict_row) as cursor,
     ):
         lines = cursor.execute(explain.encode(), statement.params).fetchall()

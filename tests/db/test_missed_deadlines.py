@@ -9,13 +9,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import psycopg
 import pytest
 
 from cronledger import Context
 from cronledger.engine.commands.client import CommandEnd, Supervisor
 from cronledger.engine.running.handlers.command import CommandHandlers
 from cronledger.engine.running.handlers.http import HttpHandlers
+from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.replica import Replica
 from tests.db.support.whole_replica import Whole
@@ -35,54 +35,24 @@ def lapse(replica: Replica) -> None:
 
 
 async def test_an_async_handler_does_not_go_on(whole: Whole) -> None:
-    lines: dict[str, list[str]] = {"again": [], "once": []}
-
-    async def helper(job: str) -> None:
-        await asyncio.sleep(0)
-        lines[job].append("helper went on")
-
-    async def handler(ctx: Context) -> str:
-        if lines[ctx.job]:
-            return "second run"
-        lines[ctx.job].append("began")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(helper(ctx.job))
-            lapse(replica)
-            await asyncio.sleep(0)
-            lines[ctx.job].append("went on")
-        return "first run"
-
-    handler.__qualname__ = "handler"
-    whole.app.job(name="again", **AGAIN)(handler)
-    whole.app.job(name="once")(handler)
-    async with whole.replica() as replica:
-        again = await whole.run("again")
-        # The ledger has the end before the reply to it has reached the replica.
-        leases = replica._runtime.components.leases
-        await eventually("the replica has the reply", lambda: not leases.all())
-        once = await whole.run("once")
-    assert lines == {"again": ["began"], "once": ["began"]}
-    assert (again["status"], again["result"], again["attempt"]) == ("SUCCESS", "second run", 2)
-    assert (once["status"], once["error_code"]) == ("FAILED", "lease_lost")
-
-
-async def test_a_sync_handler_does_not_begin(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
 
-    def handler(ctx: Context) -> None:
+    async def helper() -> None:
+        await asyncio.sleep(0)
+        lines.append("helper went on")
+
+    async def handler() -> None:
         lines.append("began")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(helper())
+            lapse(replica)
+            await asyncio.sleep(0)
+            lines.append("went on")
 
     job = whole.job(handler)
     async with whole.replica() as replica:
-        call = replica._runtime.components.threads.call
-
-        def late(function: Any) -> Any:
-            lapse(replica)
-            return call(function)
-
-        monkeypatch.setattr(replica._runtime.components.threads, "call", late)
         row = await whole.run(job)
-    assert (row["status"], row["error_code"], lines) == ("FAILED", "lease_lost", [])
+    assert (row["status"], row["error_code"], lines) == ("FAILED", "lease_lost", ["began"])
 
 
 async def test_a_sync_handler_learns_it_when_it_asks(whole: Whole) -> None:
@@ -109,65 +79,53 @@ async def test_a_sync_handler_learns_it_when_it_asks(whole: Whole) -> None:
     assert (row["status"], row["result"], lines) == ("SUCCESS", "second run", ["began"])
 
 
-async def test_nothing_is_committed(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole.rows("CREATE TABLE public.effects (run int)")
-    commit, runs = ExecutionTransaction.commit, iter([1, 2])
+LATE: dict[str, tuple[type, str]] = {
+    "a_sync_handler_does_not_begin": (PythonHandlers, "_in_thread"),
+    "nothing_is_committed": (ExecutionTransaction, "commit"),
+    "no_request_is_sent": (HttpHandlers, "run"),
+    "no_command_is_started": (CommandHandlers, "run"),
+}
 
-    async def handler(ctx: Context) -> None:
+
+@pytest.mark.parametrize("rule", LATE)
+async def test_after_the_deadline(
+    whole: Whole, site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rule: str
+) -> None:
+    """The deadline passes right before this call. Only the second attempt has an effect."""
+    whole.rows("CREATE TABLE public.effects (attempt int)")
+    began: list[int] = []
+
+    def a_sync_handler_does_not_begin(ctx: Context) -> None:
+        began.append(ctx.attempt)
+
+    async def nothing_is_committed(ctx: Context) -> None:
         async with ctx.transaction() as conn:
-            await conn.execute("INSERT INTO effects VALUES (%s)", [next(runs)])
+            await conn.execute("INSERT INTO effects VALUES (%s)", [ctx.attempt])
 
-    async def late(transaction: ExecutionTransaction, *given: Any) -> Any:
-        monkeypatch.undo()
-        lapse(replica)
-        return await commit(transaction, *given)
-
-    job = whole.job(handler, **AGAIN)
-    async with whole.replica() as replica:
-        monkeypatch.setattr(ExecutionTransaction, "commit", late)
-        row = await whole.run(job)
-    assert row["status"] == "SUCCESS"
-    assert whole.rows("SELECT run FROM public.effects") == [{"run": 2}]
-
-
-async def test_no_request_is_sent(
-    whole: Whole, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = HttpHandlers.run
-
-    async def late(*given: Any) -> Any:
-        monkeypatch.undo()
-        lapse(replica)
-        return await run(*given)
-
+    for function in (a_sync_handler_does_not_begin, nothing_is_committed):
+        whole.job(function, **AGAIN)
     site.answer("/effect")
-    whole.declare("asks", "http", {"url": f"{site.url}/effect", "allow_private": True})
-    async with whole.replica() as replica:
-        monkeypatch.setattr(HttpHandlers, "run", late)
-        row = await whole.run("asks")
-    assert (row["status"], row["error_code"]) == ("FAILED", "lease_lost")
-    assert site.asked == []
-
-
-async def test_no_command_is_started(
-    whole: Whole, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    run = CommandHandlers.run
+    target = {"url": f"{site.url}/effect", "allow_private": True}
+    whole.declare("no_request_is_sent", "http", target, **AGAIN)
+    whole.declare("no_command_is_started", "command", writes(tmp_path), **AGAIN)
+    of, name = LATE[rule]
+    real = getattr(of, name)
 
     async def late(*given: Any) -> Any:
         monkeypatch.undo()
         lapse(replica)
-        return await run(*given)
+        return await real(*given)
 
-    declare_writes(whole, tmp_path, **AGAIN)
     async with whole.replica() as replica:
-        monkeypatch.setattr(CommandHandlers, "run", late)
-        row = await whole.run("writes")
-    assert row["status"] == "SUCCESS"
-    assert (tmp_path / "lines").read_text() == "2\n"  # released, and started once
-    with psycopg.connect(whole.url) as c:
-        said = c.execute("SELECT error_code FROM cronledger.attempts").fetchall()
-    assert ("not_started",) not in said
+        monkeypatch.setattr(of, name, late)
+        row = await whole.run(rule)
+    assert (row["status"], row["attempt"]) == ("SUCCESS", 2)
+    committed = [effect["attempt"] for effect in whole.rows("SELECT * FROM public.effects")]
+    written = (tmp_path / "lines").read_text().split() if (tmp_path / "lines").exists() else []
+    effects = [*began, *committed, *written, *(path for _, path, _, _ in site.asked)]
+    assert effects in ([2], ["2"], ["/effect"])
+    codes = whole.rows("SELECT error_code FROM cronledger.attempts")
+    assert {"error_code": "not_started"} not in codes
 
 
 async def test_a_command_is_started_if_its_lease_was_renewed_after_all(
@@ -185,7 +143,7 @@ async def test_a_command_is_started_if_its_lease_was_renewed_after_all(
         lease.renew(monotonic())
         return ends[-1]
 
-    declare_writes(whole, tmp_path)
+    whole.declare("writes", "command", writes(tmp_path))
     async with whole.replica() as replica:
         monkeypatch.setattr(Supervisor, "run", late)
         row = await whole.run("writes")
@@ -194,7 +152,6 @@ async def test_a_command_is_started_if_its_lease_was_renewed_after_all(
     assert (tmp_path / "lines").read_text() == "1\n"
 
 
-def declare_writes(whole: Whole, directory: Path, **policies: Any) -> None:
-    """Declare a command that writes the number of its attempt into a file."""
-    command = f"echo $CRONLEDGER_ATTEMPT >> {directory}/lines"
-    whole.declare("writes", "command", {"command": command}, **policies)
+def writes(directory: Path) -> dict[str, Any]:
+    """Return a command that writes the number of its attempt into a file."""
+    return {"command": f"echo $CRONLEDGER_ATTEMPT >> {directory}/lines"}

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import TICK, Ledger, runners, waiting
+from tests.db.support.engine import TICK, Ledger, Runner, waiting
 from tests.marks import first_fast
 from tests.waiting import eventually
 
@@ -93,7 +93,7 @@ EDITS: list[tuple[Sequence[str], int]] = [
 
 @pytest.mark.parametrize(("statements", "following"), first_fast(EDITS), ids=lambda x: str(x)[:60])
 async def test_i10_an_edit_takes_effect_at_its_commit(
-    ledger: Ledger, database_url: str, statements: Sequence[str], following: int
+    ledger: Ledger, one: Runner, statements: Sequence[str], following: int
 ) -> None:
     """What was due before the COMMIT is due under the old definition, and nothing else is."""
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
@@ -101,18 +101,17 @@ async def test_i10_an_edit_takes_effect_at_its_commit(
     committed = edited(ledger, *statements)
     dates = ledger.values("SELECT effective_from FROM job_revisions WHERE revision > 1 ORDER BY 1")
     assert all(date >= committed for date in dates)
-    async with runners(database_url, {}) as (one,):
-        await one.run_due()
-        assert {row[2] for row in fired(ledger, began)} <= {1}
-        # What was due before a pause keeps its place until the resume.
-        assert ledger.accounted() == (14 if "pause" not in statements[-1] else 0)
-        ledger.pass_time(MINUTE)
-        assert await one.run_due() == following
+    await one.run_due()
+    assert {row[2] for row in fired(ledger, began)} <= {1}
+    # What was due before a pause keeps its place until the resume.
+    assert ledger.accounted() == (14 if "pause" not in statements[-1] else 0)
+    ledger.pass_time(MINUTE)
+    assert await one.run_due() == following
     assert ledger.violations() == []
 
 
 async def test_i10_a_new_job_and_a_resume_begin_at_their_commit(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
     ledger.values("SELECT pause('job')")
@@ -121,16 +120,15 @@ async def test_i10_a_new_job_and_a_resume_begin_at_their_commit(
     assert ledger.one(born) == (committed, committed)
     dates = ledger.values("SELECT effective_from FROM job_revisions WHERE job_name = 'new'")
     assert dates == [committed]
-    async with runners(database_url, {}) as (one,):
-        assert await one.run_due() == 0
-        assert ledger.skipped() == [("paused", 14)]
-        ledger.pass_time(MINUTE)
-        assert await one.run_due() == 2
+    assert await one.run_due() == 0
+    assert ledger.skipped() == [("paused", 14)]
+    ledger.pass_time(MINUTE)
+    assert await one.run_due() == 2
     assert ledger.violations() == []
 
 
 async def test_i10_a_pause_that_begins_and_ends_in_one_transaction_was_never_in_force(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     """Its paused_until passes before the COMMIT, and does not date the resume, nor the edit."""
     ledger.job(schedule="0 0 1 1 *", catch_up="all", overlap="allow")
@@ -141,16 +139,15 @@ async def test_i10_a_pause_that_begins_and_ends_in_one_transaction_was_never_in_
         execute("SELECT resume('job')")
         ledger.pass_time(OPEN)
         committed = ledger.now()
-    async with runners(database_url, {}) as (one,):
-        assert await one.run_due() == 0
-        ledger.pass_time(2 * MINUTE)
-        assert await one.run_due() == 2
-        assert len(fired(ledger, committed)) == 2
+    assert await one.run_due() == 0
+    ledger.pass_time(2 * MINUTE)
+    assert await one.run_due() == 2
+    assert len(fired(ledger, committed)) == 2
     assert ledger.violations() == []
 
 
 async def test_i10_a_pause_that_ended_by_itself_ended_then_whenever_that_is_committed(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
     until = ledger.now() + 5 * MINUTE
@@ -165,9 +162,8 @@ async def test_i10_a_pause_that_ended_by_itself_ended_then_whenever_that_is_comm
     dates = ledger.values("SELECT effective_from FROM job_revisions ORDER BY revision")
     assert dates[2] == until
     assert dates[3] == committed
-    async with runners(database_url, {}) as (one,):
-        assert await one.run_due() == 5
-        assert ledger.skipped() == [("paused", 5)]
+    assert await one.run_due() == 5
+    assert ledger.skipped() == [("paused", 5)]
     assert ledger.violations() == []
 
 
@@ -183,7 +179,7 @@ BEGIN_SCOPES: dict[str, Sequence[str]] = {
 
 
 @pytest.mark.parametrize("by", first_fast(BEGIN_SCOPES))
-async def test_i10_a_scope_begins_at_its_commit(ledger: Ledger, database_url: str, by: str) -> None:
+async def test_i10_a_scope_begins_at_its_commit(ledger: Ledger, one: Runner, by: str) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", scope_kind="shard")
     ledger.values("SELECT * FROM cronledger_internal.set_scopes('job', 'shard', '{a}')")
     earlier = ledger.one("SELECT created_at FROM schedules")
@@ -191,67 +187,59 @@ async def test_i10_a_scope_begins_at_its_commit(ledger: Ledger, database_url: st
     born = dict(ledger.values("SELECT scope_id, created_at FROM schedules"))
     assert born["a"] == earlier
     assert born["b"] == born["c"] == committed
-    async with runners(database_url, {}) as (one,):
-        await one.run_due()
-        assert {row[1] for row in fired(ledger, earlier)} == {"a"}
-        ledger.pass_time(MINUTE)
-        await one.run_due()
-        assert [row[1] for row in fired(ledger, committed)] == ["a", "b", "c"]
+    await one.run_due()
+    assert {row[1] for row in fired(ledger, earlier)} == {"a"}
+    ledger.pass_time(MINUTE)
+    await one.run_due()
+    assert [row[1] for row in fired(ledger, committed)] == ["a", "b", "c"]
     # The worker of the claim has let its lease end.
-    assert {violation.kind for violation in verify(database_url)} <= {"stale"}
+    assert {violation.kind for violation in verify(ledger.url)} <= {"stale"}
 
 
-async def test_i10_scopes_retire_and_return_at_the_commit(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i10_scopes_retire_and_return_at_the_commit(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", scope_kind="shard",
                scopes=["a", "b"])  # fmt: skip
     scopes = "UPDATE jobs SET scopes = '{}'".format
-    async with runners(database_url, {}) as (one,):
-        gone = edited(ledger, scopes("{a}"))
-        assert ledger.one("SELECT retired_at FROM schedules WHERE scope_id = 'b'") == gone
-        await one.run_due()
-        assert [row[1] for row in fired(ledger, gone - OPEN)] == ["a"] * 14
-        back = edited(ledger, scopes("{a,b}"))
-        assert ledger.one("SELECT returned_at FROM schedules WHERE scope_id = 'b'") == back
-        await one.run_due()
-        assert {row[1] for row in fired(ledger, gone)} == {"a"}
-        # What was due before the retirement had not started, because an open edit holds its job.
-        assert ledger.skipped() == [("missed", 14), ("retired", 14)]
-        ledger.pass_time(MINUTE)
-        await one.run_due()
-        assert [row[1] for row in fired(ledger, back)] == ["a", "b"]
+    gone = edited(ledger, scopes("{a}"))
+    assert ledger.one("SELECT retired_at FROM schedules WHERE scope_id = 'b'") == gone
+    await one.run_due()
+    assert [row[1] for row in fired(ledger, gone - OPEN)] == ["a"] * 14
+    back = edited(ledger, scopes("{a,b}"))
+    assert ledger.one("SELECT returned_at FROM schedules WHERE scope_id = 'b'") == back
+    await one.run_due()
+    assert {row[1] for row in fired(ledger, gone)} == {"a"}
+    # What was due before the retirement had not started, because an open edit holds its job.
+    assert ledger.skipped() == [("missed", 14), ("retired", 14)]
+    ledger.pass_time(MINUTE)
+    await one.run_due()
+    assert [row[1] for row in fired(ledger, back)] == ["a", "b"]
     assert ledger.violations() == []
 
 
-async def test_i10_skip_missed_takes_effect_at_its_commit(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i10_skip_missed_takes_effect_at_its_commit(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", grace="1 h")
     ledger.values("UPDATE identity SET database_oid = 0")
     edited(ledger, "SELECT accept_database(skip_missed => true)")
-    async with runners(database_url, {}) as (one,):
-        assert await one.run_due() == 0
-        assert ledger.skipped() == [("missed", 14)]
+    assert await one.run_due() == 0
+    assert ledger.skipped() == [("missed", 14)]
     assert ledger.violations() == []
 
 
 async def test_a_claim_sees_the_old_definition_until_the_commit(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     """An open edit holds the schedules of its job: they wait for it, others do not."""
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
     ledger.job("other", schedule="* * * * *")
-    async with runners(database_url, {}) as (one,):
-        with transaction(ledger) as execute:
-            execute("UPDATE jobs SET payload = '1' WHERE name = 'job'")
-            ledger.pass_time(MINUTE)
-            assert [s.claimed.key.job_name for s in await one.settle()] == ["other"]
-            (seen,) = execute("SELECT revision, effective_from <= db_clock() FROM job_revisions"
-                              " WHERE job_name = 'job' AND revision = 2")  # fmt: skip
-            assert seen == (2, True)
-        (start,) = await one.settle()
-        assert start.claimed.revision == 1
+    with transaction(ledger) as execute:
+        execute("UPDATE jobs SET payload = '1' WHERE name = 'job'")
+        ledger.pass_time(MINUTE)
+        assert [s.claimed.key.job_name for s in await one.settle()] == ["other"]
+        (seen,) = execute("SELECT revision, effective_from <= db_clock() FROM job_revisions"
+                          " WHERE job_name = 'job' AND revision = 2")  # fmt: skip
+        assert seen == (2, True)
+    (start,) = await one.settle()
+    assert start.claimed.revision == 1
 
 
 def test_nothing_undated_is_ever_committed(ledger: Ledger) -> None:

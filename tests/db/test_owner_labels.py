@@ -1,7 +1,6 @@
 """Owner and labels of a job: where they are declared, what an edit of them does, who finds them."""
 
 import json
-from datetime import timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,7 @@ from cronledger.cli import main
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.apply import apply
 from cronledger.sources.toml import load
-from tests.db.support.engine import Ledger, runners
-
-MINUTE = timedelta(minutes=1)
+from tests.db.support.engine import Ledger
 
 FILE = """
 [defaults]
@@ -77,9 +74,7 @@ def test_a_wrong_owner_or_label_is_named() -> None:
         assert len(caught.value.problems) == 1
 
 
-def test_an_app_declares_them_and_the_default_is_not_part_of_the_definition(
-    ledger: Ledger, database_url: str
-) -> None:
+def test_an_app_declares_them_and_the_default_is_not_part_of_the_definition(ledger: Ledger) -> None:
     app = App("shop")
 
     @app.job("* * * * *", owner="data", labels={"team": "data"})
@@ -91,47 +86,24 @@ def test_an_app_declares_them_and_the_default_is_not_part_of_the_definition(
     @app.job("* * * * *")
     def plain() -> None: ...
 
-    apply(database_url, list(app.jobs.values()), source="shop")
+    apply(ledger.url, list(app.jobs.values()), source="shop")
     found = ledger.values("SELECT name, owner, labels FROM job_details ORDER BY name")
     assert found == [
         ("plain", None, None), ("report", "data", {"team": "data"}), ("tidy", None, None),
     ]  # fmt: skip
     # A definition without them is the same as one from before there were any.
     definition = ledger.one("SELECT definition FROM job_revisions WHERE job_name = 'plain'")
-    assert not definition.keys() & {"owner", "labels"}
+    newer = {"owner", "labels", "payload_schema", "retry_on", "never_retry_on"}
+    assert not definition.keys() & newer
+    for _ in range(2):
+        ledger.edit("plain", owner="data")
+    assert ledger.one("SELECT revision FROM jobs WHERE name = 'plain'") == 2
 
 
-async def test_an_edit_disturbs_no_execution(ledger: Ledger, database_url: str) -> None:
-    ledger.job("daily", schedule="0 13 * * *")
-    ledger.job("minutely", schedule="* * * * *", overlap="allow")
-    ledger.job("later", schedule=None)
-    executions = "SELECT id, status, revision, lease_token, due_at FROM executions ORDER BY id"
-    plans = "SELECT job_name, planned_through, next_plan_time FROM schedules ORDER BY job_name"
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        ledger.travel(by=MINUTE)
-        (started,) = await one.settle()
-        waiting = ledger.trigger("later")
-        before, planned = ledger.values(executions), ledger.values(plans)
-        assert [row[0] for row in before] == [started.claimed.id, waiting]
-        ledger.values("""UPDATE jobs SET owner = 'data', labels = '{"team": "data"}'""")
-        ledger.values("UPDATE jobs SET owner = 'data'")  # no edit
-        assert ledger.values(executions) == before
-        assert set(ledger.values("SELECT revision FROM jobs")) == {2}
-        (late,) = await one.settle()
-        assert (late.claimed.id, late.claimed.revision) == (waiting, 1)
-        replanned = ledger.values(plans)
-        assert [row[2] for row in replanned] == [row[2] for row in planned]
-        assert all(new[1] >= old[1] for new, old in zip(replanned, planned, strict=True))
-        ledger.travel(by=MINUTE)
-        (again,) = await one.settle()
-    assert (again.claimed.key.job_name, again.claimed.revision) == ("minutely", 2)
-
-
-def test_every_view_of_jobs_and_executions_has_them(declared: Ledger) -> None:
+async def test_every_view_and_client_has_them_until_the_job_is_deleted(declared: Ledger) -> None:
     for view, name in VIEWS.items():
         declared.values(f"SELECT {name}, owner, labels FROM {view} WHERE labels @> '{{}}'")
-    declared.trigger("report")
+    made = declared.trigger("report")
     declared.values(
         "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
         " count, reason, revision) VALUES ('tidy', 'global', 'global', db_now(), db_now(), 1,"
@@ -145,15 +117,15 @@ def test_every_view_of_jobs_and_executions_has_them(declared: Ledger) -> None:
     for view in ("execution_status", "job_status"):
         found = declared.values(f"SELECT owner, labels FROM {view} WHERE job_name = 'report'")
         assert found == [("data", {"team": "data"})]
-
-
-def test_a_diff_shows_them(declared: Ledger, database_url: str, tmp_path: Path) -> None:
-    (tmp_path / "jobs.toml").write_text(FILE.replace('team = "data"', 'team = "bi"'))
-    shown = command(
-        database_url, "jobs", "diff", str(tmp_path / "jobs.toml"), "--source", "file", "--days", "1"
-    )
-    assert '    labels: {"team": "data"} -> {"team": "bi"}' in shown.stdout.splitlines()
-    assert "changed tidy" not in shown.stdout
+    with Client(declared.url) as client:
+        skips = {skip.job: skip.labels for skip in client.skips()}
+        assert skips["tidy"] == {"team": "core", "tier": "1"}
+        async with AsyncClient(declared.url) as asynchronous:
+            for one in (*client.executions(), await asynchronous.execution(made)):
+                assert (one.owner, one.labels) == ("data", {"team": "data"})
+        declared.values("DELETE FROM jobs WHERE name = 'report'")
+        later = client.execution(made)
+    assert (later.owner, later.labels) == (None, None)
 
 
 def test_commands_filter(declared: Ledger, database_url: str) -> None:
@@ -186,24 +158,3 @@ def test_a_wrong_filter_is_refused(database_url: str) -> None:
         options = [option for label in given for option in ("--label", label)]
         said = command(database_url, "jobs", "list", *options)
         assert (said.exit_code, message in said.stderr) == (2, True), said.stderr
-
-
-async def test_the_values_of_clients_have_them_unless_the_job_was_deleted(
-    declared: Ledger, database_url: str
-) -> None:
-    made = declared.trigger("report")
-    declared.values(
-        "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
-        " count, reason, revision) VALUES ('report', 'global', 'global', db_now(), db_now(), 1,"
-        " 'missed', 1)"
-    )
-    with Client(database_url) as client:
-        one, (listed,), (skip,) = client.execution(made), client.executions(), client.skips()
-        async with AsyncClient(database_url) as asynchronous:
-            other = await asynchronous.execution(made)
-        assert {(each.owner, json.dumps(each.labels)) for each in (one, listed, skip, other)} == {
-            ("data", '{"team": "data"}')
-        }
-        declared.values("DELETE FROM jobs WHERE name = 'report'")
-        found = client.execution(made)
-    assert (found.owner, found.labels) == (None, None)

@@ -8,16 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
-import psycopg
 import pytest
 from click.testing import CliRunner
-from psycopg.rows import dict_row
 from pydantic import BaseModel, Field, WithJsonSchema
 
 from cronledger import App, Context
 from cronledger.cli import main
-from cronledger.sources.apply import apply
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner
 
 ORDER = """
 from pydantic import BaseModel
@@ -33,12 +30,6 @@ class Order(BaseModel):
 def ship(payload: Order) -> int:
     return payload.number
 """
-
-
-def schemas(url: str) -> dict[str, Any]:
-    with psycopg.connect(url, row_factory=dict_row) as c:
-        rows = c.execute("SELECT name, payload_schema FROM cronledger.job_details").fetchall()
-    return {row["name"]: row["payload_schema"] for row in rows}
 
 
 @pytest.fixture
@@ -62,12 +53,12 @@ def command(
 
 
 def test_an_app_stores_the_schema_of_its_handlers_and_a_change_of_the_type_is_an_edit(
-    ledger: Ledger, database_url: str, command: Callable[..., str]
+    ledger: Ledger, command: Callable[..., str]
 ) -> None:
     shop = Path("shop.py")
     shop.write_text(ORDER)
     command("jobs", "apply", "shop:app")
-    schema = schemas(database_url)["ship"]
+    schema = ledger.one("SELECT payload_schema FROM job_details WHERE name = 'ship'")
     assert schema["required"] == ["number"]
     assert schema["properties"]["number"] == {"title": "Number", "type": "integer"}
     # Sorted, because each process has its own order of a set.
@@ -95,26 +86,22 @@ class Hostile(BaseModel):
 
 
 def test_there_is_none_for_any_json_and_for_what_has_no_schema() -> None:
-    app = App("many")
-
-    @app.job()
     def nothing() -> None: ...
 
-    @app.job()
     def anything(payload: Any) -> None: ...
 
-    @app.job()
     def plain(payload) -> None: ...  # type: ignore[no-untyped-def]
 
-    @app.job()
     def hostile(payload: Hostile) -> None: ...
 
-    @app.job()
     def big(payload: Annotated[int, WithJsonSchema({"title": "x" * 65536})]) -> None: ...
 
-    @app.job()
     def optional(ctx: Context, payload: list[int] | None = None) -> None: ...
 
+    app = App("many")
+    functions: list[Callable[..., Any]] = [nothing, anything, plain, hostile, big, optional]
+    for function in functions:
+        app.job(name=function.__name__)(function)
     found = {name: job.payload_schema for name, job in app.jobs.items()}
     assert found.pop("optional") == {
         "anyOf": [{"items": {"type": "integer"}, "type": "array"}, {"type": "null"}]
@@ -123,25 +110,17 @@ def test_there_is_none_for_any_json_and_for_what_has_no_schema() -> None:
 
 
 async def test_a_file_declares_it_and_neither_sql_nor_replicas_check_by_it(
-    ledger: Ledger, database_url: str, command: Callable[..., str]
+    ledger: Ledger, one: Runner, command: Callable[..., str]
 ) -> None:
     Path("jobs.toml").write_text(
         '[jobs.a]\nexternal = true\npayload_schema = { type = "object", required = ["n"] }\n'
     )
     command("jobs", "apply", "jobs.toml")
-    assert schemas(database_url) == {"a": {"type": "object", "required": ["n"]}}
+    stored = ledger.values("SELECT name, payload_schema FROM job_details")
+    assert stored == [("a", {"type": "object", "required": ["n"]})]
     assert ledger.one("SELECT trigger('a', payload => '[]')") is not None
     with ledger.unchecked():  # a replica does not read it, whatever its numbers are
         unreadable = f'{{"maximum": 1{"0" * 5000}}}'
         ledger.job("b", schedule="* * * * *", payload_schema=unreadable)
     ledger.travel(by=timedelta(minutes=1))
-    async with runners(database_url, {}) as (one,):
-        assert "b" in [s.claimed.key.job_name for s in await one.settle()]
-
-
-def test_a_job_without_a_schema_has_the_same_definition_as_before(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job("old")
-    assert ledger.values("SELECT definition ? 'payload_schema' FROM job_revisions") == [False]
-    assert apply(database_url, [], source="file").refused is None
+    assert "b" in [s.claimed.key.job_name for s in await one.settle()]

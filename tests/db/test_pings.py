@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, timedelta
 from types import ModuleType
 from typing import Any
-from uuid import UUID, uuid5
+from unittest.mock import Mock
+from uuid import uuid5
 
 import psycopg
 import pytest
@@ -151,15 +152,25 @@ async def test_a_swept_execution_is_reported(
 
 
 async def test_a_replica_reports_the_ledger_and_no_job_without_a_check(
-    whole: Whole, checks: Checks
+    whole: Whole, checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without one an attempt gets no id: a SHA-1 would be a tenth of the cost of an execution."""
+
     def quiet() -> None: ...
 
-    job = whole.job(quiet)
+    ids = Mock(wraps=uuid5)
+    monkeypatch.setattr(monitoring, "uuid5", ids)
+    whole.job(quiet, schedule="* * * * *", catch_up="latest", grace="1h")
+    ended = "SELECT FROM cronledger.executions WHERE status = 'SUCCESS'"
     async with whole.replica(ping_allow_private=True, ping_url=f"{checks.url}/ledger"):
-        await whole.run(job)
+        whole.rows(
+            "UPDATE cronledger.schedules SET planned_through = planned_through - interval '1 min',"
+            " next_due_at = cronledger.db_now()"
+        )
+        await eventually("the execution has ended", lambda: whole.rows(ended))
         await eventually("the ledger is reported", lambda: checks.requests)
     assert set(checks.paths) == {"/ledger"}
+    assert not ids.called
 
 
 # -- sending ---------------------------------------------------------------------------------------
@@ -176,7 +187,7 @@ async def sent(*urls: str, allow_private: bool = True) -> list[dict[str, Any]]:
     return [dict(line) for line in lines]
 
 
-async def test_a_ping_is_tried_again_if_that_may_help(
+async def test_a_ping_is_tried_again_if_that_may_help_and_logged_without_its_key(
     checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ping_requests, "WAITS", (0.0, 0.0, 0.0))
@@ -187,17 +198,12 @@ async def test_a_ping_is_tried_again_if_that_may_help(
         assert len(checks.requests) == tries
         assert (line["event"], line["error"]) == ("ping_failed", f"status {status}")
         assert "secret-key" not in str(line)
-
-
-async def test_a_failure_is_logged_without_the_key_and_another_execution(
-    checks: Checks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ping_requests, "WAITS", (0.0,))
+    checks.requests.clear()
     lines = await sent("http://127.0.0.1:1/secret-key")
     lines += await sent(f"{checks.url}/secret-key", allow_private=False)
     assert [line["event"] for line in lines] == ["ping_failed"] * 2
     assert "secret-key" not in str(lines)
-    assert "execution_id" not in str(lines)
+    assert "execution_id" not in str(lines)  # it would be that of another execution
     assert "ping_allow_private" in lines[1]["error"]
     assert checks.requests == []
 
@@ -249,17 +255,12 @@ async def test_pings_of_one_check_keep_their_order_and_are_bounded(checks: Check
 # -- declaration -----------------------------------------------------------------------------------
 
 
-def test_a_bad_url_is_refused_by_name() -> None:
+def test_a_check_is_part_of_the_definition_and_of_no_view(ledger: Ledger) -> None:
     with pytest.raises(ValueError, match="must begin with http"):
         declared(ping="hc-ping.com/x")
-
-
-def test_a_check_is_part_of_the_definition_and_of_no_view(
-    ledger: Ledger, database_url: str
-) -> None:
     job = declared(ping="https://hc-ping.com/secret-key")
     for _ in range(2):
-        apply(database_url, [job], source="test")
+        apply(ledger.url, [job], source="test")
     assert ledger.values("SELECT revision, ping FROM jobs") == [
         (1, "https://hc-ping.com/secret-key")
     ]
@@ -341,32 +342,6 @@ def test_without_the_sdk_or_its_function_nothing_is_active(monkeypatch: pytest.M
     assert not SentryCheckIns().active
 
 
-async def test_an_execution_that_nobody_is_told_of_gets_no_id(
-    whole: Whole, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The id of an attempt is a SHA-1, which would be a tenth of the cost of an execution."""
-    computed: list[str] = []
-
-    def record(namespace: UUID, name: str) -> UUID:
-        computed.append(name)
-        return uuid5(namespace, name)
-
-    def due() -> None: ...
-
-    monkeypatch.setattr(monitoring, "uuid5", record)
-    whole.job(due, schedule="* * * * *", catch_up="latest", grace="1h")
-    async with whole.replica():
-        whole.rows(
-            "UPDATE cronledger.schedules SET planned_through = planned_through - interval '1 min',"
-            " next_due_at = cronledger.db_now()"
-        )
-        await eventually(
-            "the execution has ended",
-            lambda: whole.rows("SELECT FROM cronledger.executions WHERE status = 'SUCCESS'"),
-        )
-    assert computed == []
-
-
 def test_the_start_and_the_end_of_an_execution_are_one_check_in(sentry: Transport) -> None:
     job = declared(name="Nightly Backup", schedule="30 2 * * *", timezone="Europe/Berlin",
                    grace="90s", run_timeout="4h")  # fmt: skip
@@ -399,9 +374,7 @@ def test_sentry_gets_the_schedules_that_it_knows() -> None:
     # Sentry would read the two fields of days differently.
     assert monitor(declared(schedule="0 9 1 * MON", day_or=False)) is None
     assert monitor(declared(schedule="0 9 1 * *", day_or=False)) is not None
-
-
-def test_the_margin_of_a_monitor_contains_the_delay_of_the_start() -> None:
+    # The margin contains the delay of the start.
     delayed = declared(schedule="@daily", grace="90s", schedule_delay="10m", jitter="5m")
     assert monitor(delayed)["checkin_margin"] == 17
 

@@ -65,14 +65,14 @@ async def blocks_of_a_firing(ledger: Ledger, runner: Runner) -> dict[str, int]:
     return found
 
 
-async def test_claims_and_finishes_read_no_dead_versions(ledger: Ledger, database_url: str) -> None:
+async def test_claims_and_finishes_read_no_dead_versions(ledger: Ledger) -> None:
     ledger.stop_clock(ledger.now())
     for number in range(JOBS):
         ledger.job(f"job-{number}", schedule=EVERY_SECOND)
-    async with runners(database_url, {"notified": False}) as (runner,):
+    async with runners(ledger.url, {"notified": False}) as (runner,):
         await runner.run_due()
         await fire(ledger, runner, 5)
-        with pinned_horizon(database_url):
+        with pinned_horizon(ledger.url):
             before = await blocks_of_a_firing(ledger, runner)
             await fire(ledger, runner, FIRINGS)
             after = await blocks_of_a_firing(ledger, runner)
@@ -85,13 +85,11 @@ async def test_claims_and_finishes_read_no_dead_versions(ledger: Ledger, databas
     assert ledger.violations() == []
 
 
-async def test_an_old_execution_that_is_claimed_again_still_blocks(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_an_old_execution_that_is_claimed_again_still_blocks(ledger: Ledger) -> None:
     """I7: `running_from` of the schedule has passed the plan_time of a retry."""
     ledger.stop_clock(ledger.now())
     ledger.job(schedule=EVERY_SECOND)
-    async with runners(database_url, {"notified": False}) as (runner,):
+    async with runners(ledger.url, {"notified": False}) as (runner,):
         await runner.run_due()
         ledger.pass_time(timedelta(seconds=1))
         (first,) = await runner.step()
@@ -111,13 +109,11 @@ async def test_an_old_execution_that_is_claimed_again_still_blocks(
     assert ledger.violations() == []
 
 
-async def test_a_schedule_below_the_low_water_mark_is_found_by_a_check_in(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_schedule_below_the_low_water_mark_is_found_by_a_check_in(ledger: Ledger) -> None:
     ledger.stop_clock(ledger.now())
     ledger.job("often", schedule=EVERY_SECOND)
     ledger.job("waits", schedule=EVERY_SECOND, overlap="wait")
-    async with runners(database_url, {"notified": False}) as (runner,):
+    async with runners(ledger.url, {"notified": False}) as (runner,):
         await runner.run_due()
         ledger.pass_time(timedelta(seconds=1))
         started = {lease.claimed.key.job_name: lease for lease in await runner.step()}
@@ -137,39 +133,21 @@ async def test_a_schedule_below_the_low_water_mark_is_found_by_a_check_in(
         assert len(await runner.step()) == 2
 
 
-async def test_a_waiting_execution_does_not_reset_the_low_water_mark(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_waiting_execution_does_not_reset_the_low_water_mark(ledger: Ledger) -> None:
     ledger.job(schedule=EVERY_SECOND)
     ledger.job("later")
     ledger.values("SELECT enqueue('later', due_at => db_now() + interval '1 day')")
     rearmed = []
-    async with runners(database_url, {"notified": False}) as (runner,):
+    async with runners(ledger.url, {"notified": False}) as (runner,):
         runner.finisher.rearmed.then(lambda: rearmed.append(True))
         ledger.travel(by=timedelta(seconds=5))
         assert await runner.run_due() > 0
         assert (runner.wakes > 0, rearmed) == (True, [])
 
 
-async def test_jobs_that_a_search_left_out_are_searched_from_the_beginning(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job("often", schedule=EVERY_SECOND)
-    ledger.job("left", schedule="@every 1h")
-    async with runners(database_url, {"notified": False}) as (runner,):
-        await runner.run_due()
-        ledger.travel(by=timedelta(hours=2))
-        await runner.live_through()
-        await runner.claimer.claim(10, steal=False, excluded_jobs=["left"])
-        assert runner.claimer.low_water.instant(["left"]) is not None
-        assert runner.dispatcher.due_from is None
-        result = await runner.claimer.claim(10, steal=False, excluded_jobs=[])
-        assert "left" in {lease.claimed.key.job_name for lease in result.leases}
-
-
 @pytest.mark.own_database
 async def test_a_publication_of_the_ledger_does_not_stop_claims(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule=EVERY_SECOND)
     tables = ledger.values(
@@ -177,20 +155,15 @@ async def test_a_publication_of_the_ledger_does_not_stop_claims(
         " WHERE schemaname = 'cronledger' AND tablename <> 'time_travel'"  # that of the tests
     )
     ledger.values(f"CREATE PUBLICATION everything FOR TABLE {', '.join(tables)}")
-    async with runners(database_url, {}) as (runner,):
-        ledger.travel(by=timedelta(seconds=2))
-        assert await runner.run_due() > 0
+    ledger.travel(by=timedelta(seconds=2))
+    assert await one.run_due() > 0
 
 
-@pytest.mark.parametrize("key", ["job_name", "scope_id"])
-def test_the_key_of_a_schedule_cannot_be_changed(ledger: Ledger, key: str) -> None:
+def test_a_schedule_exists_once_and_its_key_follows_it_and_stays(ledger: Ledger) -> None:
     ledger.job()
-    with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match="cannot be changed"):
-        ledger.values(f"UPDATE schedules SET {key} = 'other'")
-
-
-def test_a_schedule_exists_once_and_its_key_follows_it(ledger: Ledger) -> None:
-    ledger.job()
+    for key in ("job_name", "scope_id"):
+        with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match="cannot be changed"):
+            ledger.values(f"UPDATE schedules SET {key} = 'other'")
     again = (
         "INSERT INTO schedules (job_name, scope_kind, scope_id, queue, planned_through,"
         " planned_revision, next_due_at) SELECT job_name, scope_kind, scope_id, queue,"

@@ -7,99 +7,65 @@ import psycopg
 
 from cronledger.engine.running.follow_up import LOCKED_SECONDS
 from cronledger.rules import outcome
-from tests.db.support.engine import FUNCTION, Ledger, runners
+from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.rows import connected
 
 MINUTE = timedelta(minutes=1)
-OTHER = {"functions": frozenset({"x:y"})}
 
 
-async def test_i7_overlap_skip_records_what_did_not_run(ledger: Ledger, database_url: str) -> None:
+async def test_i7_overlap_skip_records_what_did_not_run(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
-        (running,) = await one.settle()
-        ledger.travel(by=MINUTE)
-        assert await two.settle() == []
-        assert ledger.one("SELECT reason, blocked_by FROM skips") == ("overlap", running.claimed.id)
-        await one.finish(running)
-        ledger.travel(by=MINUTE)
-        assert len(await two.settle()) == 1
-
-
-async def test_i7_overlap_wait_buffers_one_with_catch_up_latest(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *", overlap="wait", catch_up="latest")
+    (running,) = await one.settle()
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
-        (running,) = await one.settle()
-        ledger.travel(by=3 * MINUTE)
-        assert await two.settle() == []
-        assert ledger.parked() == "waiting"
-        await one.finish(running)
-        assert ledger.parked() is None
-        (waited,) = await two.settle()
-    assert waited.claimed.key.plan_time - running.claimed.key.plan_time == 3 * MINUTE
-    assert ledger.skipped() == [("superseded", 2)]
+    assert await one.settle() == []
+    assert ledger.one("SELECT reason, blocked_by FROM skips") == ("overlap", running.claimed.id)
+    await one.finish(running)
+    ledger.travel(by=MINUTE)
+    assert len(await one.settle()) == 1
 
 
 async def test_i7_overlap_replace_asks_first_and_starts_after_the_end(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
+    """Also where a user keeps the row FOR KEY SHARE, by assert_lease."""
     ledger.job(schedule="* * * * *", overlap="replace")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
-        (old,) = await one.settle()
-        ledger.travel(by=MINUTE)
-        assert await two.settle() == []
-        assert ledger.parked() == "waiting"
-        asked = "SELECT cancel_requested_by FROM executions WHERE status = 'RUNNING'"
-        assert ledger.one(asked) == "overlap=replace"
-        await one.finish(old, outcome.cancelled())
-        (new,) = await two.settle()
-        assert new.claimed.key.plan_time - old.claimed.key.plan_time == MINUTE
+    (old,) = await one.settle()
+    ledger.travel(by=MINUTE)
+    with psycopg.connect(ledger.url) as user:
+        fence = "SELECT cronledger.assert_lease(%s, %s)"
+        user.execute(fence, [old.claimed.id, old.claimed.token])
+        assert await one.settle() == []
+    assert ledger.parked() == "waiting"
+    assert ledger.one("SELECT cancel_requested_by FROM executions") == "overlap=replace"
+    await one.finish(old, outcome.cancelled())
+    (new,) = await one.settle()
+    assert new.claimed.key.plan_time - old.claimed.key.plan_time == MINUTE
     assert ledger.statuses() == ["CANCELLED", "RUNNING"]
 
 
-async def test_i7_replace_reaches_an_execution_whose_user_holds_its_row(
-    ledger: Ledger, database_url: str
-) -> None:
-    """assert_lease keeps the row FOR KEY SHARE; the request must not get lost over it."""
-    ledger.job(schedule="* * * * *", overlap="replace")
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        (old,) = await one.settle()
-        ledger.travel(by=MINUTE)
-        with psycopg.connect(database_url) as user:
-            fence = "SELECT cronledger.assert_lease(%s, %s)"
-            user.execute(fence, [old.claimed.id, old.claimed.token])
-            assert await one.settle() == []
-        assert ledger.one("SELECT cancel_requested_at IS NOT NULL FROM executions")
-
-
 async def test_i7_a_replacement_that_could_not_be_asked_for_is_asked_for_later(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *", overlap="replace", stale_timeout="1 h")
     ledger.job("other", schedule="* * * * *")
     ledger.travel(by=MINUTE)
     asked = "SELECT cancel_requested_at IS NOT NULL FROM executions WHERE job_name = 'job'"
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        with psycopg.connect(database_url) as writer:
-            writer.execute("SELECT FROM cronledger.executions FOR UPDATE")
-            ledger.travel(by=MINUTE)
-            await one.settle()  # waits for nobody
-            assert ledger.parked() == "waiting"
-            assert ledger.skipped("other") == [("overlap", 1)]
-        assert not ledger.one(asked)
-        await one.repair()
-        await one.settle()
-        assert ledger.one(asked)
+    await one.settle()
+    with psycopg.connect(ledger.url) as writer:
+        writer.execute("SELECT FROM cronledger.executions FOR UPDATE")
+        ledger.travel(by=MINUTE)
+        await one.settle()  # waits for nobody
+        assert ledger.parked() == "waiting"
+        assert ledger.skipped("other") == [("overlap", 1)]
+    assert not ledger.one(asked)
+    await one.repair()
+    await one.settle()
+    assert ledger.one(asked)
 
 
-async def test_catch_up_after_an_outage(ledger: Ledger, database_url: str) -> None:
+async def test_catch_up_after_an_outage(ledger: Ledger, one: Runner) -> None:
     policies: dict[str, Any] = {"catch_up_limit": 4, "catch_up_window": "1 day"}
     expected = {
         "skip": (0, [("missed", 9)]), "latest": (1, [("superseded", 8)]),
@@ -108,8 +74,7 @@ async def test_catch_up_after_an_outage(ledger: Ledger, database_url: str) -> No
     for name in expected:
         ledger.job(name, schedule="*/10 * * * *", catch_up=name, overlap="allow", **policies)
     ledger.travel(by=95 * MINUTE)  # 13:35:30: the newest is five minutes late
-    async with runners(database_url, {}) as (one,):
-        started = [s.claimed.key for s in await one.settle()]
+    started = [s.claimed.key for s in await one.settle()]
     for name, (runs, skips) in expected.items():
         plans = [key.plan_time for key in started if key.job_name == name]
         assert (len(plans), plans) == (runs, sorted(plans))
@@ -121,36 +86,33 @@ async def test_catch_up_after_an_outage(ledger: Ledger, database_url: str) -> No
 
 
 async def test_parked_waiting_is_rearmed_again_when_its_schedule_was_locked(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     """As by a claim that locks the schedule of a retry, and then does not start it."""
     ledger.job(schedule="* * * * *", overlap="wait")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        (running,) = await one.settle()
-        ledger.travel(by=MINUTE)
-        await one.settle()
+    (running,) = await one.settle()
+    ledger.travel(by=MINUTE)
+    await one.settle()
+    assert ledger.parked() == "waiting"
+    one.put(running)
+    with connected(ledger.url) as other, other.transaction():
+        other.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+        assert await one.finisher.step() == LOCKED_SECONDS
+        assert await one.finisher.step() == LOCKED_SECONDS
         assert ledger.parked() == "waiting"
-        one.put(running)
-        with connected(database_url) as other, other.transaction():
-            other.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
-            assert await one.finisher.step() == LOCKED_SECONDS
-            assert await one.finisher.step() == LOCKED_SECONDS
-            assert ledger.parked() == "waiting"
-        wakes = one.wakes
-        assert await one.finisher.step() is None
-        assert one.wakes == wakes + 1
-        assert ledger.parked() is None
-        assert len(await one.settle()) == 1
+    wakes = one.wakes
+    assert await one.finisher.step() is None
+    assert one.wakes == wakes + 1
+    assert ledger.parked() is None
+    assert len(await one.settle()) == 1
 
 
-async def test_parked_waiting_sees_a_finish_that_came_while_it_parked(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_parked_waiting_sees_a_finish_that_came_while_it_parked(ledger: Ledger) -> None:
     """The finish re-arms before the parking commits and finds nothing parked."""
     ledger.job(schedule="* * * * *", overlap="wait")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         (running,) = await one.settle()
         ledger.travel(by=MINUTE)
         real = two.statements.advance_schedules
@@ -166,59 +128,3 @@ async def test_parked_waiting_sees_a_finish_that_came_while_it_parked(
         assert ledger.parked() is None
         (start,) = await two.settle()
         assert start.claimed.how == "won"
-
-
-async def test_parked_no_runner_until_one_with_the_handler_registers(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *")
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, OTHER) as (other,):
-        assert await other.settle() == []
-        assert ledger.parked() == "no_runner"
-        await other.repair()
-        assert ledger.parked() == "no_runner"
-        async with runners(database_url, {"name": "able"}) as (able,):
-            await able.sweeper.step()  # its first: a full round
-            assert ledger.parked() is None
-            (start,) = await able.settle()
-            assert start.job.target == {"python": FUNCTION}
-    assert ledger.accounted() == 1
-
-
-async def test_a_handler_that_lives_in_another_queue_is_no_runner(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule="* * * * *", queue="mine")
-    ledger.travel(by=MINUTE)
-    async with runners(database_url, {"queues": ["theirs"]}, {**OTHER, "queues": ["mine"]}) as (
-        _,
-        two,
-    ):
-        await two.settle()
-        assert ledger.parked() == "no_runner"
-
-
-async def test_parked_ended_unscheduled_and_retired_wake_with_an_edit(
-    ledger: Ledger, database_url: str
-) -> None:
-    hour = ledger.now() + timedelta(hours=1)
-    ledger.job("ended", schedule="* * * * *", ends_at=hour - 59 * MINUTE)
-    ledger.job("unscheduled", schedule=None)
-    ledger.job("retired", schedule="* * * * *")
-    ledger.values("SELECT retire('retired')")
-    ledger.travel(by=2 * MINUTE)
-    async with runners(database_url, {}) as (one,):
-        (last,) = await one.settle()
-        await one.finish(last)
-        await one.settle()
-        for name in ("ended", "unscheduled", "retired"):
-            assert ledger.parked(name) == name
-        ledger.edit("ended", ends_at=None)
-        ledger.edit("unscheduled", schedule="* * * * *")
-        ledger.edit("retired", retired_at=None)
-        await one.settle()
-        ledger.travel(by=MINUTE)
-        names = sorted(s.claimed.key.job_name for s in await one.settle())
-    assert names == ["ended", "retired", "unscheduled"]
-    assert ledger.skipped("unscheduled") == []

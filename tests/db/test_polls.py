@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from tests.db.support.engine import FUNCTION, Ledger, runners
+from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
 OTHER: dict[str, Any] = {"functions": frozenset({"tests:other"})}
@@ -35,100 +35,88 @@ PREPARED = {
 
 
 async def test_a_waiting_execution_is_due_exactly_if_a_claim_starts_it(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
-    async with runners(database_url, {}) as (one,):
-        for number, (prepared, due) in enumerate(PREPARED.items()):
-            name = f"job{number}"
-            ledger.job(name, schedule=None)
-            await one.settle()
-            assert (await one.poll()).due is None
-            for statement in prepared.format(name).split("; "):
-                ledger.values(statement)
-            # What the edit has woken would be due as well.
-            ledger.values(
-                "UPDATE schedules SET woken = false, next_due_at = NULL, parked = 'unscheduled'"
-            )
-            reply = await one.poll()
-            assert (reply.due is not None and reply.due <= reply.now) is due, prepared
-            assert bool(await one.settle()) is due, prepared
-            await one.finish_all()
-            for statement in ("DELETE FROM executions", "DELETE FROM jobs"):
-                ledger.values(statement)
-            ledger.values("SELECT resume_queue('default')")
+    for number, (prepared, due) in enumerate(PREPARED.items()):
+        name = f"job{number}"
+        ledger.job(name, schedule=None)
+        await one.settle()
+        assert (await one.poll()).due is None
+        for statement in prepared.format(name).split("; "):
+            ledger.values(statement)
+        # What the edit has woken would be due as well.
+        ledger.values(
+            "UPDATE schedules SET woken = false, next_due_at = NULL, parked = 'unscheduled'"
+        )
+        reply = await one.poll()
+        assert (reply.due is not None and reply.due <= reply.now) is due, prepared
+        assert bool(await one.settle()) is due, prepared
+        await one.finish_all()
+        for statement in ("DELETE FROM executions", "DELETE FROM jobs"):
+            ledger.values(statement)
+        ledger.values("SELECT resume_queue('default')")
 
 
 async def test_a_due_schedule_is_due_unless_its_queue_is_paused(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule=JANUARY)
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        for woken in (False, True):
-            ledger.values("UPDATE schedules SET next_due_at = db_now(), woken = %s", woken)
-            reply = await one.poll()
-            assert reply.due is not None and reply.due <= reply.now
-            ledger.values("SELECT pause_queue('default')")
-            assert (await one.poll()).due is None
-            ledger.values("SELECT resume_queue('default')")
+    await one.settle()
+    (planned,) = ledger.values("SELECT next_due_at FROM schedules")
+    assert (await one.poll()).due == planned
+    for woken in (False, True):
+        ledger.values("UPDATE schedules SET next_due_at = db_now(), woken = %s", woken)
+        reply = await one.poll()
+        assert reply.due is not None and reply.due <= reply.now
+        ledger.values("SELECT pause_queue('default')")
+        assert (await one.poll()).due is None
+        ledger.values("SELECT resume_queue('default')")
+    # A retry that comes before it.
+    ledger.values("UPDATE schedules SET next_due_at = %s, woken = false", planned)
+    ledger.trigger()
+    ledger.values(
+        "UPDATE executions SET due_at = db_now() + interval '9 min',"
+        " next_attempt_at = db_now() + interval '9 min'"
+    )
+    assert (await one.poll()).due == ledger.one("SELECT next_attempt_at FROM executions")
 
 
-async def test_the_next_instant_is_that_of_a_retry_or_of_a_schedule(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule=JANUARY)
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        (planned,) = ledger.values("SELECT next_due_at FROM schedules")
-        assert (await one.poll()).due == planned
-        ledger.trigger()
-        ledger.values(
-            "UPDATE executions SET due_at = db_now() + interval '9 min',"
-            " next_attempt_at = db_now() + interval '9 min'"
-        )
-        assert (await one.poll()).due == ledger.one("SELECT next_attempt_at FROM executions")
-
-
-async def test_a_job_that_the_runner_ignores_is_not_due(ledger: Ledger, database_url: str) -> None:
+async def test_a_job_that_the_runner_ignores_is_not_due(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule=None)
     ledger.job("other", schedule=None)
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        ledger.trigger()
-        one.dispatcher._excluded_until["job"] = float("inf")
-        assert (await one.poll()).due is None
-        ledger.trigger("other")
-        assert (await one.poll()).due is not None
+    await one.settle()
+    ledger.trigger()
+    one.dispatcher._excluded_until["job"] = float("inf")
+    assert (await one.poll()).due is None
+    ledger.trigger("other")
+    assert (await one.poll()).due is not None
 
 
 async def test_a_forced_execution_is_found_behind_many_that_wait_for_the_end_of_the_pause(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule=None)
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        ledger.values("SELECT pause('job')")
-        await one.settle()
-        ledger.values("SELECT enqueue('job') FROM generate_series(1, 99)")
-        assert (await one.poll()).due is None
-        forced = ledger.trigger(force=True)
-        assert (await one.poll()).due is not None
-        # What a poll does not read of a pause is left to the claim.
-        ledger.values("SELECT cancel(%s)", forced)
-        assert (await one.poll()).due is None
-        ledger.values("SELECT enqueue('job')")
-        assert (await one.poll()).due is not None
+    await one.settle()
+    ledger.values("SELECT pause('job')")
+    await one.settle()
+    ledger.values("SELECT enqueue('job') FROM generate_series(1, 99)")
+    assert (await one.poll()).due is None
+    forced = ledger.trigger(force=True)
+    assert (await one.poll()).due is not None
+    # What a poll does not read of a pause is left to the claim.
+    ledger.values("SELECT cancel(%s)", forced)
+    assert (await one.poll()).due is None
+    ledger.values("SELECT enqueue('job')")
+    assert (await one.poll()).due is not None
 
 
 # -- what a crash left behind ---------------------------------------------------------------------
 
 
-async def test_what_waits_for_a_running_execution_is_not_left_behind(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_what_waits_for_a_running_execution_is_not_left_behind(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", overlap="wait")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         (running,) = await one.settle()
         ledger.travel(by=MINUTE)
         await two.settle()
@@ -145,12 +133,10 @@ async def test_what_waits_for_a_running_execution_is_not_left_behind(
         assert len(await two.settle()) == 1
 
 
-async def test_a_replacement_whose_request_was_lost_is_left_behind(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_replacement_whose_request_was_lost_is_left_behind(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", overlap="replace")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         await one.settle()
         ledger.travel(by=MINUTE)
         await two.settle()
@@ -162,13 +148,13 @@ async def test_a_replacement_whose_request_was_lost_is_left_behind(
         assert (await two.poll()).left_behind == ["schedules"]
 
 
-async def test_what_waits_at_a_limit_is_not_left_behind(ledger: Ledger, database_url: str) -> None:
+async def test_what_waits_at_a_limit_is_not_left_behind(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", scope_kind="shard", scopes=["a", "b"], max_running=1)
     ledger.values("INSERT INTO queues (name, max_running) VALUES ('narrow', 1)")
     for name in ("first", "second"):
         ledger.job(name, schedule="* * * * *", queue="narrow")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {"queues": ["default", "narrow"]}, {}) as (one, two):
+    async with runners(ledger.url, {"queues": ["default", "narrow"]}, {}) as (one, two):
         running = await one.settle()
         assert len(running) == 2
         assert ledger.one("SELECT count(*) FROM schedules WHERE parked = 'limit'") == 2
@@ -180,99 +166,99 @@ async def test_what_waits_at_a_limit_is_not_left_behind(ledger: Ledger, database
             await two.repair()
 
 
-async def test_what_no_runner_can_run_is_not_left_behind(ledger: Ledger, database_url: str) -> None:
+async def test_what_no_runner_can_run_is_not_left_behind_until_one_registers(
+    ledger: Ledger,
+) -> None:
     ledger.job(schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, OTHER) as (other,):
+    async with runners(ledger.url, OTHER) as (other,):
         await other.settle()
         assert ledger.parked() == "no_runner"
         assert (await other.poll()).left_behind == []
-        async with runners(database_url, {"queues": ["others"]}):
+        async with runners(ledger.url, {"name": "elsewhere", "queues": ["others"]}):
             assert (await other.poll()).left_behind == []
-        async with runners(database_url, {"functions": frozenset({FUNCTION})}):
+            await other.repair()
+        assert ledger.parked() == "no_runner"
+        async with runners(ledger.url, {"name": "able"}) as (able,):
             assert (await other.poll()).left_behind == ["schedules"]
+            await able.sweeper.step()  # its first: a full round
+            (start,) = await able.settle()
+            assert start.job.target == {"python": FUNCTION}
+    assert ledger.accounted() == 1
 
 
 async def test_a_broken_job_is_left_behind_once_its_error_is_gone(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *")
     with ledger.unchecked():
         ledger.values("UPDATE jobs SET timezone = 'Nowhere/None'")
     ledger.travel(by=MINUTE)
-    async with runners(database_url, {}) as (one,):
-        await one.settle()
-        assert ledger.parked() == "spec_error"
-        assert (await one.poll()).left_behind == []
-        ledger.values("UPDATE jobs SET spec_error = NULL")
-        assert (await one.poll()).left_behind == ["schedules"]
+    await one.settle()
+    assert ledger.parked() == "spec_error"
+    assert (await one.poll()).left_behind == []
+    ledger.values("UPDATE jobs SET spec_error = NULL")
+    assert (await one.poll()).left_behind == ["schedules"]
 
 
-async def test_more_than_a_poll_examines_counts_as_left_behind(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_more_than_a_poll_examines_counts_as_left_behind(ledger: Ledger, one: Runner) -> None:
     """The sweeper then searches, as it would without polls."""
     policies: dict[str, dict[str, Any]] = {
         "waiting": {"overlap": "wait"}, "limit": {"max_running": 1},
         "no_runner": {"target": {"python": "tests:other"}}, "spec_error": {},
     }  # fmt: skip
-    async with runners(database_url, {}) as (one,):
-        for reason, policy in policies.items():
-            names = [f"{reason}{number}" for number in range(3)]
-            for name in names:
-                ledger.job(name, schedule=JANUARY, **policy)
-            await one.settle()
-            if reason in ("waiting", "limit"):
-                for name in names:
-                    ledger.trigger(name)
-                assert len(await one.settle()) == 3
-            ledger.values(
-                "UPDATE schedules SET parked = %s, next_due_at = NULL, woken = false"
-                " WHERE job_name = ANY (%s)", reason, names,
-            )  # fmt: skip
-            if reason == "spec_error":
-                ledger.values("UPDATE jobs SET spec_error = 'broken'")
-            assert (await one.poll(most=3)).left_behind == [], reason
-            assert (await one.poll(most=2)).left_behind == ["schedules"], reason
-            await one.finish_all()
-            ledger.values("DELETE FROM executions")
-            ledger.values("DELETE FROM jobs")
-
-
-async def test_inputs_orphans_and_old_runners_are_left_behind(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule=None)
-    async with runners(database_url, {}) as (one,):
+    for reason, policy in policies.items():
+        names = [f"{reason}{number}" for number in range(3)]
+        for name in names:
+            ledger.job(name, schedule=JANUARY, **policy)
         await one.settle()
-        ledger.values("SELECT enqueue('job', watermark => 5)")
-        ledger.values("SELECT pause('job')")
-        assert (await one.poll()).left_behind == ["inputs"]
-        ledger.values("UPDATE schedules SET success_watermark = 5")
-        assert (await one.poll()).left_behind == []
-        ledger.values("ALTER TABLE jobs DISABLE TRIGGER USER")
-        ledger.values("UPDATE jobs SET retired_at = db_now()")
-        assert (await one.poll()).left_behind == ["orphans"]
-        ledger.values("DELETE FROM jobs")
+        if reason in ("waiting", "limit"):
+            for name in names:
+                ledger.trigger(name)
+            assert len(await one.settle()) == 3
         ledger.values(
-            "INSERT INTO runners (id, host, pid, version, state, queues, slots, handlers,"
-            " stale_after) VALUES ('old', 'h', 1, '1', 'running', '{}', 1, '{tests:work}',"
-            " db_now() - interval '2 days')"
-        )
-        assert (await one.poll()).left_behind == ["orphans", "runners"]
-        await one.repair()
-        assert (await one.poll()).left_behind == []
+            "UPDATE schedules SET parked = %s, next_due_at = NULL, woken = false"
+            " WHERE job_name = ANY (%s)", reason, names,
+        )  # fmt: skip
+        if reason == "spec_error":
+            ledger.values("UPDATE jobs SET spec_error = 'broken'")
+        assert (await one.poll(most=3)).left_behind == [], reason
+        assert (await one.poll(most=2)).left_behind == ["schedules"], reason
+        await one.finish_all()
+        ledger.values("DELETE FROM executions")
+        ledger.values("DELETE FROM jobs")
+
+
+async def test_inputs_orphans_and_old_runners_are_left_behind(ledger: Ledger, one: Runner) -> None:
+    ledger.job(schedule=None)
+    await one.settle()
+    ledger.values("SELECT enqueue('job', watermark => 5)")
+    ledger.values("SELECT pause('job')")
+    assert (await one.poll()).left_behind == ["inputs"]
+    ledger.values("UPDATE schedules SET success_watermark = 5")
+    assert (await one.poll()).left_behind == []
+    ledger.values("ALTER TABLE jobs DISABLE TRIGGER USER")
+    ledger.values("UPDATE jobs SET retired_at = db_now()")
+    assert (await one.poll()).left_behind == ["orphans"]
+    ledger.values("DELETE FROM jobs")
+    ledger.values(
+        "INSERT INTO runners (id, host, pid, version, state, queues, slots, handlers,"
+        " stale_after) VALUES ('old', 'h', 1, '1', 'running', '{}', 1, '{tests:work}',"
+        " db_now() - interval '2 days')"
+    )
+    assert (await one.poll()).left_behind == ["orphans", "runners"]
+    await one.repair()
+    assert (await one.poll()).left_behind == []
 
 
 async def test_an_analyze_of_empty_tables_is_repaired_before_the_next_maintenance(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
-    async with runners(database_url, {}) as (one,):
-        await one.repair()
-        assert (await one.poll()).left_behind == []
-        ledger.values("ANALYZE executions, schedules")
-        reply = await one.poll()
-        assert reply.left_behind == ["statistics"]
-        one.sweeper.checked_in(reply)
-        await one.sweeper.step()
-        assert (await one.poll()).left_behind == []
+    await one.repair()
+    assert (await one.poll()).left_behind == []
+    ledger.values("ANALYZE executions, schedules")
+    reply = await one.poll()
+    assert reply.left_behind == ["statistics"]
+    one.sweeper.checked_in(reply)
+    await one.sweeper.step()
+    assert (await one.poll()).left_behind == []

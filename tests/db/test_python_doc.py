@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +9,24 @@ import pytest
 
 from cronledger.sources.toml import load
 from tests.db.support.whole_replica import Whole
+from tests.db.test_python_howtos import HOWTO, run_snippets
+from tests.docs.support.pages import blocks
 from tests.waiting import eventually
 
-DOC = (Path(__file__).parents[2] / "docs" / "python.md").read_text("utf-8")
+PAGE = "../python.md"
 ORDER = {"number": 7, "due": "2026-01-31"}
 
 
 def snippets(language: str) -> list[str]:
-    found = re.findall(rf"```{language}\n(.*?)```", DOC, re.DOTALL)
-    assert found
-    return found
+    return [block.text for block in blocks(HOWTO / PAGE) if block.language == language]
 
 
 @pytest.fixture
 def whole(whole: Whole) -> Whole:
     for statement in snippets("sql"):
         whole.rows(statement)
-    names: dict[str, Any] = {"__name__": "documented"}
-    for snippet in snippets("python"):
-        exec(compile(snippet, "docs/python.md", "exec"), names)
-    whole.app = names["app"]
-    whole.documented = names
+    whole.documented = run_snippets(PAGE)
+    whole.app = whole.documented["app"]
     return whole
 
 

@@ -1,27 +1,27 @@
-"""docs/howto/resources.md, middleware.md and testing.md: their Python snippets are run."""
+"""Pages of docs/howto: their Python snippets are run."""
 
-import re
+import ast
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from cronledger import Context
+from cronledger.testing.assertions import assert_fires
 from tests.db.support.whole_replica import Whole
+from tests.docs.support.pages import ROOT, blocks
 
-HOWTO = Path(__file__).parents[2] / "docs" / "howto"
+HOWTO = ROOT / "docs" / "howto"
 
 
 def run_snippets(page: str, containing: str = "") -> dict[str, Any]:
     """Return the names that the snippets of a page define, which have `containing` in them."""
-    text = (HOWTO / page).read_text("utf-8")
-    found = [x for x in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if containing in x]
-    assert found
     names: dict[str, Any] = {"__name__": "documented"}
+    found = [block.text for block in blocks(HOWTO / page) if block.language == "python"]
     for snippet in found:
-        exec(compile(snippet, page, "exec"), names)
+        if containing in snippet:
+            exec(compile(snippet, page, "exec"), names)
     return names
 
 
@@ -71,3 +71,21 @@ def test_the_tests_of_the_documentation_pass(monkeypatch: pytest.MonkeyPatch) ->
     assert len(tests) == 2
     for test in tests:
         test()
+
+
+@pytest.mark.parametrize("page", ["from-celery-beat.md", "from-apscheduler.md"])
+async def test_the_jobs_of_the_documentation_fire_as_those_of_the_other_scheduler(
+    whole: Whole, page: str
+) -> None:
+    python = [block.text for block in blocks(HOWTO / page) if block.language == "python"]
+    (other,) = [snippet for snippet in python if "cronledger" not in snippet]
+    ast.parse(other)
+    whole.app = run_snippets(page, "from cronledger")["app"]
+    async with whole.replica(queues=("default", "reports")):
+        results = [(await whole.run(job))["result"] for job in ("report", "sync")]
+    assert results == ["sent", "synchronized eu"]
+    jobs = whole.app.jobs
+    assert_fires(jobs["report"], "2027-03-26", at=["06:30"])  # a Friday
+    assert_fires(jobs["report"], "2027-03-27", times=0)
+    assert_fires(jobs["report"], "2027-03-28", times=0)
+    assert_fires(jobs["sync"], "2027-03-26", times=960)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
@@ -80,8 +81,35 @@ def test_hot_statements_read_the_claimed_rows_and_no_others(filled: psycopg.Conn
     assert verdicts["read_leases", "generic"].measured.partitions <= 2
 
 
+@contextmanager
+def _rows_come_later(c: psycopg.Connection, state: str) -> Iterator[str]:
+    """Yield the names of the tables that are filled at the end of the block.
+
+    `state` repaired: somebody analyzes the whole database before it, and maintenance repairs that.
+    new_week_repaired: so, and only the newest partition is empty at first.
+    """
+    dataset.create_partitions(c)
+    tables = _without_autovacuum(c)
+    new_week, all_tables = tables[-1], ", ".join(tables)
+    if state == "new_week_repaired":
+        dataset.fill(c, SIZE, analyzed=False)
+        c.execute(f"CREATE TEMP TABLE later AS SELECT * FROM {new_week}".encode())
+        c.execute(f"TRUNCATE {new_week}".encode())
+    if state.endswith("repaired"):
+        c.execute(f"VACUUM (ANALYZE) {all_tables}".encode())
+        c.execute("SELECT FROM cronledger.maintain_partitions()")
+    yield all_tables
+    if state == "new_week_repaired":
+        c.execute(f"INSERT INTO {new_week} SELECT * FROM later".encode())
+    else:
+        dataset.fill(c, SIZE, analyzed=False)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("state", ["kept", "planned_anew", "analyzed_while_empty", "analyzed"])
+@pytest.mark.parametrize(
+    "state",
+    ["kept", "planned_anew", "analyzed_while_empty", "analyzed", "repaired", "new_week_repaired"],
+)
 def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str, state: str) -> None:
     """A replica keeps its plans until autovacuum has come by: a minute of a fresh installation,
     and of each Monday's partition. The server may also have it plan anew before that, at any time:
@@ -90,50 +118,14 @@ def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str, state
         psycopg.connect(database_url, autocommit=True) as other,
         psycopg.connect(database_url, autocommit=True) as replica,
     ):
-        dataset.create_partitions(other)
-        tables = _tables_to_fill(other)
-        for table in tables:  # only this test decides when they are analyzed
-            other.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
-        early = plans.EarlyPlans(replica)
-        if state == "analyzed_while_empty":
-            other.execute(f"ANALYZE {', '.join(tables)}".encode())
-        dataset.fill(other, SIZE, analyzed=False)
+        with _rows_come_later(other, state) as tables:
+            early = plans.EarlyPlans(replica)
+            if state == "analyzed_while_empty":
+                other.execute(f"ANALYZE {tables}".encode())
         if state == "analyzed":
-            other.execute(f"ANALYZE {', '.join(tables)}".encode())
+            other.execute(f"ANALYZE {tables}".encode())
         if state == "planned_anew":
             replica.execute("DISCARD PLANS")
-        verdicts = early.measure(BATCH)
-    faults = {v.name: v.faults for v in verdicts if v.faults}
-    assert faults == {}
-    assert len(verdicts) > 30
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("filled_before", ["nothing", "all_but_the_new_week"])
-def test_plans_made_after_an_analyze_of_empty_tables_serve_full_ones(
-    database_url: str, filled_before: str
-) -> None:
-    """Somebody analyzes the whole database, maintenance repairs that, and a replica plans."""
-    with (
-        psycopg.connect(database_url, autocommit=True) as other,
-        psycopg.connect(database_url, autocommit=True) as replica,
-    ):
-        dataset.create_partitions(other)
-        tables = _tables_to_fill(other)
-        new_week = tables[-1]
-        for table in tables:  # only this test decides when they are analyzed
-            other.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
-        if filled_before == "all_but_the_new_week":
-            dataset.fill(other, SIZE, analyzed=False)
-            other.execute(f"CREATE TEMP TABLE later AS SELECT * FROM {new_week}".encode())
-            other.execute(f"TRUNCATE {new_week}".encode())
-        other.execute(f"VACUUM (ANALYZE) {', '.join(tables)}".encode())
-        other.execute("SELECT FROM cronledger.maintain_partitions()")
-        early = plans.EarlyPlans(replica)
-        if filled_before == "nothing":
-            dataset.fill(other, SIZE, analyzed=False)
-        else:
-            other.execute(f"INSERT INTO {new_week} SELECT * FROM later".encode())
         verdicts = early.measure(BATCH)
     faults = {v.name: v.faults for v in verdicts if v.faults}
     assert faults == {}
@@ -146,14 +138,21 @@ WHERE datname = current_database() AND backend_type = 'autovacuum worker'
 """
 
 
-def _tables_to_fill(c: psycopg.Connection) -> list[str]:
-    """Not the partitions ahead or of this hour: autovacuum analyzes no table that stays empty."""
+def _without_autovacuum(c: psycopg.Connection) -> list[str]:
+    """Let only the test vacuum and analyze the tables that it fills, which are returned.
+
+    Not the partitions ahead or of this hour: autovacuum analyzes no table that stays empty.
+    """
     rows = c.execute(
         "SELECT name FROM cronledger.partitions()"
         " WHERE from_plan_time < cronledger.db_now() - interval '1 h'"
     ).fetchall()
     names = ["schedules", "jobs", "job_revisions", "queues", *(name for (name,) in rows)]
-    return [f"cronledger.{name}" for name in names]
+    tables = [f"cronledger.{name}" for name in names]
+    for table in tables:
+        c.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
+    until("autovacuum is done", lambda: not c.execute(AUTOVACUUM).fetchall())
+    return tables
 
 
 @pytest.mark.slow
@@ -193,9 +192,7 @@ def test_parked_schedules_cost_a_poll_one_probe_for_each_job(filled: psycopg.Con
         with filled.transaction(force_rollback=True):
             return [plans.explain(filled, statement, "generic") for statement in statements]
 
-    for table in _tables_to_fill(filled):
-        filled.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
-    until("autovacuum is done", lambda: not filled.execute(AUTOVACUUM).fetchall())
+    _without_autovacuum(filled)
     filled.execute("UPDATE cronledger.schedules SET parked = 'ended' WHERE parked = 'limit'")
     filled.execute("VACUUM ANALYZE cronledger.schedules")
     due, all_examined, few_examined = costs()
@@ -276,37 +273,31 @@ def test_no_list_of_a_caller_is_searched_for_each_row(filled: psycopg.Connection
 
 @pytest.mark.slow
 def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Connection) -> None:
+    excluded = ["job-00399"]
+    able: dict[str, Any] = {
+        "of_queues": list(plans.QUEUES), "excluded_jobs": excluded, "max_rows": BATCH
+    }  # fmt: skip
+    of_queues: dict[str, Any] = {
+        "queues": plans.QUEUES, "excluded_jobs": excluded, "due_from": None
+    }  # fmt: skip
     sent = {
         "lock_due_schedules": plans.nested(
-            filled, "lock_due_schedules", of_queues=list(plans.QUEUES),
-            excluded_jobs=["job-00399"], max_rows=BATCH, ahead=timedelta(0),
-            due_from=None,
+            filled, "lock_due_schedules", **able, ahead=timedelta(0), due_from=None
         ),
-        "lock_woken_schedules": plans.nested(
-            filled, "lock_woken_schedules", of_queues=list(plans.QUEUES),
-            excluded_jobs=["job-00399"], max_rows=BATCH,
-        ),
+        "lock_woken_schedules": plans.nested(filled, "lock_woken_schedules", **able),
         **plans.guards(filled, "claim_look"),
-        "next_due": plans.sent(
-            lambda s, c: s.next_due(
-                c, queues=plans.QUEUES, excluded_jobs=["job-00399"], since=plans.LONG_AGO,
-                due_from=None,
-            )
-        ),
-    }  # fmt: skip
+        "next_due": plans.sent(lambda s, c: s.next_due(c, since=plans.LONG_AGO, **of_queues)),
+    }
 
     def costs() -> dict[tuple[str, str], plans.Measured]:
         found = {}
-        for name, statement in sent.items():
-            for mode in plans.MODES:
-                with filled.transaction(force_rollback=True):
-                    found[name, mode] = plans.explain(filled, statement, mode)
+        for name, mode in product(sent, plans.MODES):
+            with filled.transaction(force_rollback=True):
+                found[name, mode] = plans.explain(filled, sent[name], mode)
         return found
 
     # Beside autovacuum of any table, the VACUUM below would leave the dead rows where they are.
-    for table in _tables_to_fill(filled):
-        filled.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
-    until("autovacuum is done", lambda: not filled.execute(AUTOVACUUM).fetchall())
+    _without_autovacuum(filled)
     before = costs()
     filled.execute(
         """UPDATE cronledger.schedules SET woken = true, parked = NULL,
@@ -432,13 +423,17 @@ def test_scopes_that_stay_are_neither_written_nor_locked(scoped: psycopg.Connect
     assert found == (1, 0, 0)
 
 
-def test_the_roll_up_reads_only_changed_executions_and_their_hours(
+def test_the_roll_up_and_the_alert_step_read_only_changed_executions(
     filled: psycopg.Connection,
 ) -> None:
-    """By index, from a history that is much larger."""
+    """By index, from a history that is much larger; the roll-up also those of their hours."""
+    filled.execute(
+        'UPDATE cronledger.jobs SET notify = \'[{"channel": "ops", "on": ["failed", "recovered",'
+        ' "late", "skipped"]}]\' WHERE queue <> \'alerts\''
+    )
     changed = filled.execute(
-        "UPDATE cronledger.executions SET changed_xact = pg_current_xact_id()"
-        " WHERE status = 'SUCCESS' AND id % 500 = 0"
+        "UPDATE cronledger.executions SET changed_xact = pg_current_xact_id(),"
+        " finished_at = cronledger.db_now() WHERE status = 'SUCCESS' AND id % 500 = 0"
     ).rowcount
     of_their_hours = filled.execute(
         "SELECT count(*) FROM cronledger.executions e WHERE EXISTS ("
@@ -448,44 +443,28 @@ def test_the_roll_up_reads_only_changed_executions_and_their_hours(
     ).fetchone()
     assert changed > 50
     assert of_their_hours is not None
+    with filled.transaction(force_rollback=True):
+        assert changed <= _executions_read(filled, "raise_alerts(20000)") <= 3 * changed + 20
     with filled.transaction():
-        before = _reads(filled)
-        filled.execute("SELECT cronledger_internal.mark_changed_hours('0', 20000)")
-        marked = _reads(filled)
-        assert marked["seq_scan"] == before["seq_scan"]
-        assert changed <= marked["read"] - before["read"] <= 2 * changed + 10
-        filled.execute("SELECT cronledger_internal.roll_up_hours(20000)")
-        both = _reads(filled)
-        assert both["seq_scan"] == before["seq_scan"]
-        assert both["read"] - marked["read"] <= 2 * of_their_hours[0] + 10
+        marking = _executions_read(filled, "mark_changed_hours('0', 20000)")
+        assert changed <= marking <= 2 * changed + 10
+        rolling_up = _executions_read(filled, "roll_up_hours(20000)")
+        assert rolling_up <= 2 * of_their_hours[0] + 10
     counted = filled.execute("SELECT count(*), sum(success) FROM cronledger.execution_hours")
     assert counted.fetchone() != (0, None)
 
 
-def _reads(c: psycopg.Connection) -> dict[str, int]:
-    """What this session has read of executions since its counters were last sent."""
-    row = c.execute(
-        "SELECT sum(seq_scan)::int, sum(idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
-        " WHERE schemaname = 'cronledger' AND relname LIKE 'executions%'"
-    ).fetchone()
-    assert row is not None
-    return {"seq_scan": row[0], "read": row[1]}
-
-
-def test_the_alert_step_reads_only_changed_executions(filled: psycopg.Connection) -> None:
-    """By index, from a history that is much larger."""
-    filled.execute(
-        'UPDATE cronledger.jobs SET notify = \'[{"channel": "ops", "on": ["failed", "recovered",'
-        ' "late", "skipped"]}]\' WHERE queue <> \'alerts\''
-    )
-    changed = filled.execute(
-        "UPDATE cronledger.executions SET changed_xact = pg_current_xact_id(),"
-        " finished_at = cronledger.db_now() WHERE status = 'SUCCESS' AND id % 500 = 0"
-    ).rowcount
-    assert changed > 50
-    with filled.transaction():
-        before = _reads(filled)
-        filled.execute("SELECT cronledger_internal.raise_alerts(20000)")
-        after = _reads(filled)
-    assert after["seq_scan"] == before["seq_scan"]
-    assert changed <= after["read"] - before["read"] <= 3 * changed + 20
+def _executions_read(c: psycopg.Connection, call: str) -> int:
+    """Return how many executions a function reads, by index alone."""
+    counts = []
+    for statement in ("SELECT", f"SELECT cronledger_internal.{call}"):
+        c.execute(statement.encode())
+        # What this session has read since its counters were last sent.
+        counts += c.execute(
+            "SELECT sum(seq_scan)::int, sum(idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
+            " WHERE schemaname = 'cronledger' AND relname LIKE 'executions%'"
+        ).fetchall()
+    (scans_before, before), (scans_after, after) = counts
+    assert scans_after == scans_before
+    read: int = after - before
+    return read

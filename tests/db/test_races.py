@@ -104,57 +104,55 @@ async def test_an_outcome_whose_answer_is_lost_counts_as_written(
 
 
 async def test_an_outcome_without_its_values_counts_as_written_though_its_answer_was_lost(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.job(schedule=None)
     ledger.trigger()
-    async with runners(ledger.url, {}) as (one,):
-        (start,) = await one.settle()
-        real, calls = one.finisher._send, 0
+    (start,) = await one.settle()
+    real, calls = one.finisher._send, 0
 
-        async def refused_then_lost(*write: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == 1:
-                raise errors.CheckViolation("a value is refused")
-            await real(*write)
-            monkeypatch.undo()
-            raise psycopg.OperationalError("server closed the connection unexpectedly")
+    async def refused_then_lost(*write: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise errors.CheckViolation("a value is refused")
+        await real(*write)
+        monkeypatch.undo()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-        monkeypatch.setattr(one.finisher, "_send", refused_then_lost)
-        one.put(start)
-        with capture_logs() as logs:
-            with pytest.raises(psycopg.OperationalError):
-                await one.finisher.step()
+    monkeypatch.setattr(one.finisher, "_send", refused_then_lost)
+    one.put(start)
+    with capture_logs() as logs:
+        with pytest.raises(psycopg.OperationalError):
             await one.finisher.step()
-        assert [x["event"] for x in logs] == ["outcome_refused"]
-        assert [x.lease for x in one.written] == [start]
-        assert ledger.values("SELECT status, error_code FROM executions") == [
-            ("SUCCESS", "result_invalid")
-        ]
+        await one.finisher.step()
+    assert [x["event"] for x in logs] == ["outcome_refused"]
+    assert [x.lease for x in one.written] == [start]
+    assert ledger.values("SELECT status, error_code FROM executions") == [
+        ("SUCCESS", "result_invalid")
+    ]
 
 
 async def test_a_committed_end_is_reported_even_if_the_follow_up_fails(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.job(schedule=None)
     ledger.trigger()
-    async with runners(ledger.url, {}) as (one,):
-        (start,) = await one.settle()
+    (start,) = await one.settle()
 
-        async def fails(*_: Any) -> Any:
-            raise errors.ReadOnlySqlTransaction("the server is a standby now")
+    async def fails(*_: Any) -> Any:
+        raise errors.ReadOnlySqlTransaction("the server is a standby now")
 
-        monkeypatch.setattr(one.statements, "settle_inputs", fails)
-        one.finisher._follow_up.settle_later([start.claimed.key.scope])
-        one.put(start)
-        with pytest.raises(errors.ReadOnlySqlTransaction):
-            await one.finisher.step()
-        assert [x.lease for x in one.written] == [start]
-        await asyncio.wait_for(one.finisher.wait_empty(), 10)
-        monkeypatch.undo()
+    monkeypatch.setattr(one.statements, "settle_inputs", fails)
+    one.finisher._follow_up.settle_later([start.claimed.key.scope])
+    one.put(start)
+    with pytest.raises(errors.ReadOnlySqlTransaction):
         await one.finisher.step()
-        assert one.finisher._follow_up.rest is None
+    assert [x.lease for x in one.written] == [start]
+    await asyncio.wait_for(one.finisher.wait_empty(), 10)
+    monkeypatch.undo()
+    await one.finisher.step()
+    assert one.finisher._follow_up.rest is None
 
 
 @pytest.mark.parametrize("lands", [True, False])
@@ -231,7 +229,7 @@ async def test_i6_an_attempt_of_a_namesake_is_not_released(ledger: Ledger) -> No
 
 @pytest.mark.parametrize("steals", [False, True], ids=["heartbeat", "thief"])
 async def test_i3_a_finish_that_waited_for_a_lock_reads_the_row_again(
-    ledger: Ledger, steals: bool
+    ledger: Ledger, one: Runner, steals: bool
 ) -> None:
     """Two of one batch: PostgreSQL 18.4 crashes at the second where each is locked by itself.
 
@@ -241,26 +239,25 @@ async def test_i3_a_finish_that_waited_for_a_lock_reads_the_row_again(
     for name in ("a", "b"):
         ledger.job(name, schedule=None)
         ledger.trigger(name)
-    async with runners(ledger.url, {}) as (one,):
-        await wait_for_locks(one)
-        starts = await one.settle()
-        with psycopg.connect(ledger.url) as other:
-            change = "lease_token = gen_random_uuid()" if steals else "heartbeat_at = stale_after"
-            other.execute(f"UPDATE cronledger.executions SET {change}".encode())
-            for start in starts:
-                one.put(start)
-            finishing = asyncio.create_task(one.finisher.step())
-            await eventually("it waits for a lock", lambda: waiting(ledger))
-            other.commit()
-        await finishing
-        while one.finisher.waiting:
-            await one.finisher.step()
+    await wait_for_locks(one)
+    starts = await one.settle()
+    with psycopg.connect(ledger.url) as other:
+        change = "lease_token = gen_random_uuid()" if steals else "heartbeat_at = stale_after"
+        other.execute(f"UPDATE cronledger.executions SET {change}".encode())
+        for start in starts:
+            one.put(start)
+        finishing = asyncio.create_task(one.finisher.step())
+        await eventually("it waits for a lock", lambda: waiting(ledger))
+        other.commit()
+    await finishing
+    while one.finisher.waiting:
+        await one.finisher.step()
     assert ledger.statuses("a") == ledger.statuses("b") == ["RUNNING" if steals else "SUCCESS"]
     assert one.leases.lost == 2 * steals
 
 
 async def test_i6_a_lost_claim_is_released_though_its_row_changed_during_the_search(
-    ledger: Ledger,
+    ledger: Ledger, one: Runner
 ) -> None:
     """PostgreSQL 18.4 passes over such a row where its partition is not the first one."""
     ledger.values(
@@ -268,36 +265,36 @@ async def test_i6_a_lost_claim_is_released_though_its_row_changed_during_the_sea
     )
     ledger.job(schedule=None)
     execution = ledger.trigger()
-    async with runners(ledger.url, {}) as (one,):
-        await wait_for_locks(one)
-        (start,) = await one.settle()
-        one.claimer.unknown_commits.add([start.claimed])
-        one.crash()
-        with psycopg.connect(ledger.url) as other:
-            other.execute("SELECT cronledger.cancel(%s)", [execution])
-            settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
-            await eventually("it waits for a lock", lambda: waiting(ledger))
-            other.commit()
-        await settling
+    await wait_for_locks(one)
+    (start,) = await one.settle()
+    one.claimer.unknown_commits.add([start.claimed])
+    one.crash()
+    with psycopg.connect(ledger.url) as other:
+        other.execute("SELECT cronledger.cancel(%s)", [execution])
+        settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
+        await eventually("it waits for a lock", lambda: waiting(ledger))
+        other.commit()
+    await settling
     assert ledger.statuses() == ["CANCELLED"]
 
 
-async def test_the_search_for_a_lost_commit_deadlocks_with_no_client(ledger: Ledger) -> None:
+async def test_the_search_for_a_lost_commit_deadlocks_with_no_client(
+    ledger: Ledger, one: Runner
+) -> None:
     """A client's transaction takes schedules in whatever order its statements name them."""
     for name in ("a", "b"):
         ledger.job(name, schedule=None)
         ledger.trigger(name)
-    async with runners(ledger.url, {}) as (one,):
-        for start in await one.settle():
-            one.claimer.unknown_commits.add([start.claimed])
-        one.crash()
-        with psycopg.connect(ledger.url) as client:
-            lock = "SELECT FROM cronledger.schedules WHERE job_name = %s FOR NO KEY UPDATE"
-            client.execute(lock, ["b"])
-            settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
-            await eventually("it waits or is done", lambda: waiting(ledger) or settling.done())
-            client.execute(lock, ["a"])
-        await settling
+    for start in await one.settle():
+        one.claimer.unknown_commits.add([start.claimed])
+    one.crash()
+    with psycopg.connect(ledger.url) as client:
+        lock = "SELECT FROM cronledger.schedules WHERE job_name = %s FOR NO KEY UPDATE"
+        client.execute(lock, ["b"])
+        settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
+        await eventually("it waits or is done", lambda: waiting(ledger) or settling.done())
+        client.execute(lock, ["a"])
+    await settling
     assert ledger.statuses("a") == ledger.statuses("b") == ["PENDING"]
 
 

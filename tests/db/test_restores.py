@@ -3,6 +3,7 @@ commits. What a replica has read before must not outlive the rows that it read."
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from itertools import product
 
 import psycopg
 import pytest
@@ -28,36 +29,12 @@ SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'cronledger'::regnamespa
 """
 
 
-class Snapshot:
-    """The rows of a ledger as they were. `put_back` restores them where they were taken."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        with psycopg.connect(url, autocommit=True) as c:
-            self._tables = [row[0] for row in c.execute(_TABLES).fetchall()]
-            c.execute("CREATE SCHEMA snapshot")
-            for table in self._tables:
-                self._run(c, "CREATE TABLE snapshot.{0} AS TABLE cronledger.{0}", table)
-
-    def put_back(self) -> None:
-        """The rows are those of the snapshot, as after a physical restore; no trigger fires."""
-        with psycopg.connect(self._url) as c:
-            c.execute("SET session_replication_role = replica")
-            for table in self._tables:
-                self._run(c, "TRUNCATE cronledger.{}", table)
-                self._run(c, "INSERT INTO cronledger.{0} SELECT * FROM snapshot.{0}", table)
-
-    def recreate(self) -> None:
-        """The same, in a schema that was dropped and made anew, as after `pg_restore --clean`."""
-        with psycopg.connect(self._url, autocommit=True) as c:
-            c.execute("DROP SCHEMA cronledger CASCADE")
-        migrate(self._url)
-        Travel(self._url).close()
-        self.put_back()
-
-    @staticmethod
-    def _run(c: psycopg.Connection, statement: str, table: str) -> None:
-        c.execute(sql.SQL(statement).format(sql.Identifier(table)))
+def for_each_table(url: str, *statements: str) -> None:
+    """Execute the statements with the name of each table of the ledger; no trigger fires."""
+    with psycopg.connect(url) as c:
+        c.execute("SET session_replication_role = replica")
+        for (table,), statement in product(c.execute(_TABLES).fetchall(), statements):
+            c.execute(sql.SQL(statement).format(sql.Identifier(table)))
 
 
 Restore = Callable[[], None]
@@ -72,8 +49,18 @@ def restores(
     copies: list[str] = []
 
     def of_rows() -> Restore:
-        snapshot = Snapshot(ledger.url)
-        return snapshot.put_back if request.param == "rows" else snapshot.recreate
+        ledger.values("CREATE SCHEMA snapshot")
+        for_each_table(ledger.url, "CREATE TABLE snapshot.{0} AS TABLE cronledger.{0}")
+
+        def restore() -> None:
+            if request.param == "schema":  # as after `pg_restore --clean`
+                ledger.values("DROP SCHEMA cronledger CASCADE")
+                migrate(ledger.url)
+                Travel(ledger.url).close()
+            put_back = "INSERT INTO cronledger.{0} SELECT * FROM snapshot.{0}"
+            for_each_table(ledger.url, "TRUNCATE cronledger.{0}", put_back)
+
+        return restore
 
     def of_database() -> Restore:
         name = ledger.one("SELECT current_database()")
@@ -180,13 +167,14 @@ async def test_a_job_that_was_left_to_others_is_looked_at_again_when_jobs_change
             assert await replica.step()
 
 
-async def test_i9_a_job_whose_history_was_not_restored_stops_no_other(ledger: Ledger) -> None:
+async def test_i9_a_job_whose_history_was_not_restored_stops_no_other(
+    ledger: Ledger, one: Runner
+) -> None:
     for job in ("bad", "good"):
         ledger.job(job)
         ledger.trigger(job)
     ledger.values("DELETE FROM job_revisions WHERE job_name = 'bad'")
-    async with runners(ledger.url, {}) as (runner,):
-        assert [start.claimed.key.job_name for start in await runner.settle()] == ["good"]
+    assert [start.claimed.key.job_name for start in await one.settle()] == ["good"]
     assert "missing in job_revisions" in ledger.one(
         "SELECT spec_error FROM jobs WHERE name = 'bad'"
     )

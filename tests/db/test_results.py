@@ -24,15 +24,9 @@ def made(ledger: Ledger, count: int) -> list[tuple[int, str, Any]]:
     return done
 
 
-def test_each_result_comes_once_and_oldest_first(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL)
-    done = made(ledger, 3)
-    assert ledger.values(TAKE, 2) == done[:2]
-    assert ledger.values(TAKE, 2) == done[2:]
-    assert ledger.values(TAKE, 2) == []
-
-
-def test_two_consumers_share_and_a_rollback_gives_back(ledger: Ledger) -> None:
+def test_two_consumers_share_the_results_oldest_first_and_a_rollback_gives_back(
+    ledger: Ledger,
+) -> None:
     ledger.job(**EXTERNAL)
     done = made(ledger, 4)
     with psycopg.connect(ledger.url) as one, psycopg.connect(ledger.url) as two:
@@ -47,27 +41,17 @@ def test_two_consumers_share_and_a_rollback_gives_back(ledger: Ledger) -> None:
         assert one.execute(TAKE, [10]).fetchall() == []
 
 
-def test_a_failure_brings_its_result_once_it_is_final(ledger: Ledger) -> None:
+def test_a_failure_brings_its_result_once_it_is_final_and_a_retry_its_new_one(
+    ledger: Ledger,
+) -> None:
     ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
     enqueue(ledger)
-    for found in ([], [{"so": "far"}]):
+    for attempt, found in ((1, []), (2, [2]), (3, [3])):
         claim = claimed(ledger)
-        ledger.one("SELECT fail(%s, %s, 'boom', 'no', %s::jsonb)", *claim, '{"so": "far"}')
+        ledger.one("SELECT fail(%s, %s, 'boom', 'no', %s::jsonb)", *claim, str(attempt))
         assert [row[2] for row in ledger.values(TAKE, 5)] == found
-        if not found:
-            ledger.values("SELECT retry(%s)", claim.id)
+        ledger.values("SELECT retry(%s)", claim.id)
     assert ledger.values(TAKE, 5) == []
-
-
-def test_a_retried_execution_brings_its_new_result(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL)
-    enqueue(ledger)
-    claim = claimed(ledger)
-    ledger.one("SELECT fail(%s, %s, 'boom', 'no', '1'::jsonb)", *claim)
-    assert [row[2] for row in ledger.values(TAKE, 5)] == [1]
-    ledger.values("SELECT retry(%s)", claim.id)
-    finish(ledger, claimed(ledger), 2)
-    assert [row[2] for row in ledger.values(TAKE, 5)] == [2]
 
 
 def test_results_of_other_queues_and_missing_results_are_not_taken(ledger: Ledger) -> None:

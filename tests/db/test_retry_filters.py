@@ -11,9 +11,11 @@ from aiohttp import web
 from cronledger.declaring.app import Context
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome, Retry
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner
 from tests.db.support.whole_replica import Whole
+from tests.db.test_http_handler import Site, site
 
+__all__ = ["site"]
 MINUTE = timedelta(minutes=1)
 EXTERNAL: dict[str, Any] = {"handler": "external", "target": {}, "schedule": None}
 
@@ -31,73 +33,53 @@ REPLICA_CASES: list[tuple[dict[str, Any], Outcome, str | None]] = [
 ]  # fmt: skip
 
 
-async def test_a_filter_decides_whether_a_replica_retries(ledger: Ledger) -> None:
+async def test_a_filter_decides_whether_a_replica_retries(ledger: Ledger, one: Runner) -> None:
     for n, (filters, *_) in enumerate(REPLICA_CASES):
         ledger.job(f"job{n}", schedule=None, max_attempts=2, retry_backoff=["1 s"], **filters)
         ledger.trigger(f"job{n}")
-    async with runners(ledger.url, {}) as (one,):
-        for start in list(await one.settle()):
-            await one.finish(start, REPLICA_CASES[int(start.job.name[-1])][1])
-        ledger.travel(by=MINUTE)
-        retried = await one.settle()
-        final = {n: note for n, (*_, note) in enumerate(REPLICA_CASES) if note is not None}
-        assert {(s.job.name, s.claimed.how) for s in retried} == {
-            (f"job{n}", "retried") for n in range(len(REPLICA_CASES)) if n not in final
-        }
-        refused = "SELECT id, status, next_attempt_at, error_msg FROM executions WHERE job_name=%s"
-        for n, note in final.items():
-            execution, status, due, message = ledger.one(refused, f"job{n}")
-            assert (status, due) == ("FAILED", None)
-            assert message.rpartition("\n")[2] == f"not retried: {note}"
-            # A person may decide otherwise, and the filter applies to the further attempt as well.
-            ledger.edit(f"job{n}", max_attempts=5)
-            assert ledger.one("SELECT retry(%s)", execution) == "retried"
-            (again,) = await one.settle()
-            await one.finish(again, REPLICA_CASES[n][1])
-            ended = "SELECT status, attempt FROM executions WHERE id = %s"
-            assert ledger.one(ended, execution) == ("FAILED", 2)
+    for start in list(await one.settle()):
+        await one.finish(start, REPLICA_CASES[int(start.job.name[-1])][1])
+    ledger.travel(by=MINUTE)
+    retried = await one.settle()
+    final = {n: note for n, (*_, note) in enumerate(REPLICA_CASES) if note is not None}
+    assert {(s.job.name, s.claimed.how) for s in retried} == {
+        (f"job{n}", "retried") for n in range(len(REPLICA_CASES)) if n not in final
+    }
+    refused = "SELECT id, status, next_attempt_at, error_msg FROM executions WHERE job_name=%s"
+    for n, note in final.items():
+        execution, status, due, message = ledger.one(refused, f"job{n}")
+        assert (status, due) == ("FAILED", None)
+        assert message.rpartition("\n")[2] == f"not retried: {note}"
+        # A person may decide otherwise, and the filter applies to the further attempt as well.
+        ledger.edit(f"job{n}", max_attempts=5)
+        assert ledger.one("SELECT retry(%s)", execution) == "retried"
+        (again,) = await one.settle()
+        await one.finish(again, REPLICA_CASES[n][1])
+        ended = "SELECT status, attempt FROM executions WHERE id = %s"
+        assert ledger.one(ended, execution) == ("FAILED", 2)
 
 
-async def test_the_present_filter_applies(ledger: Ledger) -> None:
+async def test_the_present_filter_applies(ledger: Ledger, one: Runner) -> None:
     """Like a timeout, and unlike max_attempts, it is not that of the execution's revision."""
     ledger.job(schedule=None, max_attempts=9, retry_backoff=["0 s"])
     ledger.trigger()
     failure = outcome.failure(KeyError("x"))
-    async with runners(ledger.url, {}) as (one,):
-        (start,) = await one.settle()
-        await one.finish(start, failure)
-        ledger.edit(never_retry_on=["KeyError"])
-        (again,) = await one.settle()
-        await one.finish(again, failure)
-        assert await one.settle() == []
+    (start,) = await one.settle()
+    await one.finish(start, failure)
+    ledger.edit(never_retry_on=["KeyError"])
+    (again,) = await one.settle()
+    await one.finish(again, failure)
+    assert await one.settle() == []
     assert ledger.one("SELECT status, attempt FROM executions") == ("FAILED", 2)
 
 
-def answering(*statuses: int) -> web.Application:
-    left = iter(statuses)
-
-    async def answer(request: web.Request) -> web.Response:
-        return web.Response(status=next(left), headers={"Retry-After": "0"})
-
-    server = web.Application()
-    server.router.add_get("/", answer)
-    return server
-
-
-async def test_each_handler_has_failures_that_are_retried_and_others(whole: Whole) -> None:
+async def test_each_handler_has_failures_that_are_retried_and_others(
+    whole: Whole, site: Site
+) -> None:
     attempts: dict[str, Any] = {"max_attempts": 3, "retry_backoff": ["0s"]}
 
-    class Permanent(ConnectionError):
-        pass
-
-    filters: dict[str, Any] = {"retry_on": [OSError], "never_retry_on": [Permanent]}
-
-    @whole.app.job(**attempts, **filters)
-    def in_thread(ctx: Context) -> None:
-        raise ConnectionError if ctx.attempt == 1 else Permanent
-
-    @whole.app.job(**attempts, **filters)
-    async def on_loop(ctx: Context) -> None:
+    @whole.app.job(**attempts, retry_on=[OSError])
+    async def function(ctx: Context) -> None:
         if ctx.attempt == 1:
             raise TimeoutError
         async with asyncio.TaskGroup() as group:
@@ -115,37 +97,32 @@ async def test_each_handler_has_failures_that_are_retried_and_others(whole: Whol
     killed = f'test "$CRONLEDGER_ATTEMPT" = 1 && exit 1; kill -{int(signal.SIGKILL)} $$'
     whole.declare("killed", "command", {"command": killed}, never_retry_on=["SIGKILL"], **attempts)
     whole.declare("sql", "sql", {"sql": "SELECT 1 / 0"}, never_retry_on=["22"], **attempts)
-    busy = "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$"
-    whole.declare("busy", "sql", {"sql": busy}, retry_on=["40", "08"], **attempts)
     whole.rows("CREATE TABLE once (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
     twice = {"sql": "INSERT INTO once VALUES (1), (1)"}
     whole.declare("at_commit", "sql", twice, never_retry_on=["23505"], **attempts)
-    runner = web.AppRunner(answering(503, 404))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    target = {"url": url, "allow_private": True}
+    statuses = iter((503, 404))
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=next(statuses), headers={"Retry-After": "0"})
+
+    site.answers["/"] = answer
+    target = {"url": f"{site.url}/", "allow_private": True}
     whole.declare("http", "http", target, retry_on=["5xx"], **attempts)
     names = [*whole.app.jobs, *(job.name for job in whole.jobs)]
     async with whole.replica():
         rows = await asyncio.gather(*map(whole.run, names))
-    await runner.cleanup()
     ends = {
         row["job_name"]: (
             row["attempt"], row["error_code"], "".join(re.findall(r"not retried: (.*)", message)),
         )
         for row in rows for message in [row["error_msg"]]
     }  # fmt: skip
-    local = f"{__name__}.{test_each_handler_has_failures_that_are_retried_and_others.__name__}"
     assert ends == {
-        "in_thread": (2, "handler_error", f"never_retry_on has {local}.<locals>.Permanent"),
-        "on_loop": (2, "handler_error", "retry_on has no match"),
+        "function": (2, "handler_error", "retry_on has no match"),
         "overruns": (1, "timeout", "retry_on has no match"),
         "command": (2, "exit_code", "retry_on has no match"),
         "killed": (2, "signal", "never_retry_on has SIGKILL"),
         "sql": (1, "handler_error", "never_retry_on has 22"),
-        "busy": (3, "handler_error", ""),
         "at_commit": (1, "handler_error", "never_retry_on has 23505"),
         "http": (2, "http_status", "retry_on has no match"),
     }
@@ -240,24 +217,10 @@ def test_a_cancelled_execution_a_last_attempt_and_a_deleted_job_have_no_note(
 # -- rows that SQL writes -----------------------------------------------------------------------
 
 
-async def test_an_item_that_no_failure_has_is_a_spec_error(ledger: Ledger) -> None:
-    ledger.job("bad", schedule="* * * * *", retry_on=["ConectionError"])
-    ledger.job("good", schedule="* * * * *", retry_on=["ConnectionError"])
+async def test_an_item_that_no_failure_has_is_a_spec_error(ledger: Ledger, one: Runner) -> None:
+    ledger.job(schedule="* * * * *", retry_on=["ConectionError"])
     ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        assert [s.claimed.key.job_name for s in await one.settle()] == ["good"]
-        error = ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
-        assert 'retry_on = "ConectionError": is not a failure of handler = python' in error
-        assert error.endswith("UPDATE jobs SET retry_on = …")
-        ledger.edit("bad", retry_on=["ConnectionError"])
-        started = await one.settle()  # nothing, unless a minute has just ended
-        ledger.travel(by=MINUTE)
-        started += await one.settle()
-    assert "bad" in {s.claimed.key.job_name for s in started}
-
-
-def test_a_definition_without_filters_leaves_them_out(ledger: Ledger) -> None:
-    """Code that does not know the filters finds no change in the history of such a job."""
-    ledger.job(schedule=None)
-    filters = "SELECT definition ?| ARRAY['retry_on', 'never_retry_on'] FROM job_revisions"
-    assert ledger.values(filters) == [False]
+    assert await one.settle() == []
+    error = ledger.one("SELECT spec_error FROM jobs")
+    assert 'retry_on = "ConectionError": is not a failure of handler = python' in error
+    assert error.endswith("UPDATE jobs SET retry_on = …")

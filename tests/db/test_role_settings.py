@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 from psycopg import errors, sql
 
-from cronledger.audit.verify import verify
 from cronledger.cli import main
 from cronledger.declaring.app import App, Context
 from cronledger.explain.doctor_server import durable
@@ -21,10 +20,8 @@ from cronledger.ledger.connections import is_disconnected
 from cronledger.ledger.migrate import check, migrate
 from cronledger.ledger.rows import LeaseKey
 from cronledger.ledger.transactions import step_transaction
-from cronledger.replica import Replica
 from cronledger.rules import sql_words
 from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from tests.database import Databases
 from tests.db.support.engine import Ledger, runners
@@ -32,7 +29,6 @@ from tests.marks import first_fast
 from tests.waiting import eventually
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-PINNED = "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c synchronous_commit=on"
 
 # In groups that do not contradict each other, because each group runs everything once.
 SETTINGS: dict[str, dict[str, str]] = {
@@ -69,36 +65,28 @@ POOLED = ("dates and values", "path and isolation")
 
 
 @pytest.fixture
-def named(databases: Databases) -> Iterator[tuple[str, str]]:
-    """The name and the DSN of a fresh ledger."""
+def others(databases: Databases) -> Iterator["Others"]:
     name = databases.create(databases.template())
-    yield name, databases.url(name)
+    made = Others(name, databases.url(name))
+    yield made
+    made.close()
     databases.drop(name)
 
 
-@pytest.fixture
-def others(named: tuple[str, str]) -> Iterator["Others"]:
-    made = Others(*named)
-    yield made
-    made.close()
-
-
-class Others:
+class Others(Ledger):
     """A ledger, and what its owner sets. Our own connections are older than that."""
 
     def __init__(self, name: str, url: str) -> None:
-        self.name, self.url = name, url
-        self.ledger = Ledger(url)
-        half_past = self.ledger.now().replace(minute=30, second=0, microsecond=0)
-        self.ledger.travel(to=half_past + HOUR)
-        self.ledger.values("SET timezone = UTC")
+        super().__init__(url)
+        self.name = name
+        half_past = self.now().replace(minute=30, second=0, microsecond=0)
+        self.travel(to=half_past + HOUR)
+        self.values("SET timezone = UTC")
         # What would be called instead of PostgreSQL's own.
-        self.ledger.values("CREATE SCHEMA hostile")
-        self.ledger.values(
+        self.values(
+            "CREATE SCHEMA hostile;"
             "CREATE FUNCTION hostile.unnest(text[]) RETURNS SETOF text LANGUAGE sql"
-            " AS 'SELECT NULL'"
-        )
-        self.ledger.values(
+            " AS 'SELECT NULL';"
             "CREATE FUNCTION hostile.set_config(text, text, boolean) RETURNS text LANGUAGE sql"
             " AS 'SELECT $2'"
         )
@@ -112,7 +100,7 @@ class Others:
                 sql.Identifier(self.name), sql.Identifier(name.lower()),
                 sql.SQL(", ").join(map(sql.Literal, values)),
             )  # fmt: skip
-            self.ledger._connection.execute(statement)
+            self._connection.execute(statement)
         with self.connect() as c:
             for name, value in settings.items():
                 row = c.execute("SELECT pg_catalog.current_setting(%s)", [name]).fetchone()
@@ -122,20 +110,6 @@ class Others:
     def connect(self) -> psycopg.Connection[Any]:
         """A client that relies on what its role is set to."""
         return psycopg.connect(self.url, autocommit=True)
-
-    def replica(self, app: App, **more: Any) -> Replica:
-        return Replica(app, url=self.url, settings=Settings(**more), manual=True)
-
-    def statuses(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for job, status in self.ledger.values(
-            "SELECT job_name, status FROM executions ORDER BY plan_time"
-        ):
-            found.setdefault(job, []).append(status)
-        return found
-
-    def close(self) -> None:
-        self.ledger.close()
 
 
 def application() -> App:
@@ -213,8 +187,8 @@ def commands(url: str, where: Path, pooled: bool) -> None:
 async def test_everything_works_under_any_settings(
     others: Others, tmp_path: Path, name: str, pooled: bool
 ) -> None:
-    others.ledger.values("CREATE TABLE public.effects (id bigint)")
-    others.ledger.job("foreign", handler="external", target={}, max_attempts=2, payload=["ä"])
+    others.values("CREATE TABLE public.effects (id bigint)")
+    others.job("foreign", handler="external", target={}, max_attempts=2, payload=["ä"])
     others.set(SETTINGS[name])
     async with others.replica(application(), pgbouncer=pooled) as replica:
         await replica.step()
@@ -222,7 +196,7 @@ async def test_everything_works_under_any_settings(
             with closing(others.connect()) as idle:
                 await eventually("the server ends an idle client", lambda: is_disconnected(idle))
             # A busy machine may stop a client or a command for longer between two statements.
-            others.ledger.values(
+            others.values(
                 f"ALTER ROLE CURRENT_USER IN DATABASE {others.name}"
                 " SET idle_session_timeout = '1min'"
             )
@@ -241,19 +215,17 @@ async def test_everything_works_under_any_settings(
                 row = client.execute(statement, [id, token]).fetchone()
                 assert row is not None
                 assert row[0] in (b"ok", "ok")
-        others.ledger.travel(by=HOUR)
+        others.travel(by=HOUR)
         ran = await replica.step()
         assert sorted(one.job for one in ran) == sorted([*JOBS, "twice", "each"])
         assert {one.result for one in ran if one.job == "each"} == {"a", "ß"}
         await asyncio.to_thread(commands, others.url, tmp_path, pooled)
-    found = others.statuses()
-    assert {job: set(found[job]) for job in (*JOBS, "foreign")} == {
-        job: {"SUCCESS"} for job in (*JOBS, "foreign")
-    }
-    assert others.ledger.one("SELECT count(*) FROM public.effects") == 2
-    payload = others.ledger.one("SELECT result FROM executions WHERE job_name = 'planned'")
+    for job in (*JOBS, "foreign"):
+        assert set(others.statuses(job)) == {"SUCCESS"}, job
+    assert others.one("SELECT count(*) FROM public.effects") == 2
+    payload = others.one("SELECT result FROM executions WHERE job_name = 'planned'")
     assert payload == {"text": "Grüße"}
-    assert [str(violation) for violation in verify(others.url)] == []
+    assert others.violations() == []
 
 
 # -- what a promise needs of a transaction ---------------------------------------------------------
@@ -274,13 +246,6 @@ TESTIFIES = """
 CREATE CONSTRAINT TRIGGER zz_testify AFTER INSERT OR UPDATE OR DELETE ON cronledger.{table}
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.testify({name})
 """
-TABLES = (
-    "queues", "jobs", "job_revisions", "schedules", "executions", "skips", "sources", "identity",
-    "pruned", "acceptances", "verification_runs", "rolled_up_hours", "changed_hours",
-    "roll_up_state", "operator_actions", "tracked_states", "raised_alerts", "alert_progress",
-    "deadline_cursors", "manual_deadlines", "deadlines", "deadline_breaches", "deadline_months",
-    "page_sessions", "scope_retirements", "retention",
-)  # fmt: skip
 NOT_DURABLE = {
     "runners": "renewed every few seconds", "undated": "empty at every COMMIT",
     "actions_in_progress": "empty at every COMMIT",
@@ -336,68 +301,58 @@ CALLS: dict[str, str] = {
     "a limit": "UPDATE queues SET max_running = 9",
 }
 """What others call, in an order in which each of them writes something."""
-STEPS = {
-    "require_own_database", "require_ledger", "require_read_committed", "claim_look",
-    "lock_due_schedules", "lock_woken_schedules", "claim_due",
-    "lock_due_existing", "lock_stale", "decide_existing", "try_claim_existing", "claim_existing",
-    "lower_running_from",
-    "heartbeat_leases", "finish_executions", "release_executions", "rearm_unblocked",
-    "max_steals", "is_stale", "may_be_stolen", "job_room", "queue_room", "record_spec_error",
-    "assert_lease", "scope_changes", "date_at_commit", "refuse_start",
-    "settle_inputs", "settle_left_behind", "job_definition", "job_policies",
-    "create_missing_partitions",
-    "maintain_partitions", "earliest_due", "left_behind", "parked_jobs", "unblocked_schedules",
-    "prune_hours", "redact_outputs", "prune_alerts", "is_delivery_due", "lock_deadlines",
-    "take_manual_deadlines", "take_turn",
-    "add_deadlines", "advance_deadlines", "judge_deadlines", "close_breaches", "prune_breaches",
-}  # fmt: skip
-"""What only steps of a replica call, or what writes nothing."""
+STEPS = {"assert_lease", "maintain_partitions"}
+"""Of the functions that others may call: what writes nothing, or is a step of a replica."""
+
+
+def durable_tables(others: Others) -> list[str]:
+    found: list[str] = others.values(
+        "SELECT c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+        " WHERE t.tgname = 'commit_durably' AND NOT c.relispartition"
+    )
+    return found
 
 
 def watch(others: Others) -> None:
     """From now on every COMMIT that changes the ledger testifies to its settings."""
-    others.ledger._connection.execute(WITNESS)
-    for table in TABLES:
-        others.ledger._connection.execute(
+    others._connection.execute(WITNESS)
+    for table in durable_tables(others):
+        others._connection.execute(
             sql.SQL(TESTIFIES).format(table=sql.Identifier(table), name=sql.Literal(table))
         )
 
 
 def test_every_table_has_durable_commits(others: Others) -> None:
-    rows = others.ledger.values(
+    rows = others.values(
         "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'cronledger'::regnamespace"
         " AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
     )
-    assert set(rows) == {*TABLES, *NOT_DURABLE}
-    with_it = others.ledger.values(
-        "SELECT tgrelid::regclass::text FROM pg_trigger WHERE tgname = 'commit_durably'"
-    )
-    assert {name.removeprefix("cronledger.") for name in with_it} == set(TABLES)
+    assert set(durable_tables(others)) == set(rows) - NOT_DURABLE.keys()
 
 
 def test_every_call_is_durable_once_it_is_acknowledged(others: Others) -> None:
-    called = others.ledger.values(
+    called = others.values(
         "SELECT DISTINCT g.object FROM decided_grants() g JOIN pg_proc p"
-        " ON p.proname = g.object AND p.pronamespace::regnamespace::text ~ '^cronledger'"
+        " ON p.proname = g.object AND p.pronamespace = 'cronledger'::regnamespace"
         " WHERE g.role IN ('cronledger_operator', 'cronledger_runner') AND p.provolatile = 'v'"
     )
     assert set(called) - STEPS <= CALLS.keys(), "call it, and see that its COMMIT is durable"
-    others.ledger.job("job", handler="external", target={}, scope_kind="k", overlap="allow",
+    others.job("job", handler="external", target={}, scope_kind="k", overlap="allow",
                       max_attempts=9, retry_backoff=["0 s"])  # fmt: skip
-    others.ledger.values("SELECT * FROM cronledger_internal.set_scopes('job', 'k', ARRAY['a'])")
-    others.ledger.values("SELECT enqueue('job', 'a') FROM generate_series(1, 6)")
-    held = others.ledger.values("SELECT id, lease_token FROM claim_next('default', 'holder', 4)")
+    others.values("SELECT * FROM cronledger_internal.set_scopes('job', 'k', ARRAY['a'])")
+    others.values("SELECT enqueue('job', 'a') FROM generate_series(1, 6)")
+    held = others.values("SELECT id, lease_token FROM claim_next('default', 'holder', 4)")
     leases = {
         name: f"{id}, '{token}'"
         for name, (id, token) in zip(("held", "other", "third"), held, strict=False)
     }
-    pending = others.ledger.values("SELECT id FROM executions WHERE status = 'PENDING' LIMIT 1")[0]
-    others.ledger.values("INSERT INTO sources (name) VALUES ('deployed')")
+    pending = others.values("SELECT id FROM executions WHERE status = 'PENDING' LIMIT 1")[0]
+    others.values("INSERT INTO sources (name) VALUES ('deployed')")
     others.set({"synchronous_commit": "off"})
     watch(others)
     for name, call in CALLS.items():
         if name == "accept_database":
-            others.ledger.values("UPDATE identity SET database_oid = 0")
+            others.values("UPDATE identity SET database_oid = 0")
         with psycopg.connect(
             others.url, autocommit=True, application_name=name,
             options="-c search_path=cronledger,pg_catalog",
@@ -406,41 +361,39 @@ def test_every_call_is_durable_once_it_is_acknowledged(others: Others) -> None:
             row = client.execute("SHOW synchronous_commit").fetchone()
             assert row == ("off",), "what holds for the session is the caller's own"
     found = "SELECT application, string_agg(DISTINCT durable, ', ') FROM public.witness"
-    seen = dict(others.ledger.values(f"{found} GROUP BY 1"))
+    seen = dict(others.values(f"{found} GROUP BY 1"))
     assert {name: seen.get(name) for name in CALLS} == dict.fromkeys(CALLS, "on")
 
 
 async def test_every_commit_of_a_replica_is_durable_and_read_committed_and_limits_lock_waits(
     others: Others,
 ) -> None:
-    others.ledger.values("CREATE TABLE public.effects (id bigint)")
-    others.ledger.job("stale", target={"python": "tests:work"}, allow_stale_reentry=True)
-    others.ledger.job("swept", target={"python": "tests:work"}, max_attempts=3)
-    others.set(
-        {
-            "synchronous_commit": "local", "default_transaction_isolation": "repeatable read",
-            "statement_timeout": "20s", "search_path": "public",
-        }
-    )  # fmt: skip
+    others.values("CREATE TABLE public.effects (id bigint)")
+    others.job("stale", target={"python": "tests:work"}, allow_stale_reentry=True)
+    others.job("swept", target={"python": "tests:work"}, max_attempts=3)
+    others.set({
+        "synchronous_commit": "local", "default_transaction_isolation": "repeatable read",
+        "statement_timeout": "20s", "search_path": "public",
+    })  # fmt: skip
     watch(others)
     async with others.replica(application(), lock_timeout="1234ms") as replica:
         for job in ("twice", "writes", "writes_in_a_thread"):
-            others.ledger.trigger(job)
-        others.ledger.travel(by=HOUR)
+            others.trigger(job)
+        others.travel(by=HOUR)
         await replica.step()
         connected = await replica._runtime.access.connect_async("cronledger heartbeats")
         async with connected, step_transaction(connected):
             await connected.execute("UPDATE cronledger.executions SET heartbeat_at = now()")
     async with runners(others.url, {"name": "one"}, {"name": "two"}) as (one, two):
-        others.ledger.trigger("stale")
-        others.ledger.trigger("swept")
+        others.trigger("stale")
+        others.trigger("swept")
         started = await one.settle()
         async with one.pool.connection() as c, step_transaction(c):
             await one.statements.heartbeat_leases(
                 c, [LeaseKey(x.claimed.key, x.claimed.token, MINUTE) for x in started]
             )
-        others.ledger.expire("stale")
-        others.ledger.expire("swept")
+        others.expire("stale")
+        others.expire("swept")
         (stolen,) = await two.steal()
         assert stolen.claimed.how == "stolen"
         await two.sweep()
@@ -449,7 +402,7 @@ async def test_every_commit_of_a_replica_is_durable_and_read_committed_and_limit
     await asyncio.to_thread(
         apply, others.url, [], source="settings", schema="cronledger", by="test"
     )
-    rows = others.ledger.values(
+    rows = others.values(
         "SELECT DISTINCT application, durable, isolation, sets FROM public.witness"
         " WHERE application ~ '^(cronledger|test)'"
     )
@@ -458,15 +411,15 @@ async def test_every_commit_of_a_replica_is_durable_and_read_committed_and_limit
     assert {application for application, *_ in rows} == {*of_replica, "test one", "test two"}
     steps = {sets for application, *_, sets in rows if application.startswith("test")}
     assert steps == {"90s pg_catalog, pg_temp"}
-    limits = others.ledger.values("SELECT DISTINCT application, lock_timeout FROM public.witness"
+    limits = others.values("SELECT DISTINCT application, lock_timeout FROM public.witness"
                         " WHERE tab = 'executions' AND application ~ '^cronledger'")  # fmt: skip
     assert set(limits) == {(application, "1234ms") for application in of_replica}
 
 
 def test_i11_a_claim_is_refused_under_another_isolation_level(others: Others) -> None:
     """It would count the executions that were RUNNING when its transaction began."""
-    others.ledger.job("job", handler="external", target={}, max_running=1)
-    others.ledger.values("SELECT enqueue('job')")
+    others.job("job", handler="external", target={}, max_running=1)
+    others.values("SELECT enqueue('job')")
     with others.connect() as client:
         for level in ("REPEATABLE READ", "SERIALIZABLE"):
             for call in ("claim_next('default', 'w')", "claim('job', 'w')"):
@@ -477,18 +430,11 @@ def test_i11_a_claim_is_refused_under_another_isolation_level(others: Others) ->
                     client.execute(f"SELECT * FROM cronledger.{call}".encode())
                 assert "READ COMMITTED" in str(e.value.diag.message_hint)
                 client.execute("ROLLBACK")
-            # To give a job work counts nothing.
-            for call in ("enqueue('job')", "enqueue('job', key => 'k')", "trigger('job')"):
-                client.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
-                client.execute(f"SELECT cronledger.{call}".encode())
-                client.execute("COMMIT")
-    # The second push with the key is merged into the first one.
-    assert others.ledger.one("SELECT count(*) FROM executions") == 6
 
 
 def test_definitions_do_not_depend_on_the_settings_of_their_session(others: Others) -> None:
     """Otherwise verify would take a pause that ended by itself for an edit."""
-    others.ledger.job(
+    others.job(
         "job", starts_at="2026-01-01T00:00Z", grace="90 s", retry_jitter=0.1 + 0.2, max_attempts=2
     )
     others.set(
@@ -496,13 +442,13 @@ def test_definitions_do_not_depend_on_the_settings_of_their_session(others: Othe
     )
     with others.connect() as client:
         client.execute("UPDATE cronledger.jobs SET paused_at = cronledger.db_now()")
-    first, second = others.ledger.values("SELECT definition FROM job_revisions ORDER BY revision")
+    first, second = others.values("SELECT definition FROM job_revisions ORDER BY revision")
     assert first == second
 
 
 def test_a_read_only_database_is_left_alone(others: Others) -> None:
     """What hosts set on a full disk is no setting to override: nothing is acknowledged."""
-    others.ledger.job("job", handler="external", target={})
+    others.job("job", handler="external", target={})
     others.set({"default_transaction_read_only": "on"})
     with others.connect() as client, pytest.raises(errors.ReadOnlySqlTransaction):
         client.execute("SELECT cronledger.enqueue('job')")
@@ -511,26 +457,15 @@ def test_a_read_only_database_is_left_alone(others: Others) -> None:
 # -- what cannot be overridden ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
-def test_a_database_that_cannot_store_every_text_is_refused_by_name(
-    databases: Databases, encoding: str
-) -> None:
+def test_a_database_that_cannot_store_every_text_is_refused_by_name(databases: Databases) -> None:
     name = databases.create()
     databases.drop(name)
     with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
-        c.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING {} LOCALE 'C'").format(
-                sql.Identifier(name), sql.Literal(encoding)
-            )
-        )
+        statement = "CREATE DATABASE {} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'"
+        c.execute(sql.SQL(statement).format(sql.Identifier(name)))
     try:
-        with pytest.raises(ConfigurationError, match=f"server_encoding = {encoding}.*UTF8"):
+        with pytest.raises(ConfigurationError, match=r"server_encoding = SQL_ASCII.*UTF8"):
             migrate(databases.url(name))
-        result = CliRunner(env={"CRONLEDGER_DATABASE_URL": databases.url(name)}).invoke(
-            main, ["migrate"]
-        )
-        assert result.exit_code == 2
-        assert f"server_encoding = {encoding}" in result.output
     finally:
         databases.drop(name)
 
@@ -556,24 +491,18 @@ def test_every_word_that_the_server_reserves_is_refused_as_the_name_of_a_schema(
     assert {*words} <= sql_words.RESERVED
 
 
-def test_no_statement_timeout_of_the_server_ends_a_migration_or_the_upkeep_of_partitions(
-    named: tuple[str, str],
+async def test_no_statement_timeout_of_the_server_ends_a_migration_or_the_upkeep_of_partitions(
+    others: Others,
 ) -> None:
-    name, url = named
-    with psycopg.connect(url, autocommit=True) as connection:
-        for slow in (
-            "cronledger_internal.missing_grants() RETURNS TABLE (role text, statement text)"
-            " LANGUAGE sql AS $$ SELECT '', '' FROM pg_sleep(1.5) s WHERE s::text <> '' $$",
-            "cronledger_internal.check_maintenance(width interval, ahead interval)"
-            " RETURNS void LANGUAGE sql AS $$ SELECT pg_sleep(1.5) $$",
-        ):
-            connection.execute(f"CREATE OR REPLACE FUNCTION {slow}".encode())
-        connection.execute(f"ALTER DATABASE {name} SET statement_timeout = '1s'".encode())
-    assert check(url).pending == ()
-    assert migrate(url) == []
-
-    async def maintain() -> None:
-        async with runners(url, {}) as (one,):
-            await one.sweeper._maintain()
-
-    asyncio.run(maintain())
+    for slow in (
+        "cronledger_internal.missing_grants() RETURNS TABLE (role text, statement text)"
+        " LANGUAGE sql AS $$ SELECT '', '' FROM pg_sleep(1.5) s WHERE s::text <> '' $$",
+        "cronledger_internal.check_maintenance(width interval, ahead interval)"
+        " RETURNS void LANGUAGE sql AS $$ SELECT pg_sleep(1.5) $$",
+    ):
+        others.values(f"CREATE OR REPLACE FUNCTION {slow}")
+    others.set({"statement_timeout": "1s"})
+    assert check(others.url).pending == ()
+    assert await asyncio.to_thread(migrate, others.url) == []
+    async with runners(others.url, {}) as (one,):
+        await one.sweeper._maintain()

@@ -20,10 +20,8 @@ PREPARED = "SELECT name FROM pg_prepared_statements ORDER BY prepare_time"
 
 @pytest.fixture
 async def pool(database_url: str) -> AsyncIterator[AsyncPool]:
-    made = Access(database_url).pool("steps", 1)
-    await made.open()
-    yield made
-    await made.close()
+    async with Access(database_url).pool("steps", 1) as made:
+        yield made
 
 
 async def values(c: StepConnection, query: str, *params: Any) -> list[Any]:
@@ -60,20 +58,14 @@ async def test_rows_are_fetched_one_by_one_or_all(pool: AsyncPool) -> None:
 async def test_statements_are_prepared_for_their_second_execution_unless_through_a_pooler(
     database_url: str, direct: bool
 ) -> None:
-    pool = Access(database_url, direct=direct).pool("steps", 1)
-    await pool.open()
-    try:
-        async with pool.connection() as c:
-            before = await values(c, PREPARED)
-            for _ in range(2):
-                async with step_transaction(c):
-                    for number in range(3):
-                        await c.execute("SELECT %s::int", [number])
-            found = await values(c, PREPARED)
-        assert before == []
-        assert len(found) == (2 if direct else 0)  # this statement, and the settings
-    finally:
-        await pool.close()
+    async with Access(database_url, direct=direct).pool("steps", 1) as pool, pool.connection() as c:
+        assert await values(c, PREPARED) == []
+        for _ in range(2):
+            async with step_transaction(c):
+                for number in range(3):
+                    await c.execute("SELECT %s::int", [number])
+        # this statement, and the settings
+        assert len(await values(c, PREPARED)) == (2 if direct else 0)
 
 
 @pytest.mark.parametrize("in_step", [True, False])

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
@@ -21,9 +22,7 @@ from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.explain.doctor import DoctorContext
 from cronledger.explain.doctor_ledger import scopes as scopes_check
 from cronledger.ledger.access import Access
-from cronledger.ledger.connections import StepCursor
-from cronledger.ledger.rows import ScopeChanges
-from cronledger.ledger.statements import Connection, Statements
+from cronledger.ledger.statements import Statements
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
@@ -33,45 +32,37 @@ from tests.db.support.engine import Ledger
 class Asked:
     """Jobs whose providers answer what the test says, and replicas that ask them."""
 
-    def __init__(self, url: str, stack: AsyncExitStack) -> None:
-        self._url = url
-        self._stack = stack
+    def __init__(self, ledger: Ledger, stack: AsyncExitStack) -> None:
+        self.ledger, self._stack = ledger, stack
         self._jobs: dict[str, tuple[Job, Callable[[], Any]]] = {}
         self._app = App()
 
     def job(self, name: str, provider: Callable[[], Any], schedule: str | None = "@daily") -> None:
         self._app.job(schedule, name=name, scope_kind="tenant", scopes=provider)(lambda: None)
-        apply(self._url, list(self._app.jobs.values()), source="test")
+        apply(self.ledger.url, list(self._app.jobs.values()), source="test")
         self._jobs[name] = (self._app.jobs[name], provider)
 
-    async def replica(self, statements: Statements | None = None) -> ScopeProviders:
-        pool = Access(self._url).pool("test", 2)
+    async def replica(self) -> ScopeProviders:
+        pool = Access(self.ledger.url).pool("test", 2)
         await self._stack.enter_async_context(pool)
-        scopes = ScopeProviders(pool, statements or Statements(), self._jobs, runner="r1")
+        scopes = ScopeProviders(pool, Statements(), self._jobs, runner="r1")
         self._stack.callback(scopes.close)
         return scopes
 
-    def execute(self, statement: str) -> list[Any]:
-        with psycopg.connect(self._url, autocommit=True) as c:
-            cursor = c.execute(statement.encode())
-            return cursor.fetchall() if cursor.description is not None else []
-
     def scopes(self, name: str) -> dict[str, bool]:
         """scope_id and whether it is planned."""
-        with psycopg.connect(self._url) as c:
-            return dict(
-                c.execute(
-                    "SELECT scope_id, retired_at IS NULL OR returned_at IS NOT NULL"
-                    " FROM cronledger.schedules WHERE job_name = %s",
-                    [name],
-                ).fetchall()
+        return dict(
+            self.ledger.values(
+                "SELECT scope_id, retired_at IS NULL OR returned_at IS NOT NULL FROM schedules"
+                " WHERE job_name = %s", name,
             )
+        )  # fmt: skip
 
 
 @pytest.fixture
-async def asked(database_url: str) -> AsyncIterator[Asked]:
+async def asked(ledger: Ledger) -> AsyncIterator[Asked]:
     async with AsyncExitStack() as stack:
-        yield Asked(database_url, stack)
+        yield Asked(ledger, stack)
 
 
 async def test_scopes_appear_retire_and_return(asked: Asked) -> None:
@@ -132,20 +123,6 @@ async def test_a_bad_answer_retires_nothing_and_costs_no_other_job(
     assert asked.scopes("good") == {"g": True}
 
 
-class Sent(Statements):
-    """Statements that note which lists of scopes were sent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lists: list[str] = []
-
-    async def set_scopes(
-        self, c: Connection, job: str, kind: str, scopes: str
-    ) -> StepCursor[ScopeChanges]:
-        self.lists.append(scopes)
-        return await super().set_scopes(c, job, kind, scopes)
-
-
 HARD_TO_QUOTE = [
     "a", "b,c", 'd"e', "f\\g", "{h}", "NULL", "i i", "1:a", "ü", "\U0001f600", "j\u200bk",
     "x" * 200,
@@ -154,15 +131,14 @@ HARD_TO_QUOTE = [
 
 async def test_a_list_that_the_ledger_has_is_not_sent(asked: Asked) -> None:
     asked.job("job", lambda: reversed(HARD_TO_QUOTE))
-    statements = Sent()
-    replica = await asked.replica(statements)
-    await replica.step()
-    assert asked.scopes("job") == dict.fromkeys(HARD_TO_QUOTE, True)
-    assert len(statements.lists) == 1
-    await replica.step()
-    other = await asked.replica(statements)
-    await other.step()
-    assert len(statements.lists) == 1
+    real = Statements.set_scopes
+    with mock.patch.object(Statements, "set_scopes", autospec=True, side_effect=real) as sent:
+        replica, other = await asked.replica(), await asked.replica()
+        await replica.step()
+        assert asked.scopes("job") == dict.fromkeys(HARD_TO_QUOTE, True)
+        await replica.step()
+        await other.step()
+    assert sent.await_count == 1
 
 
 async def test_the_list_is_compared_with_the_scopes_that_the_ledger_has_now(asked: Asked) -> None:
@@ -170,17 +146,17 @@ async def test_the_list_is_compared_with_the_scopes_that_the_ledger_has_now(aske
     replica = await asked.replica()
     await replica.step()
     for edit in (
-        "UPDATE cronledger.schedules SET retired_at = cronledger.db_now() WHERE scope_id = 'a'",
+        "UPDATE schedules SET retired_at = db_now() WHERE scope_id = 'a'",
         "SELECT * FROM cronledger_internal.set_scopes('job', 'tenant', '{a}')",
         "SELECT * FROM cronledger_internal.set_scopes('job', 'tenant', '{a,b,c}')",
-        "INSERT INTO cronledger.schedules (job_name, scope_kind, scope_id, queue, planned_through,"
+        "INSERT INTO schedules (job_name, scope_kind, scope_id, queue, planned_through,"
         " planned_revision, next_due_at) SELECT 'job', 'other', 'a', 'default', at, 1, at"
-        " FROM cronledger.db_now() at",
+        " FROM db_now() at",
     ):
-        asked.execute(edit)
+        asked.ledger.values(edit)
         await replica.step()
-        planned = asked.execute(
-            "SELECT scope_kind, scope_id FROM cronledger.schedules"
+        planned = asked.ledger.values(
+            "SELECT scope_kind, scope_id FROM schedules"
             " WHERE retired_at IS NULL OR returned_at IS NOT NULL ORDER BY 2"
         )
         assert planned == [("tenant", "a"), ("tenant", "b")], edit
@@ -229,24 +205,22 @@ async def test_one_replica_asks_at_a_time(asked: Asked) -> None:
     assert set(asked.scopes("job")) == {"a"}
 
 
-# How the calls ended
-
 OVERDUE = (
-    "SELECT job_name, reason, detail FROM cronledger.overdue"
+    "SELECT job_name, reason, detail FROM overdue"
     " WHERE reason IN ('provider_failed', 'no_provider') ORDER BY 1"
 )
 LATER = timedelta(minutes=6)
 
 
-def found(url: str) -> list[tuple[str, str]]:
+def found(asked: Asked) -> list[tuple[str, str]]:
     """What the doctor says of scopes: severity and finding."""
-    with psycopg.connect(url, autocommit=True) as c:
-        findings = scopes_check(DoctorContext(c, Settings(), url))
+    with psycopg.connect(asked.ledger.url, autocommit=True) as c:
+        findings = scopes_check(DoctorContext(c, Settings(), asked.ledger.url))
         return [(finding.severity, finding.found) for finding in findings]
 
 
 async def test_a_provider_that_fails_from_the_start_shows_in_sql_until_it_answers(
-    asked: Asked, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[Callable[[], list[str]]] = [_raises, _raises, lambda: ["a"], _raises]
 
@@ -257,81 +231,79 @@ async def test_a_provider_that_fails_from_the_start_shows_in_sql_until_it_answer
     replica = await asked.replica()
     await replica.step()
     await replica.step()
-    ledger.travel(by=timedelta(seconds=5))
+    asked.ledger.travel(by=timedelta(seconds=5))
 
-    ((job, reason, detail),) = asked.execute(OVERDUE)
+    ((job, reason, detail),) = asked.ledger.values(OVERDUE)
     assert (job, reason) == ("job", "provider_failed")
     assert "failed 2 times" in detail
     assert detail.endswith("on r1: RuntimeError: down")
-    assert found(ledger.url) == [("problem", f"job: {detail}")]
+    assert found(asked) == [("problem", f"job: {detail}")]
     status = (
         "SELECT state, provider_asked_at > provider_answered_at, provider_failures, provider_error"
-        " FROM cronledger.job_status"
+        " FROM job_status"
     )
-    assert asked.execute(status) == [("no_scope", None, 2, "RuntimeError: down")]
-    assert asked.execute("SELECT revision FROM cronledger.jobs") == [(1,)]
-    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", ledger.url)
+    assert asked.ledger.values(status) == [("no_scope", None, 2, "RuntimeError: down")]
+    assert asked.ledger.values("SELECT revision FROM jobs") == [1]
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", asked.ledger.url)
     why = CliRunner().invoke(main, ["why", "job", "03:00"])
     assert why.exit_code == 2
     assert f"job 'job' has no scope; provider_failed: {detail}" in " ".join(why.output.split())
 
     await replica.step()
-    assert asked.execute(OVERDUE) == []
-    assert found(ledger.url) == [("ok", "all scope providers return")]
-    assert asked.execute(status) == [("active", False, 0, None)]
+    assert asked.ledger.values(OVERDUE) == []
+    assert found(asked) == [("ok", "all scope providers return")]
+    assert asked.ledger.values(status) == [("active", False, 0, None)]
     await replica.step()
-    ledger.travel(by=timedelta(seconds=5))
-    assert [row[1] for row in asked.execute(OVERDUE)] == ["provider_failed"]
-    assert asked.execute(status) == [("active", True, 1, "RuntimeError: down")]
+    asked.ledger.travel(by=timedelta(seconds=5))
+    assert [row[1] for row in asked.ledger.values(OVERDUE)] == ["provider_failed"]
+    assert asked.ledger.values(status) == [("active", True, 1, "RuntimeError: down")]
 
 
-async def test_a_provider_that_no_runner_asks_shows_in_sql(asked: Asked, ledger: Ledger) -> None:
+async def test_a_provider_that_no_runner_asks_shows_in_sql(asked: Asked) -> None:
     asked.job("job", lambda: ["a"])
     asked.job("pushed", lambda: ["a"], schedule=None)
-    assert asked.execute(OVERDUE) == []
-    ledger.travel(by=LATER)
-    ((job, reason, detail),) = asked.execute(OVERDUE)
+    assert asked.ledger.values(OVERDUE) == []
+    asked.ledger.travel(by=LATER)
+    ((job, reason, detail),) = asked.ledger.values(OVERDUE)
     assert (job, reason) == ("job", "no_provider")
     assert detail == "no live runner calls its scope provider: it was never called"
-    assert found(ledger.url) == [("problem", f"job: {detail}")]
+    assert found(asked) == [("problem", f"job: {detail}")]
 
     replica = await asked.replica()
     await replica.step()
-    assert asked.execute(OVERDUE) == []
-    ledger.travel(by=LATER)
-    ((_, reason, detail),) = asked.execute(OVERDUE)
+    assert asked.ledger.values(OVERDUE) == []
+    asked.ledger.travel(by=LATER)
+    ((_, reason, detail),) = asked.ledger.values(OVERDUE)
     assert reason == "no_provider"
     assert "it was last called at" in detail
     await replica.step()
-    assert asked.execute(OVERDUE) == []
+    assert asked.ledger.values(OVERDUE) == []
 
 
-async def test_a_provider_is_nothing_to_a_job_with_scopes_of_its_own_or_none(
-    asked: Asked, ledger: Ledger
-) -> None:
+async def test_a_provider_is_nothing_to_a_job_with_scopes_of_its_own_or_none(asked: Asked) -> None:
     for name in ("listed", "whole", "retired", "deleted"):
         asked.job(name, _raises)
     await (await asked.replica()).step()
-    asked.execute("UPDATE cronledger.jobs SET scopes = '{a}' WHERE name = 'listed'")
-    asked.execute("UPDATE cronledger.jobs SET scope_kind = 'global' WHERE name = 'whole'")
-    asked.execute("SELECT cronledger.retire('retired')")
-    asked.execute("DELETE FROM cronledger.jobs WHERE name = 'deleted'")
-    ledger.travel(by=LATER)
-    assert asked.execute(OVERDUE) == []
-    kept = asked.execute("SELECT job_name FROM cronledger.scope_providers ORDER BY 1")
-    assert kept == [("listed",), ("retired",), ("whole",)]
+    asked.ledger.values("UPDATE jobs SET scopes = '{a}' WHERE name = 'listed'")
+    asked.ledger.values("UPDATE jobs SET scope_kind = 'global' WHERE name = 'whole'")
+    asked.ledger.values("SELECT retire('retired')")
+    asked.ledger.values("DELETE FROM jobs WHERE name = 'deleted'")
+    asked.ledger.travel(by=LATER)
+    assert asked.ledger.values(OVERDUE) == []
+    kept = asked.ledger.values("SELECT job_name FROM scope_providers ORDER BY 1")
+    assert kept == ["listed", "retired", "whole"]
 
 
-async def test_scopes_that_the_database_refuses_cost_no_other_job_its_own(
-    asked: Asked, ledger: Ledger
-) -> None:
+async def test_scopes_that_the_database_refuses_cost_no_other_job_its_own(asked: Asked) -> None:
     asked.job("bad", lambda: ["a"])
     asked.job("good", lambda: ["a"])
-    ledger.values("ALTER TABLE schedules ADD CHECK (NOT (job_name = 'bad' AND scope_id = 'a'))")
+    asked.ledger.values(
+        "ALTER TABLE schedules ADD CHECK (NOT (job_name = 'bad' AND scope_id = 'a'))"
+    )
     await (await asked.replica()).step()
     assert asked.scopes("good") == {"a": True}
-    ledger.travel(by=timedelta(seconds=5))
-    ((job, reason, detail),) = asked.execute(OVERDUE)
+    asked.ledger.travel(by=timedelta(seconds=5))
+    ((job, reason, detail),) = asked.ledger.values(OVERDUE)
     assert (job, reason) == ("bad", "provider_failed")
     assert "the scopes could not be stored" in detail
 
@@ -352,10 +324,10 @@ async def test_a_provider_that_hangs_is_not_called_again_before_it_returns(
     errors = []
     for _ in range(2):
         await replica.step()
-        errors += asked.execute("SELECT error FROM cronledger.scope_providers")
+        errors += asked.ledger.values("SELECT error FROM scope_providers")
     assert errors == [
-        ("it did not return within 0.2 s",),
-        ("TimeoutError: an earlier call has not returned yet",),
+        "it did not return within 0.2 s",
+        "TimeoutError: an earlier call has not returned yet",
     ]
     assert len(calls) == 1
     monkeypatch.undo()  # a busy machine needs longer to start a thread
@@ -365,23 +337,20 @@ async def test_a_provider_that_hangs_is_not_called_again_before_it_returns(
     assert len(calls) == 2
 
 
-async def test_a_provider_that_exits_is_one_that_fails(asked: Asked) -> None:
+async def test_any_error_and_exit_is_kept_without_passwords_and_at_a_bounded_length(
+    asked: Asked,
+) -> None:
     async def exits() -> list[str]:
         raise SystemExit(3)
 
-    asked.job("sync", lambda: sys.exit(3))
-    asked.job("async", exits)
-    await (await asked.replica()).step()
-    errors = asked.execute("SELECT error FROM cronledger.scope_providers")
-    assert errors == [("RuntimeError: it raised SystemExit(3)",)] * 2
-
-
-async def test_an_error_is_kept_without_passwords_and_at_a_bounded_length(asked: Asked) -> None:
-    def provider() -> list[str]:
+    def fails() -> list[str]:
         raise OSError("postgresql://me:secret@host/db is away\0" + "x" * 5000)
 
-    asked.job("job", provider)
+    asked.job("sync", lambda: sys.exit(3))
+    asked.job("async", exits)
+    asked.job("long", fails)
     await (await asked.replica()).step()
-    ((error,),) = asked.execute("SELECT error FROM cronledger.scope_providers")
-    assert error.startswith("OSError: postgresql://me:***@host/db is awayxx")
-    assert len(error) <= scopes_module.LONGEST_ERROR
+    errors = dict(asked.ledger.values("SELECT job_name, error FROM scope_providers"))
+    assert errors["sync"] == errors["async"] == "RuntimeError: it raised SystemExit(3)"
+    assert errors["long"].startswith("OSError: postgresql://me:***@host/db is awayxx")
+    assert len(errors["long"]) <= scopes_module.LONGEST_ERROR

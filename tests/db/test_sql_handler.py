@@ -142,12 +142,3 @@ async def test_a_script_that_commits_is_found_out(whole: Whole) -> None:
     assert row["error_code"] == "transaction_ended"
     assert "because the runner commits" in row["error_msg"]
     assert lowered["status"] == "SUCCESS"  # a role of the script does not stop its end
-
-
-@pytest.mark.slow
-async def test_more_executions_than_connections_wait_for_their_turn(whole: Whole) -> None:
-    sql(whole, "many", "INSERT INTO done VALUES ('x', 'y')", overlap="allow")
-    async with whole.replica(slots=20):
-        for execution in [await whole.trigger("many") for _ in range(25)]:
-            assert (await whole.end(execution))["status"] == "SUCCESS"
-    assert whole.one("SELECT count(*) FROM done") == 25

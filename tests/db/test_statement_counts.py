@@ -1,47 +1,27 @@
-"""How many statements a cycle of claim and finish takes, whatever the number of its executions."""
+"""How many statements a claim takes, whatever the number of jobs and executions."""
 
-import pytest
+from tests.db.support.engine import Ledger, Runner
 
-from tests.db.support.engine import Ledger, runners
-
-NOTHING_DUE = ["claim_look", "next_due"]
-CLAIM = ["claim_look", "try_claim_new", "advance_schedules", "next_due"]
-FINISH = ["finish_executions", "rearm_unblocked", "has_waiting"]
 JOBS = 12
 
 
-@pytest.mark.parametrize("due", [1, JOBS])
-async def test_a_cycle_takes_the_same_statements_for_one_execution_and_for_many(
-    ledger: Ledger, due: int
+async def test_a_claim_takes_the_same_statements_for_many_as_for_one(
+    ledger: Ledger, one: Runner
 ) -> None:
     for number in range(JOBS):
-        ledger.job(f"job{number:02}", schedule="0 * * * *" if number < due else None)
-    async with runners(ledger.url, {}) as (one,):
-        for _ in range(2):  # the first hour: the revisions are read, and then known
-            ledger.travel(by="1h")
-            names = one.record()
-            started = await one.step()
-            assert len(started) == due
-            claim = list(names)
-            names.clear()
-            for lease in started:
-                one.put(lease)
-            await one.finisher.step()
-            finish = list(names)
-            names.clear()
-            assert await one.step() == []
-    assert claim == CLAIM
-    assert finish == FINISH
-    assert names == NOTHING_DUE
-
-
-async def test_existing_executions_take_no_more_statements(ledger: Ledger) -> None:
+        ledger.job(f"job{number:02}", schedule="0 * * * *")
     ledger.job("manual", schedule=None, overlap="allow")
-    async with runners(ledger.url, {}) as (one,):
-        ledger.trigger("manual")
-        await one.settle()
-        for _ in range(JOBS):
-            ledger.trigger("manual")
-        names = one.record()
+    ledger.trigger("manual")
+    await one.settle()
+    names = one.record()
+    for _ in range(2):  # the first hour: the revisions are read, and then known
+        await one.finish_all()
+        ledger.travel(by="1h")
+        names.clear()
         assert len(await one.step()) == JOBS
-    assert names == NOTHING_DUE
+    assert names == ["claim_look", "try_claim_new", "advance_schedules", "next_due"]
+    for _ in range(JOBS):
+        ledger.trigger("manual")
+    names.clear()
+    assert len(await one.step()) == JOBS
+    assert names == ["claim_look", "next_due"]

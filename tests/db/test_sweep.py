@@ -3,13 +3,12 @@
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 from structlog.testing import capture_logs
 
 from cronledger.engine.claiming import decide
 from cronledger.rules import outcome, planner
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))
@@ -17,7 +16,8 @@ FAILURE = outcome.failure(ValueError("no"))
 
 async def test_i6_a_swept_row_that_is_not_reentrant_never_comes_back(ledger: Ledger) -> None:
     ledger.job(schedule=None, overlap="allow", max_attempts=5, retry_backoff=["0 s"])
-    executions = [ledger.trigger() for _ in range(2)]
+    for _ in range(2):
+        ledger.trigger()
     async with runners(ledger.url, {}, {}) as (one, two):
         held = list(await one.settle())
         ledger.expire()
@@ -32,11 +32,6 @@ async def test_i6_a_swept_row_that_is_not_reentrant_never_comes_back(ledger: Led
             await one.finish(held[1], FAILURE)
         assert [x["refused"] for x in logs] == ["SUCCESS", FAILURE.status]
         assert one.leases.lost == 2
-        with pytest.raises(psycopg.Error, match="is unknown"):
-            ledger.values("SELECT retry(%s)", executions[0])
-        ledger.values("SELECT retry(%s, force => true)", executions[0])
-        (start,) = await two.settle()
-        assert (start.claimed.attempt, start.claimed.how) == (2, "retried")
 
 
 async def test_i6_nobody_sweeps_before_it_trusts_its_view(ledger: Ledger) -> None:
@@ -57,7 +52,7 @@ async def test_i6_nobody_sweeps_before_it_trusts_its_view(ledger: Ledger) -> Non
         assert ledger.statuses() == ["FAILED"]
 
 
-async def test_an_attempt_that_nobody_may_steal_is_swept(ledger: Ledger) -> None:
+async def test_an_attempt_that_nobody_may_steal_is_swept(ledger: Ledger, one: Runner) -> None:
     ends = {
         "deleted": "DELETE FROM jobs WHERE name = %s",
         "retired": "SELECT retire(%s)",
@@ -67,55 +62,18 @@ async def test_an_attempt_that_nobody_may_steal_is_swept(ledger: Ledger) -> None
     for name, (_, reentrant) in names.items():
         ledger.job(name, schedule=None, allow_stale_reentry=reentrant)
         ledger.trigger(name)
-    async with runners(ledger.url, {}) as (one,):
-        await one.settle()
-        one.crash()
-        for name, (call, _) in names.items():
-            ledger.expire(name)
-            ledger.values(call, name)
-        assert await one.steal() == []
-        ledger.travel(by=2 * MINUTE)
-        await one.sweep()
+    await one.settle()
+    one.crash()
+    for name, (call, _) in names.items():
+        ledger.expire(name)
+        ledger.values(call, name)
+    assert await one.steal() == []
+    ledger.travel(by=2 * MINUTE)
+    await one.sweep()
     found = ledger.values("SELECT job_name, status FROM executions")
     assert dict(found) == {
         name: "CANCELLED" if name.startswith("cancelled") else "FAILED" for name in names
     }
-
-
-async def test_a_sweep_rearms_a_schedule_that_waited(ledger: Ledger) -> None:
-    ledger.job(schedule="* * * * *", overlap="wait")
-    ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}, {}) as (one, two):
-        await one.settle()
-        ledger.travel(by=MINUTE)
-        await two.settle()
-        assert ledger.parked() == "waiting"
-        ledger.expire()
-        await two.sweep()
-        assert len(await two.settle()) == 1
-
-
-async def test_a_user_who_holds_the_lease_is_neither_swept_nor_robbed(ledger: Ledger) -> None:
-    ledger.job("once", schedule=None)
-    ledger.job("again", schedule=None, allow_stale_reentry=True)
-    async with runners(ledger.url, {}, {}) as (one, two):
-        for name in ("once", "again"):
-            ledger.trigger(name)
-        held = await one.settle()
-        with psycopg.connect(ledger.url) as user:
-            for start in held:
-                user.execute(
-                    "SELECT cronledger.assert_lease(%s, %s)",
-                    [start.claimed.id, start.claimed.token],
-                )
-            ledger.expire("once")
-            ledger.expire("again")
-            await two.sweep()
-            assert await two.steal() == []
-        assert ledger.values("SELECT status FROM executions") == ["RUNNING"] * 2
-        await two.sweep()
-        assert len(await two.steal()) == 1
-    assert ledger.statuses("once") == ["FAILED"]
 
 
 # -- broken jobs --------------------------------------------------------------------------------
@@ -132,75 +90,48 @@ BROKEN: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_i9_a_broken_definition_is_named_and_stops_no_other(ledger: Ledger) -> None:
+async def test_i9_a_broken_definition_is_named_and_stops_no_other(
+    ledger: Ledger, one: Runner
+) -> None:
     ledger.job("a good one", schedule="* * * * *")
     with ledger.unchecked():
         for name, columns in BROKEN.items():
             ledger.job(name, **{"schedule": "* * * * *", **columns})
     ledger.job("good too", schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        started = [s.claimed.key.job_name for s in await one.settle()]
-        assert sorted(started) == ["a good one", "good too"]
-        for name in BROKEN:
-            parked = "SELECT parked FROM schedules WHERE job_name = %s"
-            assert ledger.values(parked, name) == ["spec_error"], name
-            assert ledger.one("SELECT length(spec_error) > 10 FROM jobs WHERE name = %s", name)
-            ledger.edit(name, schedule="* * * * *", timezone="UTC", retry_backoff=["1 s"],
-                        scope_kind="global", scopes=None, never_retry_on=None)  # fmt: skip
-            assert ledger.one("SELECT spec_error FROM jobs WHERE name = %s", name) is None
-        corrected = await one.settle()  # nothing, unless a minute has just ended
-        ledger.travel(by=MINUTE)
-        corrected += await one.settle()
-        assert {s.claimed.key.job_name for s in corrected} >= BROKEN.keys()
-
-
-def test_i9_durations_and_instants_that_a_replica_could_not_read_are_refused(
-    ledger: Ledger,
-) -> None:
-    unreadable: list[dict[str, Any]] = [
-        {"grace": "1000000 years"},
-        {"retry_backoff": ["1000000 years"]},
-        {"starts_at": "infinity"},
-        {"ends_at": "20000-01-01"},
-        {"stale_timeout": "1 s"},
-    ]
-    for columns in unreadable:
-        with pytest.raises(psycopg.errors.CheckViolation):
-            ledger.job(schedule="* * * * *", **columns)
-
-
-async def test_i9_a_definition_that_cannot_be_read_at_all_stops_no_other(ledger: Ledger) -> None:
-    for name in ("a", "bad", "c", "d"):
-        ledger.job(name, schedule="* * * * *")
-    ledger.values(
-        "UPDATE job_revisions SET definition = definition || jsonb_build_object('grace',"
-        " '100000000 years') WHERE job_name = 'bad'"
-    )
+    started = [s.claimed.key.job_name for s in await one.settle()]
+    assert sorted(started) == ["a good one", "good too"]
+    for name in BROKEN:
+        parked = "SELECT parked FROM schedules WHERE job_name = %s"
+        assert ledger.values(parked, name) == ["spec_error"], name
+        assert ledger.one("SELECT length(spec_error) > 10 FROM jobs WHERE name = %s", name)
+        ledger.edit(name, schedule="* * * * *", timezone="UTC", retry_backoff=["1 s"],
+                    scope_kind="global", scopes=None, never_retry_on=None)  # fmt: skip
+        assert ledger.one("SELECT spec_error FROM jobs WHERE name = %s", name) is None
+    corrected = await one.settle()  # nothing, unless a minute has just ended
     ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        started = [s.claimed.key.job_name for s in await one.settle()]
-    assert sorted(started) == ["a", "c", "d"]
+    corrected += await one.settle()
+    assert {s.claimed.key.job_name for s in corrected} >= BROKEN.keys()
+
+
+async def test_a_crash_before_spec_error_is_written_is_repaired(
+    ledger: Ledger, one: Runner
+) -> None:
+    ledger.job("bad", schedule="61 * * * *")
+    ledger.travel(by=MINUTE)
+    await one.settle()
+    ledger.values("UPDATE jobs SET spec_error = NULL")  # as if the note had not been written
+    assert ledger.parked("bad") == "spec_error"
+    await one.repair()
+    assert ledger.parked("bad") is None
+    await one.settle()
+    assert ledger.parked("bad") == "spec_error"
+    assert ledger.one("SELECT spec_error IS NOT NULL FROM jobs")
+    await one.repair()
     assert ledger.parked("bad") == "spec_error"
 
 
-async def test_a_crash_before_spec_error_is_written_is_repaired(ledger: Ledger) -> None:
-    ledger.job("bad", schedule="61 * * * *")
-    ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        await one.settle()
-        ledger.values("UPDATE jobs SET spec_error = NULL")  # as if the note had not been written
-        assert ledger.parked("bad") == "spec_error"
-        await one.repair()
-        assert ledger.parked("bad") is None
-        await one.settle()
-        assert ledger.parked("bad") == "spec_error"
-        assert ledger.one("SELECT spec_error IS NOT NULL FROM jobs")
-        await one.repair()
-        assert ledger.parked("bad") == "spec_error"
-
-
-async def test_i9_a_payload_that_python_cannot_read(ledger: Ledger) -> None:
+async def test_i9_a_payload_that_python_cannot_read(ledger: Ledger, one: Runner) -> None:
     payloads = {"number": "1e5000", "nested": "[" * 3000 + "]" * 3000}
     ledger.job("good", schedule="* * * * *")
     for name, payload in payloads.items():
@@ -211,8 +142,7 @@ async def test_i9_a_payload_that_python_cannot_read(ledger: Ledger) -> None:
             ledger.values("UPDATE jobs SET payload = %s::jsonb WHERE name = %s", payload, name)
         ledger.values("UPDATE executions SET payload = %s::jsonb WHERE id = %s", payload, execution)
     ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        started = {s.claimed.key.job_name: s.claimed.payload for s in await one.settle()}
+    started = {s.claimed.key.job_name: s.claimed.payload for s in await one.settle()}
     assert started.keys() == {"good", *(f"{name} of a trigger" for name in payloads)}
     for name in payloads:
         assert "cannot be read" in started[f"{name} of a trigger"].error
@@ -220,7 +150,9 @@ async def test_i9_a_payload_that_python_cannot_read(ledger: Ledger) -> None:
         assert "cannot be read" in error
 
 
-async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(ledger: Ledger) -> None:
+async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(
+    ledger: Ledger, one: Runner
+) -> None:
     """Fresh and due again: the batch is halved down to the job, which says so."""
     for n in range(6):
         ledger.job(f"good {n}", schedule="* * * * *")
@@ -234,48 +166,50 @@ async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(ledge
         " CHECK (job_name NOT LIKE 'bad%' OR status <> 'RUNNING')"
     )
     ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        started = sorted(s.claimed.key.job_name for s in await one.settle())
-        assert started == [*(f"good {n}" for n in range(6)), "z"]
-        assert one.delay is not None and one.delay > 0
+    started = sorted(s.claimed.key.job_name for s in await one.settle())
+    assert started == [*(f"good {n}" for n in range(6)), "z"]
+    assert one.delay is not None and one.delay > 0
     for name in ("bad", "bad too"):
         assert "of_this_site" in ledger.one("SELECT spec_error FROM jobs WHERE name = %s", name)
     assert ledger.parked("bad") == "spec_error"
 
 
-async def test_i9_a_plan_time_without_partition_gets_one(ledger: Ledger) -> None:
+async def test_i9_a_plan_time_without_partition_gets_one(ledger: Ledger, one: Runner) -> None:
     """After an outage longer than partitions were made ahead, claims come before maintenance."""
     ledger.job(schedule="@daily", catch_up="all", overlap="allow", catch_up_window="30 days")
     ledger.travel(by=timedelta(days=60))
-    async with runners(ledger.url, {}) as (one,):
-        started = await one.settle()
+    started = await one.settle()
     assert len(started) == 30
     assert ledger.one("SELECT spec_error FROM jobs") is None
     assert ledger.skipped() == [("missed", 30)]
 
 
-async def test_i9_a_bug_in_the_planner_costs_one_job(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+async def test_i9_an_unreadable_definition_and_a_bug_in_the_planner_cost_one_job_each(
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails_for_one(row: Any, *rest: Any, **more: Any) -> Any:
-        if row.key.job_name == "bad":
+        if row.key.job_name == "bug":
             raise ZeroDivisionError("of the planner")
         return choose_plan(row, *rest, **more)
 
     choose_plan = planner.plan
     monkeypatch.setattr(decide, "plan", fails_for_one)
-    for name in ("a", "bad", "c"):
+    for name in ("a", "bug", "unreadable", "z"):
         ledger.job(name, schedule="* * * * *")
+    ledger.values(
+        "UPDATE job_revisions SET definition = definition || jsonb_build_object('grace',"
+        " '100000000 years') WHERE job_name = 'unreadable'"
+    )
     ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        assert sorted(s.claimed.key.job_name for s in await one.settle()) == ["a", "c"]
-    assert "ZeroDivisionError" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
+    assert sorted(s.claimed.key.job_name for s in await one.settle()) == ["a", "z"]
+    assert "ZeroDivisionError" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'bug'")
+    assert ledger.parked("bug") == ledger.parked("unreadable") == "spec_error"
 
 
 async def test_commands_written_by_sql_need_permission(ledger: Ledger) -> None:
-    ledger.job(schedule="* * * * *", handler="command", target={"command": ["true"]})
-    ledger.job("of a file", schedule="* * * * *", handler="command", target={"command": ["true"]},
-               source="file")  # fmt: skip
+    command: dict[str, Any] = {"handler": "command", "target": {"command": ["true"]}}
+    ledger.job(schedule="* * * * *", **command)
+    ledger.job("of a file", schedule="* * * * *", source="file", **command)
     ledger.travel(by=MINUTE)
     async with runners(ledger.url, {}, {"allow_sql_commands": True}) as (one, two):
         assert [s.claimed.key.job_name for s in await one.settle()] == ["of a file"]

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from cronledger.embedded.postmaster import private_directory
 from cronledger.embedded.server import Embedded, find_binaries
 from tests.database import SETTINGS, chosen_binaries, fast_directory, scratch_directory
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 DOC = Path(__file__).parents[2] / "docs" / "howto" / "roles.md"
 HEADING = "## Installation\n"
 SECONDS = 120
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +54,7 @@ def shell(superuser: str, tmp_path: Path) -> Mapping[str, str]:
 
 
 @pytest.fixture
-def run(
-    shell: Mapping[str, str], tmp_path: Path
-) -> Callable[..., subprocess.CompletedProcess[str]]:
+def run(shell: Mapping[str, str], tmp_path: Path) -> Run:
     def call(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
@@ -73,7 +72,7 @@ def execute(dsn: str, script: str) -> None:
 
 
 def test_group_roles_that_appear_after_the_schema_get_their_rights(
-    superuser: str, run: Callable[..., subprocess.CompletedProcess[str]]
+    superuser: str, run: Run
 ) -> None:
     execute(superuser, "CREATE ROLE late_owner LOGIN; CREATE DATABASE late OWNER late_owner")
     url = {"CRONLEDGER_DATABASE_URL": "postgresql://late_owner@/late"}
@@ -104,21 +103,13 @@ def test_group_roles_that_appear_after_the_schema_get_their_rights(
                        " DROP ROLE cronledger_operator; DROP ROLE late_owner")  # fmt: skip
 
 
-def documented() -> list[tuple[str, str]]:
-    """The code blocks of the section, in their order: language and text."""
+def test_the_documented_installation_works_as_written(
+    superuser: str, shell: Mapping[str, str], run: Run, tmp_path: Path
+) -> None:
     section = DOC.read_text("utf-8").partition(HEADING)[2].partition("\n## ")[0]
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     assert [language for language, _ in blocks] == ["sql", "sh", "sh", "sh"]
-    return blocks
-
-
-def test_the_documented_installation_works_as_written(
-    superuser: str,
-    shell: Mapping[str, str],
-    run: Callable[..., subprocess.CompletedProcess[str]],
-    tmp_path: Path,
-) -> None:
-    (_, roles), (_, migrate), (_, deploy), (_, people) = documented()
+    roles, migrate, deploy, people = [text for _, text in blocks]
     made = run(f"psql -v ON_ERROR_STOP=1 -d '{superuser}' <<'END'\n{roles}\nEND")
     assert made.returncode == 0, made.stderr
     migrated = run(migrate)
@@ -126,31 +117,23 @@ def test_the_documented_installation_works_as_written(
     assert "Warning" not in migrated.stderr
 
     assert "cronledger run " in deploy
-    log = (tmp_path / "log").open("w+")
-    replica = subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-c", deploy],
-        env=shell, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True,
-    )  # fmt: skip
+    with (tmp_path / "log").open("w") as log:
+        replica = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", deploy],
+            env=shell, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
     owner = make_conninfo(superuser, user="shop_owner", dbname="shop")
     try:
         with psycopg.connect(owner, autocommit=True) as c:
-            await_row(c, "SELECT FROM cronledger.runner_status WHERE state = 'alive'", replica)
+            alive = "SELECT 1 FROM cronledger.runner_status WHERE state = 'alive'"
+            until("a replica is alive", lambda: c.execute(alive).fetchone())
             spoken = run(people)
             assert spoken.returncode == 0, spoken.stderr
             assert "hello" in spoken.stdout
-            await_row(c, "SELECT FROM cronledger.ledger WHERE outcome = 'SUCCESS'", replica)
+            success = "SELECT 1 FROM cronledger.ledger WHERE outcome = 'SUCCESS'"
+            until("the execution has ended", lambda: c.execute(success).fetchone())
     finally:
         os.killpg(replica.pid, signal.SIGTERM)
         code = replica.wait(SECONDS)
-        log.seek(0)
-        print(log.read())
-        log.close()
+        print((tmp_path / "log").read_text())
     assert code in (0, -signal.SIGTERM), code
-
-
-def await_row(c: psycopg.Connection, query: str, replica: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while c.execute(query.encode()).fetchone() is None:
-        assert replica.poll() is None, "the replica has ended"
-        assert time.monotonic() < deadline, query
-        time.sleep(0.05)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import psycopg
@@ -30,22 +31,18 @@ from cronledger.tracing import interface
 from tests.db.support.frameworks import sqlalchemy_engine
 from tests.db.support.rows import Db, value
 from tests.db.support.whole_replica import Whole
-from tests.spans import (
-    Spans,
-    attributes,
-    context,
-    ends,
-    parent_is,
-    trace_id,
-    traceparent,
-)
+from tests.spans import Spans, attributes, context, ends, parent_is, trace_id, traceparent
 from tests.waiting import eventually
 
 TRACED = Settings(tracing=True)
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-# --- one span for each attempt --------------------------------------------------------------------
+def applied(whole: Whole, function: Callable[..., Any]) -> str:
+    """Declare and store the job of a function. Return its name."""
+    name = whole.job(function)
+    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    return name
 
 
 async def test_an_attempt_is_a_span_of_its_own_trace_and_current_in_its_handler(
@@ -164,39 +161,19 @@ async def test_a_drain_releases_or_cancels_and_the_span_has_the_same_outcome(
     assert (report.finished, report.released, report.failed) == (2, 1, 0)
 
 
-async def test_an_outcome_that_is_never_written_ends_the_span_as_lost(
+async def test_the_span_lasts_as_long_as_the_handler_and_is_lost_with_its_outcome(
     whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as those of a replica that drains while the database is down."""
+    """It is sent once its outcome is written, however long that takes. An outcome that is never
+    written is for instance that of a replica that drains while the database is down."""
     monkeypatch.setattr("cronledger.engine.runtime.runtime.FLUSH_SECONDS", 0.1)
-    started, leave = asyncio.Event(), asyncio.Event()
-
-    async def slow() -> None:
-        started.set()
-        await leave.wait()
-
-    async def unwritable(*_: object) -> None:
-        raise psycopg.OperationalError("the database is down")
-
-    job = whole.job(slow)
-    async with whole.replica(tracing=True) as replica:
-        made = await whole.trigger(job)
-        await started.wait()
-        monkeypatch.setattr(replica._runtime.components.finisher, "_write_batch", unwritable)
-        leave.set()
-        report = await replica.drain()
-    assert (whole.get(made)["status"], report.unfinished) == ("RUNNING", 1)
-    assert ends(spans.one("run slow"))[0] == "lost"
-
-
-async def test_the_span_lasts_as_long_as_the_handler(
-    whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is sent once its outcome is written, however long that takes."""
-    handled, written = asyncio.Event(), asyncio.Event()
+    handled, may_write = asyncio.Event(), asyncio.Event()
 
     async def quick() -> None:
         handled.set()
+
+    async def unwritable(*_: object) -> None:
+        raise psycopg.OperationalError("the database is down")
 
     job = whole.job(quick)
     async with whole.replica(tracing=True) as replica:
@@ -204,58 +181,60 @@ async def test_the_span_lasts_as_long_as_the_handler(
         write = finisher._write_batch
 
         async def later() -> None:
-            await written.wait()
+            await may_write.wait()
             await write()
 
         monkeypatch.setattr(finisher, "_write_batch", later)
-        made = await whole.trigger(job)
+        written = await whole.trigger(job)
         await handled.wait()
         await eventually("its outcome is not written", lambda: finisher.waiting)
         assert spans.named("run quick") == []
         with spans.tracer.start_as_current_span("afterwards"):
-            written.set()
-        await whole.end(made)
-    ended, after = spans.one("run quick").end_time, spans.one("afterwards").start_time
+            may_write.set()
+        await whole.end(written)
+        handled.clear()
+        monkeypatch.setattr(finisher, "_write_batch", unwritable)
+        lost = await whole.trigger(job)
+        await handled.wait()
+        report = await replica.drain()
+    assert (whole.get(lost)["status"], report.unfinished) == ("RUNNING", 1)
+    first, second = spans.named("run quick")
+    ended, after = first.end_time, spans.one("afterwards").start_time
     assert ended is not None and after is not None and ended <= after
+    assert (ends(first)[0], ends(second)[0]) == ("success", "lost")
 
 
-async def test_a_handler_that_a_drain_gives_up_has_one_span(
+async def test_a_lost_lease_and_a_drain_that_gives_a_handler_up_end_one_span_each(
     whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cronledger.engine.running.executor.Executor.GRACE", 0.1)
+    begun, slow = _endless()
     started, leave = threading.Event(), threading.Event()
 
     def deaf() -> None:
         started.set()
         leave.wait()
 
-    job = whole.job(deaf)
+    jobs = whole.job(slow), whole.job(deaf)
     async with whole.replica(tracing=True) as replica:
-        made = await whole.trigger(job)
+        lost, given_up = [await whole.trigger(job) for job in jobs]
+        await begun.wait()
         await asyncio.to_thread(started.wait)
-        await replica.drain(timeout=0)
-        row = whole.get(made)
-        leave.set()
-        await eventually("the handler has ended", lambda: not replica.diagnostics().executions)
-    assert ends(spans.one("run deaf")) == ("failed", "shutdown", StatusCode.ERROR)
-    assert row["trace_id"] == trace_id(spans.one("run deaf"))
-
-
-async def test_a_lost_lease_ends_the_span_as_lost(whole: Whole, spans: Spans) -> None:
-    started, slow = _endless()
-    job = whole.job(slow)
-    async with whole.replica(tracing=True):
-        made = await whole.trigger(job)
-        await started.wait()
         # As another runner that has stolen it.
         whole.rows(
-            "UPDATE cronledger.executions SET lease_token = gen_random_uuid() WHERE id = %s", made
+            "UPDATE cronledger.executions SET lease_token = gen_random_uuid() WHERE id = %s", lost
         )
         whole.rows("SELECT pg_notify('cronledger', 'cancel')")  # heartbeats are sent at once
         await eventually("its span has ended", lambda: spans.named("run slow"))
+        await replica.drain(timeout=0)
+        row = whole.get(given_up)
+        leave.set()
+        await eventually("the handler has ended", lambda: not replica.diagnostics().executions)
     outcome, _, status = ends(spans.one("run slow"))
     assert (outcome, status) == ("lost", StatusCode.ERROR)
-    assert whole.get(made)["trace_id"] is None
+    assert whole.get(lost)["trace_id"] is None
+    assert ends(spans.one("run deaf")) == ("failed", "shutdown", StatusCode.ERROR)
+    assert row["trace_id"] == trace_id(spans.one("run deaf"))
 
 
 async def test_without_an_sdk_nothing_is_stored(
@@ -285,25 +264,13 @@ def broken_sdk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     return str(request.param)
 
 
-@pytest.mark.usefixtures("broken_sdk")
-async def test_an_error_of_the_sdk_changes_no_execution(whole: Whole) -> None:
-    def work() -> None: ...
-
-    job = whole.job(work)
-    with capture_logs([merge_contextvars]) as lines:
-        async with whole.replica(tracing=True):
-            rows = [await whole.run(job) for _ in range(2)]
-    assert [row["status"] for row in rows] == ["SUCCESS"] * 2
-    failed = [line["execution_id"] for line in lines if line["event"] == "span_failed"]
-    assert failed == [row["id"] for row in rows]
-
-
 @pytest.mark.usefixtures("spans")
-async def test_an_error_of_the_sdk_changes_no_enqueuing_call(whole: Whole, broken_sdk: str) -> None:
+async def test_an_error_of_the_sdk_changes_no_call_and_no_execution(
+    whole: Whole, broken_sdk: str
+) -> None:
     def ship(payload: int) -> None: ...
 
-    job = whole.job(ship)
-    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    job = applied(whole, ship)
     calls: Any = ship
     with (
         capture_logs() as lines,
@@ -317,11 +284,13 @@ async def test_an_error_of_the_sdk_changes_no_enqueuing_call(whole: Whole, broke
             client.enqueue("nowhere")
     assert trace.get_current_span() is trace.INVALID_SPAN
     assert [line["event"] for line in lines] == ["span_failed"] * 4
-    stored = [whole.get(found)["traceparent"] for found in made if found is not None]
-    assert [found is None for found in stored] == [broken_sdk == "on_start"] * 3
-
-
-# --- the span that enqueued -----------------------------------------------------------------------
+    with capture_logs([merge_contextvars]) as lines:
+        async with whole.replica(tracing=True):
+            rows = [await whole.end(execution) for execution in made if execution]
+    assert [row["traceparent"] is None for row in rows] == [broken_sdk == "on_start"] * 3
+    assert [row["status"] for row in rows] == ["SUCCESS"] * 3
+    failed = {line["execution_id"] for line in lines if line["event"] == "span_failed"}
+    assert failed == {row["id"] for row in rows}
 
 
 async def test_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
@@ -329,10 +298,8 @@ async def test_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
 ) -> None:
     def ship(payload: int) -> None: ...
 
-    job = whole.job(ship)
-    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    job = applied(whole, ship)
     calls: Any = ship
-    made: list[tuple[int | None, str]] = []
     with (
         spans.tracer.start_as_current_span("request"),
         Client(whole.url) as client,
@@ -340,28 +307,22 @@ async def test_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
         sqlalchemy_engine(whole.url) as engine,
         engine.begin() as other,
     ):
-        made.append((client.enqueue(job, 1), "Client.enqueue"))
-        made += [(found, "Client.enqueue_many") for found in client.enqueue_many(job, [2, 3])]
-        made.append((client.trigger(job, 4), "Client.trigger"))
-        made.append((calls.enqueue(5, conn=connection), "psycopg"))
-        made.append((calls.enqueue(6, conn=other), "SQLAlchemy"))
-        made.append((calls.trigger(7, conn=client), "trigger on a client"))
+        made = [client.enqueue(job, 1), *client.enqueue_many(job, [2, 3]), client.trigger(job, 4)]
+        made += [calls.enqueue(5, conn=connection), calls.enqueue(6, conn=other)]
+        made.append(calls.trigger(7, conn=client))
         async with AsyncClient(whole.url) as asynchronous:
-            made.append((await asynchronous.enqueue(job, 8), "AsyncClient.enqueue"))
-            made += [
-                (found, "AsyncClient.enqueue_many")
-                for found in await asynchronous.enqueue_many(job, [9, 10])
-            ]
-            made.append((await calls.enqueue_async(11, conn=asynchronous), "enqueue_async"))
+            made.append(await asynchronous.enqueue(job, 8))
+            made += await asynchronous.enqueue_many(job, [9, 10])
+            made.append(await calls.enqueue_async(11, conn=asynchronous))
     producers = {traceparent(span): span for span in spans.named("enqueue ship")}
     assert len(producers) == 9
     async with whole.replica(tracing=True):
-        rows = [(way, await whole.end(execution)) for execution, way in made if execution]
-    for way, row in rows:
-        assert row["traceparent"] in producers, way
+        rows = [await whole.end(execution) for execution in made if execution]
+    for row in rows:
+        assert row["traceparent"] in producers, row["payload"]
         span = next(x for x in spans.named("run ship") if trace_id(x) == row["trace_id"])
         (link,) = span.links
-        assert link.context.span_id == context(producers[row["traceparent"]]).span_id, way
+        assert link.context.span_id == context(producers[row["traceparent"]]).span_id
         assert span.parent is None
     assert len(spans.named("run ship")) == len(made)
     request = spans.one("request")
@@ -398,23 +359,6 @@ def test_a_refused_call_ends_its_span_as_failed(whole: Whole, spans: Spans) -> N
     assert spans.one("enqueue nothing").status.status_code is StatusCode.ERROR
 
 
-def test_with_tracing_off_a_current_span_is_not_stored(
-    whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ship() -> None: ...
-
-    whole.job(ship)
-    apply(whole.url, [*whole.app.jobs.values()], source="test")
-    monkeypatch.delenv("CRONLEDGER_TRACING")
-    with spans.tracer.start_as_current_span("request"), Client(whole.url) as client:
-        made = client.enqueue("ship")
-    assert whole.get(made)["traceparent"] is None
-    assert [span.name for span in spans.all] == ["request"]
-
-
-# --- what carries the trace on --------------------------------------------------------------------
-
-
 async def test_the_state_of_the_trace_is_carried_on(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -439,10 +383,15 @@ async def test_the_state_of_the_trace_is_carried_on(
     assert text.endswith(",tracestate='vendor%3Da%2A%2Fb'*/")
 
 
-async def test_a_command_and_a_request_carry_the_trace_on(
+async def test_a_command_a_request_and_a_comment_in_sql_carry_the_trace_on(
     whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not that of the replica's own environment. A header of the job takes precedence."""
+    whole.rows("CREATE TABLE said (id int, text text)")
+    said = dict(enumerate(["", ";", " -- all of them", ";\n-- all"]))
+    for n, end in said.items():
+        script = f"INSERT INTO said SELECT {n}, current_query(){end}"
+        whole.declare(f"write{n}", "sql", {"sql": script})
     monkeypatch.setenv("TRACEPARENT", PARENT)
     monkeypatch.setenv("TRACESTATE", "of=replica")
     received: list[str | None] = []
@@ -465,35 +414,22 @@ async def test_a_command_and_a_request_carry_the_trace_on(
         told = await whole.run("tell")
         await whole.run("ask")
         await whole.run("own")
+        rows = [await whole.run(f"write{n}") for n in said]
     await runner.cleanup()
     assert told["output"] == f"{traceparent(spans.one('run tell'))} <>\n"
     assert received == [traceparent(spans.one("run ask")), PARENT]
-
-
-async def test_sql_has_the_trace_in_a_comment(whole: Whole, spans: Spans) -> None:
-    whole.rows("CREATE TABLE said (id int, text text)")
-    said = dict(enumerate(["", ";", " -- all of them", ";\n-- all"]))
-    for n, end in said.items():
-        script = f"INSERT INTO said SELECT {n}, current_query(){end}"
-        whole.declare(f"tell{n}", "sql", {"sql": script})
-    async with whole.replica(tracing=True):
-        rows = [await whole.run(f"tell{n}") for n in said]
     assert [(row["status"], row["rows_affected"]) for row in rows] == [("SUCCESS", 1)] * len(said)
     for n, end in said.items():  # a span is sent after its outcome is written
         text = whole.one("SELECT text FROM said WHERE id = %s", n)
-        parent = traceparent(spans.one(f"run tell{n}"))
+        parent = traceparent(spans.one(f"run write{n}"))
         assert text.endswith(f"{end}\n/*traceparent='{parent}'*/")
-
-
-# --- SQL ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def jobs(db: Db, whole: Whole) -> Db:
     def work() -> None: ...
 
-    whole.job(work)
-    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    applied(whole, work)
     return db
 
 
@@ -512,60 +448,28 @@ BACKFILL = (
 STORED = "SELECT traceparent FROM cronledger.execution_status WHERE id = %s"
 
 
-def test_functions_store_the_traceparent(jobs: Db) -> None:
+def test_functions_store_the_traceparent_and_merged_work_keeps_the_newest(jobs: Db) -> None:
+    other = PARENT.replace("b7ad", "b7ae")
     for call in CALLS.values():
-        for given in (PARENT, None):
+        for given in (PARENT, other, None):
             (made,) = jobs.execute(call.encode(), [given]).fetchall()
-            assert value(jobs, STORED, *made.values()) == given or "key" in call, call
+            kept = other if given is None and "key" in call else given
+            assert value(jobs, STORED, *made.values()) == kept, call
     jobs.execute("DELETE FROM cronledger.executions")
     assert value(jobs, BACKFILL, PARENT) == 1
     assert value(jobs, "SELECT traceparent FROM cronledger.executions") == PARENT
 
 
-@pytest.mark.parametrize("call", [*CALLS.values(), BACKFILL], ids=[*CALLS, "backfill"])
-def test_functions_refuse_a_malformed_traceparent(jobs: Db, call: str) -> None:
-    for bad in (
+def test_functions_refuse_a_malformed_traceparent(jobs: Db) -> None:
+    malformed = (
         "", "abc", PARENT.upper(), PARENT + "-00", "ff" + PARENT[2:], PARENT[:-1],
         "00-" + "0" * 32 + PARENT[35:], PARENT[:36] + "0" * 16 + "-01", PARENT + "\n",
-    ):  # fmt: skip
+    )  # fmt: skip
+    for call, bad in product([*CALLS.values(), BACKFILL], malformed):
         with pytest.raises(psycopg.errors.InvalidParameterValue, match="W3C trace context") as e:
             jobs.execute(call.encode(), [bad])
         assert "00-TRACE-SPAN-01" in (e.value.diag.message_hint or "")
     assert value(jobs, "SELECT count(*) FROM cronledger.executions") == 0
-
-
-def test_merged_work_keeps_the_newest_traceparent(jobs: Db) -> None:
-    other = PARENT.replace("b7ad", "b7ae")
-    for given, kept in ((PARENT, PARENT), (other, other), (None, other)):
-        made = value(jobs, CALLS["keyed"], given)
-        assert value(jobs, STORED, made) == kept
-
-
-def test_calls_of_an_older_version_still_work(jobs: Db) -> None:
-    calls = (
-        "enqueue('work', 'global', NULL, '1', NULL, NULL, NULL, 'me', NULL)",
-        "trigger('work', 'global', 'global', NULL, false, 'me', false)",
-        "(enqueue_many('work', ARRAY['1'::jsonb], NULL, NULL, NULL, NULL, NULL, 'me'))[1]",
-    )
-    jobs.execute("SET search_path = cronledger")
-    made = {value(jobs, f"SELECT {call}") for call in calls}
-    jobs.execute(
-        "UPDATE cronledger.executions SET status = 'RUNNING', lease_token = gen_random_uuid(),"
-        " runner_id = 'old', next_attempt_at = NULL, attempt = 1, started_at = now(),"
-        " heartbeat_at = now(), stale_after = now() + interval '1 min'"
-    )
-    written = jobs.execute(
-        "SELECT f.* FROM cronledger.executions e, cronledger_internal.finish_executions("
-        " ARRAY[e.job_name], ARRAY[e.scope_kind], ARRAY[e.scope_id], ARRAY[e.plan_time],"
-        " ARRAY[e.lease_token], ARRAY['SUCCESS'], ARRAY['1'::jsonb], ARRAY[NULL::bigint],"
-        " ARRAY[NULL::text], ARRAY[NULL::text], ARRAY[NULL::text], ARRAY[5::bigint],"
-        " ARRAY[NULL::interval], ARRAY[NULL::bigint], ARRAY[false], e.plan_time, e.plan_time) f"
-    ).fetchall()
-    assert len(made) == len(written) == 3
-    assert {row["status"] for row in written} == {"SUCCESS"}
-
-
-# --- the switch -----------------------------------------------------------------------------------
 
 
 def test_without_the_extra_the_remedy_is_named(
@@ -587,8 +491,7 @@ def test_without_the_extra_the_remedy_is_named(
 async def test_off_imports_nothing_and_stores_nothing(whole: Whole) -> None:
     def ship() -> None: ...
 
-    whole.job(ship)
-    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    applied(whole, ship)
     code = f"""
 import asyncio, sys
 from cronledger import App, Client, Replica

@@ -1,4 +1,6 @@
-"""The view `violations` names what was planted and nothing else; nothing of what the engine did."""
+"""The view `violations` names what was planted and nothing else.
+
+The stateful tests and the simulator find it empty after what the engine did."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,19 +12,7 @@ from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
 from cronledger.audit.accepted import ACCEPTABLE
-from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, runners
-from tests.db.support.rows import (
-    Db,
-    connected,
-    execution,
-    insert,
-    job,
-    now,
-    one,
-    runner,
-    start_blocked,
-)
+from tests.db.support.rows import Db, execution, insert, job, now, one, runner, start_blocked
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -34,17 +24,14 @@ def violations(db: Db) -> list[tuple[str, datetime | None]]:
     return [(row["kind"], row["plan_time"]) for row in found]
 
 
-def whole_hour(db: Db) -> datetime:
-    return (now(db) - 3 * HOUR).replace(minute=0, second=0, microsecond=0)
-
-
-def old_job(db: Db, name: str = "job", **columns: Any) -> None:
-    """A job that has been as it is since the day before yesterday."""
+def old_job(db: Db, name: str = "job", **columns: Any) -> datetime:
+    """A job that has been as it is since the day before yesterday; return a whole hour since."""
     job(db, name, **columns)
     db.execute(
         "UPDATE cronledger.job_revisions SET effective_from = cronledger.db_now() - interval '2 d'"
         " WHERE job_name = %s", [name],
     )  # fmt: skip
+    return (now(db) - 3 * HOUR).replace(minute=0, second=0, microsecond=0)
 
 
 def skip(db: Db, first: datetime, last: datetime, reason: str = "missed") -> None:
@@ -66,10 +53,19 @@ def past(number: int, start: datetime, code: str = "boom", **more: Any) -> dict[
     return made | more
 
 
+def attempted(db: Db, at: datetime, *codes: str, **columns: Any) -> None:
+    """A SUCCESS of one second an hour after `at`, whose earlier attempts began at `at`."""
+    entries = [past(n, at + (n - 1) * MINUTE, code) for n, code in enumerate(codes, 1)]
+    row: dict[str, Any] = {
+        "plan_time": at, "attempt": len(codes) + 1, "max_attempts": 9, "attempts": Jsonb(entries),
+        "started_at": at + HOUR, "finished_at": at + HOUR + SECOND,
+    }  # fmt: skip
+    execution(db, **row | columns)
+
+
 def test_an_empty_ledger_and_an_ordinary_one_have_none(db: Db) -> None:
     assert violations(db) == []
-    old_job(db, max_attempts=3, max_running=1)
-    at = whole_hour(db)
+    at = old_job(db, max_attempts=3, max_running=1)
     execution(db, plan_time=at, attempt=2, attempts=Jsonb([past(1, at)]), started_at=at + HOUR / 2)
     execution(db, plan_time=at + HOUR, trigger="manual")
     skip(db, at + HOUR + SECOND, at + HOUR + MINUTE)
@@ -79,8 +75,7 @@ def test_an_empty_ledger_and_an_ordinary_one_have_none(db: Db) -> None:
 
 
 def test_doubled_by_a_skip_and_by_two_skips(db: Db) -> None:
-    old_job(db)
-    at = whole_hour(db)
+    at = old_job(db)
     execution(db, plan_time=at)
     execution(db, plan_time=at + HOUR, trigger="backfill")
     skip(db, at - MINUTE, at + HOUR)
@@ -92,39 +87,29 @@ def test_doubled_by_a_skip_and_by_two_skips(db: Db) -> None:
 
 
 def test_early(db: Db) -> None:
-    old_job(db, max_attempts=2)
-    at = whole_hour(db)
+    at = old_job(db, max_attempts=2)
     execution(db, plan_time=at, started_at=at - SECOND)
     execution(db, plan_time=at + HOUR, attempt=2, attempts=Jsonb([past(1, at + HOUR - 5 * MINUTE)]))
     assert violations(db) == [("early", at), ("early", at + HOUR)]
 
 
 def test_overlapping_in_the_past(db: Db) -> None:
-    old_job(db)
-    at = whole_hour(db)
+    at = old_job(db)
     execution(db, plan_time=at, finished_at=at + HOUR + SECOND)
     execution(db, plan_time=at + HOUR)
     assert violations(db) == [("overlapping", at + HOUR)]
 
 
 def test_overlapping_of_an_earlier_attempt(db: Db) -> None:
-    old_job(db, max_attempts=2)
-    at = whole_hour(db)
-    execution(
-        db, plan_time=at, attempt=2, started_at=at + HOUR, finished_at=at + HOUR + SECOND,
-        attempts=Jsonb([past(1, at)]),
-    )  # fmt: skip
+    at = old_job(db, max_attempts=2)
+    attempted(db, at, "boom")
     execution(db, plan_time=at + 30 * SECOND, due_at=at, trigger="manual")
     assert violations(db) == [("overlapping", at + 30 * SECOND)]
 
 
 def test_a_stolen_attempt_is_known_to_have_run_until_it_was_last_seen(db: Db) -> None:
-    old_job(db, allow_stale_reentry=True)
-    at = whole_hour(db)
-    execution(
-        db, plan_time=at, attempt=2, started_at=at + HOUR, finished_at=at + HOUR + SECOND,
-        attempts=Jsonb([past(1, at, "runner_crashed")]),
-    )  # fmt: skip
+    at = old_job(db, allow_stale_reentry=True)
+    attempted(db, at, "runner_crashed")
     execution(db, plan_time=at + 29 * SECOND, trigger="manual")
     execution(db, plan_time=at + 31 * SECOND, trigger="manual")
     assert violations(db) == [("overlapping", at + 29 * SECOND)]
@@ -133,16 +118,14 @@ def test_a_stolen_attempt_is_known_to_have_run_until_it_was_last_seen(db: Db) ->
 
 
 def test_overlapping_now_however_old_its_plan_time(db: Db) -> None:
-    old_job(db)
-    at = whole_hour(db)
+    at = old_job(db)
     execution(db, "RUNNING", plan_time=at - 8 * DAY, started_at=at)
     execution(db, "RUNNING", plan_time=at + HOUR)
     assert violations(db) == [("overlapping", at + HOUR)]
 
 
 def test_overlap_is_judged_by_the_revision_in_force(db: Db) -> None:
-    old_job(db, overlap="allow")
-    at = whole_hour(db)
+    at = old_job(db, overlap="allow")
     execution(db, "RUNNING", plan_time=at)
     execution(db, "RUNNING", plan_time=at + HOUR)
     db.execute("UPDATE cronledger.jobs SET overlap = 'skip'")
@@ -157,8 +140,7 @@ def scoped(db: Db, at: datetime, *scopes: str, **columns: Any) -> None:
 
 
 def test_over_the_limit_of_a_job(db: Db) -> None:
-    old_job(db, max_running=2, scope_kind="shard", scopes=["a", "b", "c"])
-    at = whole_hour(db)
+    at = old_job(db, max_running=2, scope_kind="shard", scopes=["a", "b", "c"])
     scoped(db, at, "a", "b")
     assert violations(db) == []
     scoped(db, at + HOUR, "c")
@@ -166,8 +148,9 @@ def test_over_the_limit_of_a_job(db: Db) -> None:
 
 
 def test_a_limit_that_is_lowered_is_not_broken(db: Db) -> None:
-    old_job(db, max_running=3, scope_kind="shard", scopes=["a", "b", "c"], allow_stale_reentry=True)
-    at = whole_hour(db)
+    at = old_job(
+        db, max_running=3, scope_kind="shard", scopes=["a", "b", "c"], allow_stale_reentry=True
+    )
     scoped(db, at, "a", "b", "c")
     db.execute("UPDATE cronledger.jobs SET max_running = 1")
     assert violations(db) == []
@@ -179,56 +162,39 @@ def test_a_limit_that_is_lowered_is_not_broken(db: Db) -> None:
 
 
 def test_over_the_limit_of_a_queue(db: Db) -> None:
-    old_job(db, scope_kind="shard", scopes=["a", "b"])
+    at = old_job(db, scope_kind="shard", scopes=["a", "b"])
     insert(db, "queues", name="default", max_running=1)
-    scoped(db, whole_hour(db), "a")
+    scoped(db, at, "a")
     assert violations(db) == []
-    scoped(db, whole_hour(db), "b")
+    scoped(db, at, "b")
     assert violations(db) == [("over_limit", None)]
 
 
 def test_attempts_beyond_the_most(db: Db) -> None:
-    old_job(db, max_attempts=2)
-    at = whole_hour(db)
-
-    def tried(n: int, *codes: str, **columns: Any) -> None:
-        begin = at + n * HOUR / 4
-        entries = [past(i, begin + (i - 1) * MINUTE, code) for i, code in enumerate(codes, 1)]
-        start = begin + len(codes) * MINUTE
-        execution(
-            db, plan_time=begin, attempt=len(codes) + 1, max_attempts=9, attempts=Jsonb(entries),
-            started_at=start, finished_at=start + SECOND, **columns,
-        )  # fmt: skip
-
-    tried(0, "boom")
-    tried(1, "boom", "shutdown", "lease_lost", "not_started")
-    tried(2, "boom", "boom", requested_by="alice")
+    at = old_job(db, max_attempts=2)
+    attempted(db, at, "boom")
+    attempted(db, at + HOUR / 4, "boom", "shutdown", "lease_lost", "not_started")
+    attempted(db, at + HOUR / 2, "boom", "boom", requested_by="alice")
     assert violations(db) == []
-    tried(3, "boom", "boom")
+    attempted(db, at + 3 * HOUR / 4, "boom", "boom")
     assert violations(db) == [("attempts", at + 3 * HOUR / 4)]
     retried(db, "backfill")
     assert violations(db) == []
 
 
 def test_attempts_by_thieves(db: Db) -> None:
-    old_job(db, allow_stale_reentry=True)
-    at = whole_hour(db)
-    crashed = [past(i, at + i * MINUTE, "runner_crashed") for i in (1, 2, 3)]
-    execution(db, plan_time=at, attempt=3, attempts=Jsonb(crashed[:2]), started_at=at + HOUR)
+    at = old_job(db, allow_stale_reentry=True)
+    attempted(db, at, *["runner_crashed"] * 2)
     assert violations(db) == []
-    db.execute(
-        "UPDATE cronledger.executions SET attempt = 4, max_attempts = 4, attempts = %s",
-        [Jsonb(crashed)],
-    )
-    assert violations(db) == [("attempts", at)]
+    attempted(db, at + 90 * MINUTE, *["runner_crashed"] * 3)
+    assert violations(db) == [("attempts", at + 90 * MINUTE)]
 
 
 def test_a_token_that_comes_again(db: Db) -> None:
-    old_job(db, max_attempts=2)
-    at, token = whole_hour(db), uuid4()
+    at = old_job(db, max_attempts=2)
+    token = uuid4()
     entry = past(1, at, lease_token=str(token))
-    columns: dict[str, Any] = {"attempt": 2, "started_at": at + HOUR, "finished_at": at + HOUR}
-    execution(db, plan_time=at, attempts=Jsonb([entry]), lease_token=token, **columns)
+    attempted(db, at, "boom", attempts=Jsonb([entry]), lease_token=token)
     assert violations(db) == [("attempts", at)]
 
 
@@ -244,12 +210,8 @@ def retried(db: Db, verb: str) -> None:
 
 
 def test_a_forced_retry_is_in_the_audit_trail(db: Db) -> None:
-    old_job(db, max_attempts=3)
-    at = whole_hour(db)
-    execution(
-        db, plan_time=at, attempt=2, attempts=Jsonb([past(1, at, "stale_timeout")]),
-        started_at=at + HOUR, finished_at=at + HOUR + SECOND,
-    )  # fmt: skip
+    at = old_job(db, max_attempts=3)
+    attempted(db, at, "stale_timeout")
     retried(db, "cancel")
     assert violations(db) == [("unknown_end", at)]
     retried(db, "retry")
@@ -257,8 +219,7 @@ def test_a_forced_retry_is_in_the_audit_trail(db: Db) -> None:
 
 
 def test_unknown_end(db: Db) -> None:
-    old_job(db, max_attempts=3, overlap="allow")
-    at = whole_hour(db)
+    at = old_job(db, max_attempts=3, overlap="allow")
     cases = [
         ("boom", None, False),
         ("shutdown", None, False),
@@ -268,11 +229,7 @@ def test_unknown_end(db: Db) -> None:
         ("stale_timeout", "alice", False),  # retry(force => true)
     ]
     for n, (code, requested_by, _) in enumerate(cases):
-        begun = at + n * 5 * MINUTE
-        execution(
-            db, plan_time=begun, attempt=2, attempts=Jsonb([past(1, begun, code)]),
-            started_at=begun + HOUR, requested_by=requested_by, finished_at=begun + HOUR + SECOND,
-        )  # fmt: skip
+        attempted(db, at + n * 5 * MINUTE, code, requested_by=requested_by)
     assert violations(db) == [
         ("unknown_end", at + n * 5 * MINUTE) for n, (*_, found) in enumerate(cases) if found
     ]
@@ -282,10 +239,9 @@ def test_unknown_end(db: Db) -> None:
 
 
 def test_a_lease_that_nobody_may_steal_in_a_pause_is_stale_after_it(db: Db) -> None:
-    at = whole_hour(db)
     names = ("plain", "plain paused", "reentrant", "reentrant paused")
     for name in names:
-        old_job(db, name, allow_stale_reentry=name.startswith("reentrant"))
+        at = old_job(db, name, allow_stale_reentry=name.startswith("reentrant"))
         execution(db, "RUNNING", name, plan_time=at, stale_after=now(db) - 2 * MINUTE)
     assert violations(db) == []
     db.execute("UPDATE cronledger.executions SET stale_after = stale_after - interval '2 min'")
@@ -325,8 +281,7 @@ def test_parked_for_a_reason_that_is_not_true(db: Db) -> None:
 
 @pytest.mark.parametrize("why", ["waiting", "limit", "no_runner"])
 def test_parked_with_nothing_in_the_way(db: Db, why: str) -> None:
-    old_job(db, max_running=1)
-    at = whole_hour(db)
+    at = old_job(db, max_running=1)
     execution(db, plan_time=at, updated_at=at)
     parked(db, why)
     assert violations(db) == []  # nobody sweeps
@@ -350,52 +305,17 @@ def test_parked_behind_a_running_execution(db: Db) -> None:
         assert violations(db) == []
 
 
-def test_a_start_is_written_after_the_end_that_it_waited_for(database_url: str, db: Db) -> None:
+def test_a_start_is_written_after_the_end_that_it_waited_for(db: Db, other: Db) -> None:
     """A claim whose statement began before another attempt ended, and that saw it ended."""
     job(db, schedule=None, handler="external")
-    with connected(database_url) as worker, connected(database_url) as other:
-        other.execute("BEGIN")
-        other.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
-        claim = start_blocked(
-            db, worker, lambda: worker.execute("SELECT answer FROM cronledger.claim('job', 'w2')")
-        )
+    claim = "SELECT answer FROM cronledger.claim('job', 'w2')"
+    with db.transaction():
+        db.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+        claimed = start_blocked(db, other, lambda: other.execute(claim))
         at = now(db)
-        execution(other, plan_time=at, started_at=at, finished_at=now(db), trigger="enqueue")
-        other.execute("COMMIT")
-        assert claim.result(90).fetchone() == {"answer": "won"}
+        execution(db, plan_time=at, started_at=at, finished_at=now(db), trigger="enqueue")
+    assert claimed.result(90).fetchone() == {"answer": "won"}
     assert violations(db) == []
-
-
-async def test_empty_beside_runners_that_crash_drain_steal_and_sweep(
-    ledger: Ledger, db: Db
-) -> None:
-    ledger.job(
-        schedule="* * * * *", overlap="wait", max_attempts=3, retry_backoff=["5 s"], max_running=1,
-        allow_stale_reentry=True,
-    )  # fmt: skip
-    ledger.job("once", schedule="* * * * *")
-    async with runners(ledger.url, {}, {}) as (one, two):
-        for n in range(24):
-            ledger.travel(by=timedelta(seconds=(20, 65, 200)[n % 3]))
-            who = (one, two)[n % 2]
-            await who.settle()
-            for start in list(who.held)[: n % 3]:
-                ended = outcome.failure(ValueError("no")) if n % 4 == 0 else None
-                await who.finish(start, ended, release=n % 5 == 0 and start.job.reentrant)
-            if n % 7 == 6:
-                who.crash()
-                ledger.expire("job")
-                ledger.expire("once")
-                await two.steal()
-                await two.repair()
-                ledger.values("SELECT pause('job')")
-            if n % 7 == 1:
-                ledger.values("SELECT resume('job')")
-    assert ledger.one("SELECT count(*) FROM executions WHERE attempts <> '[]'") > 2
-    assert ledger.values("SELECT * FROM violations WHERE kind <> 'stale'") == []
-
-
-# Acceptances
 
 
 def accept(db: Db, kind: str, at: datetime, reason: str = "incident", **more: object) -> int:
@@ -409,8 +329,7 @@ def accept(db: Db, kind: str, at: datetime, reason: str = "incident", **more: ob
 
 
 def test_an_accepted_violation_is_not_in_the_view(db: Db) -> None:
-    old_job(db)
-    at = whole_hour(db)
+    at = old_job(db)
     early = execution(db, plan_time=at, started_at=at - SECOND)
     execution(db, plan_time=at + HOUR, started_at=at + HOUR - SECOND)
     ident = accept(db, "early", at, "a bad clock", execution_id=early["id"])
@@ -427,8 +346,7 @@ def test_an_accepted_violation_is_not_in_the_view(db: Db) -> None:
 
 def test_only_the_violation_that_was_meant_is_accepted(db: Db) -> None:
     old_job(db)
-    old_job(db, "other")
-    at = whole_hour(db)
+    at = old_job(db, "other")
     early = execution(db, plan_time=at, started_at=at - SECOND)
     accept(db, "overlapping", at, "of another kind", execution_id=early["id"])
     accept(db, "early", at, "of another job", job="other", execution_id=early["id"])
@@ -440,8 +358,7 @@ def test_only_the_violation_that_was_meant_is_accepted(db: Db) -> None:
 
 
 def test_operators_accept_each_acceptable_kind(db: Db) -> None:
-    old_job(db)
-    at = whole_hour(db)
+    at = old_job(db)
     db.execute("SET ROLE cronledger_operator")
     for kind in ACCEPTABLE:
         assert accept(db, kind, at) > 0
@@ -462,9 +379,9 @@ BAD_ACCEPTANCES: list[tuple[dict[str, Any], str]] = [
 
 
 def test_an_acceptance_of_no_possible_violation_is_refused(db: Db) -> None:
-    old_job(db)
+    at = old_job(db)
     for values, message in BAD_ACCEPTANCES:
-        given: dict[str, Any] = {"kind": "early", "at": whole_hour(db)} | values
+        given: dict[str, Any] = {"kind": "early", "at": at} | values
         with pytest.raises(psycopg.DatabaseError, match=message) as caught:
             accept(db, **given)
         assert caught.value.sqlstate in ("22023", "P0002")

@@ -68,18 +68,6 @@ async def test_it_waits_for_a_replica_and_its_retries(whole: Whole) -> None:
                 assert ended.ended
 
 
-async def test_no_end_of_many_is_missed(whole: Whole) -> None:
-    def work(ctx: Context) -> int:
-        return ctx.execution_id
-
-    whole.job(work, overlap="allow")
-    async with whole.replica(), AsyncClient(whole.url) as client:
-        made = await client.enqueue_many("work", [None] * 40)
-        ended = await asyncio.gather(*(client.wait(one) for one in made if one is not None))
-    assert [one.result for one in ended] == made
-    assert all(one.succeeded for one in ended)
-
-
 def test_an_end_right_after_a_poll_is_found_by_the_next_one(
     db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

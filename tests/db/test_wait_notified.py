@@ -21,7 +21,7 @@ from cronledger.ledger import ends
 from cronledger.ledger.senders import Sender
 from cronledger.settings import Settings
 from tests.db.support import rows
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import Ledger, Runner
 from tests.db.support.pgbouncer import needs_pgbouncer, pgbouncer
 from tests.db.support.rows import Db
 from tests.db.support.whole_replica import Whole
@@ -77,31 +77,33 @@ def announcements(url: str) -> Iterator[Callable[[int], Awaitable[None]]]:
         yield announced
 
 
+async def announced_wait(url: str, wait: Wait, execution: int) -> "asyncio.Task[Execution]":
+    """Begin to wait, and return once the wait was announced."""
+    with announcements(url) as announced:
+        waits = asyncio.create_task(wait(execution))
+        await announced(execution)
+    return waits
+
+
 def listeners(db: Db) -> list[int]:
-    """The server processes of the connections that LISTEN for waits."""
+    """The server processes of the connections for waits."""
     found = db.execute(
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-        " AND application_name = %s AND query LIKE 'LISTEN%%'",
+        " AND application_name = %s",
         [ends.NAME],
     )
     return [row["pid"] for row in found]
 
 
-def sessions(db: Db) -> int:
-    count: int = rows.value(
-        db, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-        " AND application_name = %s", ends.NAME,
-    )  # fmt: skip
-    return count
-
-
-def end(db: Db, execution: int) -> None:
-    """The execution ends, and nobody notifies it."""
+def end(db: Db, execution: int, notify: bool = False) -> None:
+    """The execution ends, and perhaps this is notified."""
     db.execute(
         "UPDATE cronledger.executions SET status = 'SUCCESS', finished_at = started_at,"
         " duration_ms = 1 WHERE id = %s",
         [execution],
     )
+    if notify:
+        db.execute("SELECT pg_notify('cronledger_ended', %s)", [str(execution)])
 
 
 @pytest.fixture
@@ -110,9 +112,6 @@ def running(db: Db) -> int:
     rows.job(db, "job", schedule=None)
     found: int = rows.execution(db, "RUNNING", plan_time=rows.now(db))["id"]
     return found
-
-
-# --- who ends it ----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("only_notified")
@@ -128,14 +127,12 @@ async def test_a_replica_notifies_of_the_end(whole: Whole, db: Db, wait: Wait) -
         made = await asyncio.to_thread(
             rows.value, db, "SELECT cronledger.trigger('work', force => true)"
         )
-        with announcements(whole.url) as announced:
-            waits = asyncio.create_task(wait(made))
-            await announced(made)
+        waits = await announced_wait(whole.url, wait, made)
         # Replicas hear of the wait before they hear that they may start the execution.
         await asyncio.to_thread(db.execute, "SELECT cronledger.resume_queue('slow')")
         ended = await waits
     assert (ended.status, ended.result) == (Status.SUCCESS, 2)
-    await eventually("the connection is closed", lambda: sessions(db) == 0)
+    await eventually("the connection is closed", lambda: listeners(db) == [])
 
 
 @pytest.mark.usefixtures("only_notified")
@@ -143,73 +140,49 @@ async def test_a_replica_notifies_of_the_end(whole: Whole, db: Db, wait: Wait) -
 async def test_a_cancel_notifies_of_the_end(db: Db, database_url: str, wait: Wait) -> None:
     rows.job(db, "job", schedule=None)
     made = rows.execution(db, "PENDING", plan_time=rows.now(db))["id"]
-    with announcements(database_url) as announced:
-        waits = asyncio.create_task(wait(made))
-        await announced(made)
+    waits = await announced_wait(database_url, wait, made)
     assert rows.value(db, "SELECT cronledger.cancel(%s)", made) == "cancelled"
     assert (await waits).status == Status.CANCELLED
 
 
-@pytest.mark.parametrize("wait", ["threads"], indirect=True)
-async def test_the_end_of_a_worker_is_found_by_a_poll(
-    db: Db, database_url: str, wait: Wait
-) -> None:
-    rows.job(db, "job", schedule=None, handler="external", queue="work")
-    made = rows.value(db, "SELECT cronledger.trigger('job')")
-    with announcements(database_url) as announced:
-        waits = asyncio.create_task(wait(made))
-        await announced(made)
-    (claimed,) = db.execute("SELECT * FROM cronledger.claim_next('work', 'worker')")
-    said = rows.value(
-        db, "SELECT cronledger.finish(%s, %s, '7')", claimed["id"], claimed["lease_token"]
-    )
-    assert said == "ok"
-    assert (await waits).result == 7
-
-
-async def test_only_ends_that_are_awaited_are_notified(ledger: Ledger, db: Db) -> None:
+async def test_only_ends_that_are_awaited_are_notified(ledger: Ledger, one: Runner, db: Db) -> None:
     """One statement more for all of them, in the transaction that re-arms schedules."""
     ledger.job("job", schedule=None, overlap="allow")
     db.execute("LISTEN cronledger_ended")
-    async with runners(ledger.url, {}) as (one,):
-        for _ in range(5):
-            ledger.trigger("job")
-        leases = await one.step()
-        awaited = sorted(lease.claimed.id for lease in leases[1:3])
-        for execution in (*awaited, 10**6):
-            assert one.awaited.note(f"wait {execution}")
-        names = one.record()
-        for lease in leases:
-            one.put(lease)
-        await one.finisher.step()
-        assert names == ["finish_executions", "rearm_unblocked", "has_waiting", "notify_ended"]
-        names.clear()
+    for _ in range(5):
         ledger.trigger("job")
-        for lease in await one.step():
-            one.put(lease)
-        names.clear()
-        await one.finisher.step()
-        assert names == ["finish_executions", "rearm_unblocked", "has_waiting"]
+    leases = await one.step()
+    awaited = sorted(lease.claimed.id for lease in leases[1:3])
+    for execution in (*awaited, 10**6):
+        assert one.awaited.note(f"wait {execution}")
+    names = one.record()
+    for lease in leases:
+        one.put(lease)
+    await one.finisher.step()
+    assert names == ["finish_executions", "rearm_unblocked", "has_waiting", "notify_ended"]
+    names.clear()
+    ledger.trigger("job")
+    for lease in await one.step():
+        one.put(lease)
+    names.clear()
+    await one.finisher.step()
+    assert names == ["finish_executions", "rearm_unblocked", "has_waiting"]
     ledger.values("SELECT pg_notify('cronledger_ended', 'all')")  # they arrive in order
     heard = takewhile("all".__ne__, (note.payload for note in db.notifies(timeout=PATIENCE)))
     assert sorted(map(int, heard)) == awaited
 
 
-async def test_a_sweep_notifies_of_the_ends(ledger: Ledger, db: Db) -> None:
+async def test_a_sweep_notifies_of_the_ends(ledger: Ledger, one: Runner, db: Db) -> None:
     ledger.job("job", schedule=None, allow_stale_reentry=False)
     db.execute("LISTEN cronledger_ended")
-    async with runners(ledger.url, {}) as (one,):
-        made = ledger.trigger("job")
-        (lease,) = await one.step()
-        assert one.awaited.note(f"wait {lease.claimed.id}")
-        ledger.travel(by="1h")
-        await one.sweep()
+    made = ledger.trigger("job")
+    (lease,) = await one.step()
+    assert one.awaited.note(f"wait {lease.claimed.id}")
+    ledger.travel(by="1h")
+    await one.sweep()
     (note,) = db.notifies(timeout=PATIENCE, stop_after=1)
     assert note.payload == str(made)
     assert ledger.statuses() == ["FAILED"]
-
-
-# --- no end is missed -----------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("only_notified")
@@ -242,9 +215,7 @@ async def test_an_end_before_the_notifications_arrive_is_read(
 async def test_an_end_while_the_connection_is_lost_is_read(
     running: int, db: Db, database_url: str, wait: Wait
 ) -> None:
-    with announcements(database_url) as announced:
-        waits = asyncio.create_task(wait(running))
-        await announced(running)
+    waits = await announced_wait(database_url, wait, running)
     (before,) = listeners(db)
     end(db, running)
     assert not waits.done()
@@ -256,14 +227,11 @@ async def test_an_end_while_the_connection_is_lost_is_read(
 async def test_a_new_connection_announces_again(
     running: int, db: Db, database_url: str, wait: Wait
 ) -> None:
-    with announcements(database_url) as announced:
-        waits = asyncio.create_task(wait(running))
-        await announced(running)
+    waits = await announced_wait(database_url, wait, running)
     with announcements(database_url) as announced:
         db.execute("SELECT pg_terminate_backend(%s)", listeners(db))
         await announced(running)
-    end(db, running)
-    db.execute("SELECT pg_notify('cronledger_ended', %s)", [str(running)])
+    end(db, running, notify=True)
     assert (await waits).succeeded
 
 
@@ -271,16 +239,11 @@ async def test_a_wait_is_announced_again_before_replicas_forget_it(
     running: int, db: Db, database_url: str, wait: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ends, "ANNOUNCE_SECONDS", 0.1)
-    with announcements(database_url) as announced:
-        waits = asyncio.create_task(wait(running))
-        await announced(running)
+    waits = await announced_wait(database_url, wait, running)
     with announcements(database_url) as announced:
         await announced(running)
     end(db, running)
     assert (await waits).succeeded
-
-
-# --- connections ----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("only_notified")
@@ -293,12 +256,11 @@ async def test_the_waits_of_a_client_share_a_connection(
         waits = [asyncio.create_task(wait(one)) for one in (*made, *made)]
         for one in made:
             await announced(one)
-    await eventually("all have a connection", lambda: sessions(db) == 1)
+    await eventually("all have a connection", lambda: len(listeners(db)) == 1)
     for one in made:
-        end(db, one)
-        db.execute("SELECT pg_notify('cronledger_ended', %s)", [str(one)])
+        end(db, one, notify=True)
     assert [ended.id for ended in await asyncio.gather(*waits)] == [*made, *made]
-    await eventually("the connection is closed", lambda: sessions(db) == 0)
+    await eventually("the connection is closed", lambda: listeners(db) == [])
 
 
 @pytest.mark.usefixtures("at_once")
@@ -308,7 +270,7 @@ async def test_a_timeout_closes_the_connection(running: int, db: Db, database_ur
     async with AsyncClient(database_url) as async_client:
         with pytest.raises(TimeoutError, match=f"execution {running} "):
             await async_client.wait(running, 0.3)
-    until("the connections are closed", lambda: sessions(db) == 0)
+    until("the connections are closed", lambda: listeners(db) == [])
 
 
 @pytest.mark.usefixtures("only_notified")
@@ -322,7 +284,7 @@ async def test_a_cancelled_wait_leaves_nothing(running: int, db: Db, database_ur
             with pytest.raises(asyncio.CancelledError):
                 await waits
             assert {task.get_name() for task in asyncio.all_tasks()}.isdisjoint({ends.NAME})
-            await eventually("the connection is closed", lambda: sessions(db) == 0)
+            await eventually("the connection is closed", lambda: listeners(db) == [])
 
 
 async def test_a_short_wait_does_not_listen(
@@ -334,7 +296,7 @@ async def test_a_short_wait_does_not_listen(
     async with AsyncClient(database_url) as async_client:
         with pytest.raises(TimeoutError):
             await async_client.wait(running, 0.1)
-    assert sessions(db) == 0
+    assert listeners(db) == []
 
 
 @pytest.mark.usefixtures("at_once")
@@ -345,7 +307,7 @@ async def test_the_session_of_a_caller_does_not_listen(
         with pytest.raises(TimeoutError):
             Client(connection=connection).wait(running, 0.1)
         channels = connection.execute("SELECT pg_listening_channels()").fetchall()
-    assert (channels, sessions(db)) == ([], 0)
+    assert (channels, listeners(db)) == ([], [])
 
 
 @pytest.mark.usefixtures("at_once")
@@ -356,20 +318,16 @@ async def test_without_listen_it_polls(
     logged: list[str] = []
     monkeypatch.setattr(ends.log, "warning", lambda event, **_: logged.append(event))
     nowhere = Settings(listen_url=SecretStr("postgresql://127.0.0.1:1/nowhere"))
-    with Client(database_url, settings=nowhere) as client:
-        waits = asyncio.create_task(asyncio.to_thread(client.wait, running))
-        await eventually("it was tried", lambda: bool(logged))
-        end(db, running)
-        assert (await waits).succeeded
-    logged.clear()
     async with AsyncClient(database_url, settings=nowhere) as async_client:
-        rows.execution(db, "RUNNING", plan_time=rows.now(db))
-        other = rows.value(db, "SELECT max(id) FROM cronledger.executions")
-        waits = asyncio.create_task(async_client.wait(other))
-        await eventually("it was tried", lambda: bool(logged))
-        end(db, other)
-        assert (await waits).succeeded
-    assert logged == ["wait_cannot_listen"]
+        with Client(database_url, settings=nowhere) as client:
+            waits = [
+                asyncio.create_task(asyncio.to_thread(client.wait, running)),
+                asyncio.create_task(async_client.wait(running)),
+            ]
+            await eventually("both have tried", lambda: len(logged) == 2)
+            end(db, running)
+            assert all(ended.succeeded for ended in await asyncio.gather(*waits))
+    assert logged == ["wait_cannot_listen"] * 2
 
 
 @needs_pgbouncer
@@ -392,4 +350,4 @@ async def test_behind_pgbouncer_it_polls_or_listens_elsewhere(
         end(db, running)
         assert (await waits).succeeded
     if not listens:
-        assert sessions(db) == 0
+        assert listeners(db) == []

@@ -1,7 +1,6 @@
 """What is due and blocked starts when its block is gone: no replica waits for its next poll."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
@@ -39,14 +38,15 @@ async def test_a_finish_starts_the_waiting_execution_without_listen(whole: Whole
         await eventually("the next one ran", lambda: whole.get(second)["status"] == "SUCCESS")
 
 
-async def test_a_finish_that_leaves_nothing_to_start_causes_no_claim(ledger: Ledger) -> None:
+async def test_a_finish_that_leaves_nothing_to_start_causes_no_claim(
+    ledger: Ledger, one: Runner
+) -> None:
     ledger.job(schedule="* * * * *")
     ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        (lease,) = await one.settle()
-        assert not one.dispatcher.starved
-        await one.finish(lease)
-        assert one.wakes == 0
+    (lease,) = await one.settle()
+    assert not one.dispatcher.starved
+    await one.finish(lease)
+    assert one.wakes == 0
 
 
 async def test_the_last_slot_makes_the_dispatcher_starve(ledger: Ledger) -> None:
@@ -119,22 +119,20 @@ async def test_a_finish_makes_room_for_the_retry_of_another_replica(ledger: Ledg
 
 
 @pytest.fixture
-async def waited_for(ledger: Ledger) -> AsyncIterator[tuple[Runner, Lease]]:
-    """A runner, and its lease that the schedule of the job waits for."""
+async def waited_for(ledger: Ledger, one: Runner) -> Lease:
+    """The lease of the runner that the schedule of the job waits for."""
     ledger.job(schedule="* * * * *", overlap="wait")
     ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        (running,) = await one.settle()
-        ledger.travel(by=MINUTE)
-        assert await one.settle() == []
-        assert ledger.parked() == "waiting"
-        yield one, running
+    (running,) = await one.settle()
+    ledger.travel(by=MINUTE)
+    assert await one.settle() == []
+    assert ledger.parked() == "waiting"
+    return running
 
 
 async def test_an_end_is_written_and_rearms_the_schedule_in_one_round_trip(
-    ledger: Ledger, waited_for: tuple[Runner, Lease], monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, one: Runner, waited_for: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, running = waited_for
     made, make = [], RoundTrips.make
 
     async def count(trips: RoundTrips) -> None:
@@ -143,24 +141,23 @@ async def test_an_end_is_written_and_rearms_the_schedule_in_one_round_trip(
         await make(trips)
 
     monkeypatch.setattr(RoundTrips, "make", count)
-    await one.finish(running)
+    await one.finish(waited_for)
     assert made == [9]  # two transactions, each with its settings
     assert ledger.parked() is None
 
 
 async def test_an_end_is_written_even_if_the_schedule_cannot_be_rearmed(
-    ledger: Ledger, waited_for: tuple[Runner, Lease]
+    ledger: Ledger, one: Runner, waited_for: Lease
 ) -> None:
     """The next step tries again, and reports an error that lasts."""
-    one, running = waited_for
     real = one.statements.rearm_unblocked
 
     async def fails(c: Any, ended: Any) -> Any:
         return await c.execute("SELECT 1 / 0")
 
     one.statements.rearm_unblocked = fails  # type: ignore[method-assign]
-    await one.finish(running)
-    assert [x.lease for x in one.written] == [running]
+    await one.finish(waited_for)
+    assert [x.lease for x in one.written] == [waited_for]
     assert (one.finisher.waiting, ledger.statuses()) == (0, ["SUCCESS"])
     assert ledger.parked() == "waiting"
     with pytest.raises(psycopg.errors.DivisionByZero):
@@ -207,27 +204,21 @@ async def test_a_claim_ahead_keeps_no_limited_queue_from_others(ledger: Ledger) 
 
 @pytest.mark.usefixtures("far_ahead")
 async def test_schedules_that_start_together_are_planned_as_of_their_own_instants(
-    ledger: Ledger,
+    ledger: Ledger, one: Runner
 ) -> None:
     """Half a millisecond later the first one would be missed."""
     ledger.job("first", schedule="0 12 * * *", grace="0", catch_up="skip")
     ledger.job("second", schedule="0 12 * * *", schedule_delay="500 us")
-    async with runners(ledger.url, {}) as (one,):
-        await one.settle()
-        ledger.travel(to=DUE - 10 * MINUTE)
-        await one.live_through()
-
-        async def travel(name: str) -> None:
-            if name == "sleep_until":
-                ledger.travel(to=DUE)
-
-        one.before_sending(travel)
-        started = await one.step()
+    await one.settle()
+    ledger.travel(to=DUE - 10 * MINUTE)
+    await one.live_through()
+    one.record(sleep_until=lambda: ledger.travel(to=DUE))
+    started = await one.step()
     assert sorted(x.claimed.key.job_name for x in started) == ["first", "second"]
 
 
 async def test_a_claim_of_unknown_outcome_leaves_no_schedule_parked_behind_it(
-    ledger: Ledger,
+    ledger: Ledger, one: Runner
 ) -> None:
     """The claim has landed: an execution, and the schedule that wants to replace it."""
 
@@ -235,15 +226,11 @@ async def test_a_claim_of_unknown_outcome_leaves_no_schedule_parked_behind_it(
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     ledger.job(schedule="* * * * *", overlap="replace", catch_up="latest")
-    async with runners(ledger.url, {}) as (one,):
-        await one.settle()
-        ledger.trigger()
-        ledger.travel(by=MINUTE)
-        with (
-            mock.patch.object(Claim, "_after_commit", lost),
-            pytest.raises(psycopg.OperationalError),
-        ):
-            await one.step()
-        assert (ledger.statuses(), ledger.parked()) == (["RUNNING"], "waiting")
-        await one.settle()
+    await one.settle()
+    ledger.trigger()
+    ledger.travel(by=MINUTE)
+    with mock.patch.object(Claim, "_after_commit", lost), pytest.raises(psycopg.OperationalError):
+        await one.step()
+    assert (ledger.statuses(), ledger.parked()) == (["RUNNING"], "waiting")
+    await one.settle()
     assert ledger.statuses() == ["CANCELLED", "RUNNING"]

@@ -10,8 +10,8 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.engine.clock import DatabaseClock
-from tests.db.support.engine import Ledger, Runner, runners
-from tests.db.support.rows import connected, start_blocked
+from tests.db.support.engine import Ledger, Runner
+from tests.db.support.rows import Db, start_blocked
 
 MINUTE = timedelta(minutes=1)
 CALLS = {
@@ -35,10 +35,9 @@ def claim(ledger: Ledger, runner: str = "w1", n: int = 1, queue: str = "default"
 
 
 def state(ledger: Ledger, execution: int) -> dict[str, Any]:
-    row: dict[str, Any] = ledger.one(
-        "SELECT to_jsonb(e) FROM executions e WHERE id = %s", execution
-    )
-    return row
+    found: dict[str, Any]
+    found = ledger.one("SELECT to_jsonb(e) FROM executions e WHERE id = %s", execution)
+    return found
 
 
 @pytest.fixture
@@ -61,87 +60,45 @@ def test_the_jitter_of_a_retry_is_added_to_its_backoff(ledger: Ledger) -> None:
     assert all(10 * MINUTE <= wait <= 15 * MINUTE + timedelta(seconds=1) for wait in waits)
 
 
-async def test_firings_are_planned_into_pending_and_claimed_by_workers_only(ledger: Ledger) -> None:
+async def test_firings_are_planned_into_pending_and_claimed_by_workers_only(
+    ledger: Ledger, one: Runner
+) -> None:
     external(ledger, schedule="* * * * *", payload={"a": [1]}, run_timeout="7 m")
     ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        assert await one.settle() == []
-        assert ledger.statuses() == ["PENDING"]
-        assert await one.settle() == []
-    ((trigger, payload, run_timeout, attempt),) = ledger.values(
-        "SELECT trigger, payload, run_timeout, attempt FROM claim_next('default', 'w1', 5)"
-    )
-    assert (trigger, payload, run_timeout, attempt) == (
-        "schedule", {"a": [1]}, timedelta(minutes=7), 1,
-    )  # fmt: skip
-    assert ledger.one("SELECT runner_id, state FROM runner_status WHERE runner_id = 'w1'") == (
-        "w1", "alive",
-    )  # fmt: skip
+    assert await one.settle() == []
+    assert ledger.statuses() == ["PENDING"]
+    assert await one.settle() == []
+    claim_next = "SELECT trigger, payload, run_timeout, attempt FROM claim_next('default', 'w1', 5)"
+    assert ledger.values(claim_next) == [("schedule", {"a": [1]}, 7 * MINUTE, 1)]
+    assert ledger.one("SELECT state FROM runner_status WHERE runner_id = 'w1'") == "alive"
     assert claim(ledger) == []
 
 
-async def test_firings_that_nobody_claims_do_not_pile_up(ledger: Ledger) -> None:
-    policies = {
-        **{overlap: {"overlap": overlap} for overlap in ("skip", "wait", "replace", "allow")},
-        "all": {"overlap": "wait", "catch_up": "all"},
-    }
-    for name, columns in policies.items():
-        external(ledger, name, schedule="0 * * * *", **columns)
-    async with runners(ledger.url, {}) as (one,):
-        for _ in range(4):
-            ledger.travel(by=60 * MINUTE)
-            await one.settle()
-    for name in policies:
+async def test_firings_that_nobody_claims_do_not_pile_up(ledger: Ledger, one: Runner) -> None:
+    overlaps = ("skip", "wait", "replace", "allow")
+    for overlap in overlaps:
+        external(ledger, overlap, schedule="0 * * * *", overlap=overlap)
+    external(ledger, "all", schedule="0 * * * *", overlap="wait", catch_up="all")
+    for _ in range(4):
+        ledger.travel(by=60 * MINUTE)
+        await one.settle()
+    for name in (*overlaps, "all"):
         piles_up = name in ("allow", "all")
         assert ledger.statuses(name) == ["PENDING"] * (4 if piles_up else 1)
         assert ledger.skipped(name) == ([] if piles_up else [("overlap", 3)])
         assert ledger.accounted(name) == 4
 
 
-def test_overlap_and_limits_hold_for_workers(ledger: Ledger) -> None:
-    external(ledger, "once", overlap="wait")
-    external(ledger, "two", overlap="allow", max_running=2)
-    external(ledger, "of a queue", overlap="allow", queue="tight")
+def test_limits_of_queues_hold_for_workers(ledger: Ledger) -> None:
+    """As overlap and max_running do, which the stateful tests show."""
+    external(ledger, overlap="allow", queue="tight")
     ledger.values("INSERT INTO queues (name, max_running) VALUES ('tight', 1)")
-    for name in ("once", "once", "two", "two", "two", "of a queue", "of a queue"):
-        ledger.trigger(name)
-    won = claim(ledger, n=10)
-    assert sorted(row[2] for row in won) == ["once", "two", "two"]
-    assert claim(ledger, "w2", n=10) == []
-    for execution, token, _, _ in won:
-        assert ledger.one(CALLS["finish"], execution, token) == "ok"
-    assert sorted(row[2] for row in claim(ledger, "w2", n=10)) == ["once", "two"]
+    for _ in range(2):
+        ledger.trigger()
     ((execution, token, _, _),) = claim(ledger, n=5, queue="tight")
     assert claim(ledger, n=5, queue="tight") == []
     ledger.one(CALLS["release"], execution, token)
     assert [(row[0], row[3]) for row in claim(ledger, n=1, queue="tight")] == [(execution, 2)]
-
-
-async def test_a_finish_of_a_worker_rearms_the_schedule(ledger: Ledger) -> None:
-    external(ledger, schedule="* * * * *", overlap="wait")
-    ledger.trigger()
-    ((execution, token, _, _),) = claim(ledger)
-    ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        await one.settle()
-        assert ledger.parked() == "waiting"
-        assert ledger.one(CALLS["finish"], execution, token) == "ok"
-        assert ledger.parked() is None
-        await one.settle()
-    assert ledger.statuses() == ["PENDING", "SUCCESS"]
-
-
-def test_a_refused_value_costs_no_other_its_claim(ledger: Ledger) -> None:
-    for name in ("bad", "good"):
-        external(ledger, name)
-        ledger.trigger(name)
-    ledger.values(
-        "ALTER TABLE executions ADD CONSTRAINT of_this_site"
-        " CHECK (job_name <> 'bad' OR status <> 'RUNNING')"
-    )
-    assert [row[2] for row in claim(ledger, n=1)] == ["good"]
-    assert claim(ledger, n=1) == []
-    assert "of_this_site" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
 
 
 def test_only_the_holder_of_the_token_writes_and_only_once(ledger: Ledger) -> None:
@@ -164,29 +121,6 @@ def test_only_the_holder_of_the_token_writes_and_only_once(ledger: Ledger) -> No
             assert state(ledger, execution) == after
 
 
-async def test_a_swept_lease_is_lost(ledger: Ledger, held: tuple[int, Any]) -> None:
-    execution, token = held
-    ledger.expire()
-    async with runners(ledger.url, {}) as (one,):
-        await one.sweep()
-    assert state(ledger, execution)["error_code"] == "stale_timeout"
-    assert ledger.one(CALLS["finish"], execution, token) == "lost"
-    assert ledger.one("SELECT runner_id, error_code FROM crashes") == ("w1", "stale_timeout")
-
-
-def test_a_renewal_counts_from_the_databases_clock(ledger: Ledger, held: tuple[int, Any]) -> None:
-    execution, token = held
-    ledger.stop_clock(ledger.now())
-    ledger.pass_time(timedelta(seconds=20))
-    assert ledger.one(CALLS["heartbeat"], execution, token) == "ok"
-    left = "SELECT extract(epoch FROM stale_after - db_now())::float8 FROM executions WHERE id = %s"
-    assert ledger.one(left, execution) == 30
-    assert ledger.one("SELECT heartbeat(%s, %s, '5 m')", execution, token) == "ok"
-    assert ledger.one(left, execution) == 300
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="lease"):
-        ledger.one("SELECT heartbeat(%s, %s, '1 s')", execution, token)
-
-
 def test_a_renewal_does_not_wait_for_the_row_of_the_worker(
     ledger: Ledger, held: tuple[int, Any]
 ) -> None:
@@ -203,19 +137,15 @@ def test_an_end_carries_its_result_and_a_note_if_that_is_too_large(ledger: Ledge
     for _ in range(2):
         ledger.trigger()
     (failed, token, _, _), (finished, other, _, _) = claim(ledger, n=2)
-    answer = ledger.one(
-        "SELECT fail(%s, %s, 'no_good', %s, %s, final => true)", failed, token, "x" * 5000,
-        Jsonb({"seen": 3}),
-    )  # fmt: skip
+    fail = "SELECT fail(%s, %s, 'no_good', %s, %s, final => true)"
+    assert ledger.one(fail, failed, token, "x" * 5000, Jsonb({"seen": 3})) == "ok"
     row = state(ledger, failed)
-    assert answer == "ok"
     assert (row["status"], row["error_code"], row["result"]) == ("FAILED", "no_good", {"seen": 3})
     assert (len(row["error_msg"]), row["next_attempt_at"]) == (4000, None)
     assert ledger.one("SELECT finish(%s, %s, %s)", finished, other, Jsonb("x" * 20_000)) == "ok"
     row = state(ledger, finished)
-    assert (row["status"], row["error_code"], row["result"]) == (
-        "SUCCESS", "result_too_large", None,
-    )  # fmt: skip
+    ended = (row["status"], row["error_code"], row["result"])
+    assert ended == ("SUCCESS", "result_too_large", None)
 
 
 def test_fail_retries_as_a_replica_would(ledger: Ledger) -> None:
@@ -232,17 +162,6 @@ def test_fail_retries_as_a_replica_would(ledger: Ledger) -> None:
             retried.add((execution, 2))
     ledger.travel(by=6 * MINUTE)
     assert {(row[0], row[3]) for row in claim(ledger, n=9)} == retried
-
-
-def test_a_request_to_cancel_reaches_the_worker_and_ends_it(
-    ledger: Ledger, held: tuple[int, Any]
-) -> None:
-    execution, token = held
-    assert ledger.one("SELECT cancel(%s)", execution) == "requested"
-    assert ledger.one(CALLS["heartbeat"], execution, token) == "cancel_requested"
-    assert ledger.one(CALLS["fail"], execution, token) == "ok"
-    assert state(ledger, execution)["status"] == "CANCELLED"
-    assert claim(ledger) == []
 
 
 def test_a_stale_lease_is_stolen_by_a_worker_that_was_there_long_enough(ledger: Ledger) -> None:
@@ -276,11 +195,9 @@ def test_bad_input_is_refused(ledger: Ledger) -> None:
         assert refused.value.diag.message_hint, call
 
 
-async def test_a_worker_cannot_take_the_name_of_a_live_replica(ledger: Ledger) -> None:
-    async with runners(ledger.url, {}) as (one,):
-        assert isinstance(one, Runner)
-        with pytest.raises(psycopg.errors.InvalidParameterValue, match="a live replica has"):
-            claim(ledger, one.name)
+async def test_a_worker_cannot_take_the_name_of_a_live_replica(ledger: Ledger, one: Runner) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="a live replica has"):
+        claim(ledger, one.name)
 
 
 # -- the beginning of a lease ----------------------------------------------------------------------
@@ -331,8 +248,10 @@ def test_a_worker_gets_its_whole_lease_although_its_claim_waited_for_a_lock(
     assert lease_left(ledger, "runners") == [MINUTE]
 
 
-def test_a_claim_waits_for_no_lock_after_it_has_written_a_lease(ledger: Ledger) -> None:
-    """The job of the second execution gets a spec_error, which needs a lock on jobs."""
+def test_a_claim_waits_for_no_lock_after_it_has_written_a_lease(
+    ledger: Ledger, db: Db, other: Db
+) -> None:
+    """The job of the refused execution gets a spec_error, which needs a lock on jobs."""
     for name in ("a", "bad"):
         external(ledger, name)
         ledger.trigger(name)
@@ -340,18 +259,14 @@ def test_a_claim_waits_for_no_lock_after_it_has_written_a_lease(ledger: Ledger) 
         "ALTER TABLE executions ADD CONSTRAINT refuses"
         " CHECK (job_name <> 'bad' OR status <> 'RUNNING') NOT VALID"
     )
-    with connected(ledger.url) as watcher, connected(ledger.url) as worker:
-        watcher.execute("BEGIN")
-        watcher.execute("LOCK TABLE cronledger.jobs IN SHARE MODE")
-        claim_next = "SELECT stale_after FROM cronledger.claim_next('default', 'w1', 2)"
-        claiming = start_blocked(
-            watcher, worker, lambda: worker.execute(claim_next.encode()).fetchall()
-        )
+    claim_next = b"SELECT stale_after FROM cronledger.claim_next('default', 'w1', 2)"
+    with db.transaction():
+        db.execute("LOCK TABLE cronledger.jobs IN SHARE MODE")
+        claiming = start_blocked(db, other, lambda: other.execute(claim_next).fetchall())
         ledger.travel(by=MINUTE)
-        watcher.execute("COMMIT")
-        (claimed,) = claiming.result()
+    (claimed,) = claiming.result()
     assert claimed["stale_after"] > ledger.now()
-    assert ledger.one("SELECT spec_error IS NOT NULL FROM jobs WHERE name = 'bad'")
+    assert "refuses" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
 
 
 def test_a_heartbeat_that_waited_for_a_lock_renews_the_lease_from_then_on(
@@ -361,10 +276,14 @@ def test_a_heartbeat_that_waited_for_a_lock_renews_the_lease_from_then_on(
     assert ledger.one(CALLS["heartbeat"], *held) == "ok"
     assert lease_left(ledger) == [timedelta(seconds=30)]
     assert lease_left(ledger, "runners") == [MINUTE]
+    assert ledger.one("SELECT heartbeat(%s, %s, '5 m')", *held) == "ok"
+    assert lease_left(ledger) == [5 * MINUTE]
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="lease"):
+        ledger.one("SELECT heartbeat(%s, %s, '1 s')", *held)
 
 
 async def test_a_replica_gets_its_whole_lease_although_its_claim_waited_for_a_lock(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The clock of the replica has moved on during the wait as well.
     monkeypatch.setattr(DatabaseClock, "agrees", lambda *_: True)
@@ -376,16 +295,15 @@ async def test_a_replica_gets_its_whole_lease_although_its_claim_waited_for_a_lo
     ledger.job("stolen", schedule=None, stale_timeout="30 s", allow_stale_reentry=True)
     ledger.trigger("stolen")
     ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}) as (one,):
-        await one.settle()
-        ledger.values(STOLEN)
-        ledger.trigger("waiting")
-        ledger.travel(by=MINUTE)
-        stand_still(ledger)
-        await one.live_through()
-        assert lease_left(ledger, "runners") == [timedelta(seconds=20)]
-        claimed = [*await one.steal(), *await one.settle()]
-        assert {lease.claimed.how for lease in claimed} == {"won", "stolen"}
+    await one.settle()
+    ledger.values(STOLEN)
+    ledger.trigger("waiting")
+    ledger.travel(by=MINUTE)
+    stand_still(ledger)
+    await one.live_through()
+    assert lease_left(ledger, "runners") == [timedelta(seconds=20)]
+    claimed = [*await one.steal(), *await one.settle()]
+    assert {lease.claimed.how for lease in claimed} == {"won", "stolen"}
     left = ledger.values(
         "SELECT job_name, stale_after - db_clock() FROM executions"
         " WHERE runner_id = 'r1' AND status = 'RUNNING' AND stale_after > db_now() ORDER BY 1"

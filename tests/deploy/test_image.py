@@ -1,18 +1,22 @@
-"""F73: the Dockerfile and docker-compose.yml, read without a Docker engine."""
+"""F73: the Dockerfile and docker-compose.yml, read without a Docker engine, and the probes."""
 
 import re
 import tomllib
 from fnmatch import fnmatch
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import yaml
 
 from cronledger.settings import VARIABLES, Settings
 from tests.deploy.support.commands import parsed
 from tests.deploy.support.files import DEPLOY, ROOT
+from tests.web.support.command import address, starter
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
 SERVICES = {name: one for name, one in COMPOSE["services"].items() if name != "postgres"}
@@ -40,19 +44,17 @@ def test_copied_paths_exist_and_are_not_ignored() -> None:
 
 
 def test_the_image_contains_what_the_package_is_built_of() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = {*(path.partition("/")[0] for path in wheel["packages"]), *wheel["force-include"],
-              project["project"]["readme"], *project["project"]["license-files"]}  # fmt: skip
+              PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]}  # fmt: skip
     assert needed <= copied()
 
 
 def test_the_extras_of_the_image_exist() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     built, installed = re.findall(r"\[([a-z,]+)\]'", DOCKERFILE)
     assert built == installed
     assert set(built.split(",")) == {"apprise", "metrics", "tracing", "web"}
-    assert set(built.split(",")) <= project["optional-dependencies"].keys()
+    assert set(built.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
 
 
 def test_the_image_runs_as_an_ordinary_user_and_passes_signals_on() -> None:
@@ -83,3 +85,25 @@ def test_the_settings_of_the_page_are_accepted(monkeypatch: pytest.MonkeyPatch) 
     assert token == f"demo:operator:{sha256(b'demo').hexdigest()}"
     # Nobody but this machine reaches a page whose token is public.
     assert all(port.startswith("127.0.0.1:") for port in SERVICES["page"]["ports"])
+
+
+def test_the_page_serves_what_probes_request_without_a_sign_in(
+    database_url: str, tmp_path: Path
+) -> None:
+    """Whatever name the pod has."""
+    page, *_ = yaml.safe_load_all((DEPLOY / "kubernetes" / "base" / "page.yaml").read_text("utf-8"))
+    (container,) = page["spec"]["template"]["spec"]["containers"]
+    paths = {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
+    service = SERVICES["page"]
+    (test,) = [word for word in service["healthcheck"]["test"] if "urlopen" in word]
+    paths.add(test.partition("127.0.0.1:8642")[2].partition("'")[0])
+    arguments = [word.replace("0.0.0.0:8642", "127.0.0.1:0") for word in container["args"][1:]]
+    tokens = {"CRONLEDGER_WEB_TOKENS": service["environment"]["CRONLEDGER_WEB_TOKENS"]}
+    named = {"Host": "10.1.2.3"}
+    with starter(tmp_path, database_url) as start:
+        url = address(start(*arguments, **tokens))
+        for path in paths:
+            response = httpx2.get(f"{url.rstrip('/')}{path}", headers=named, timeout=60)
+            assert response.status_code == 200, path
+        # The same pages need a sign-in otherwise.
+        assert httpx2.get(url, headers=named, timeout=60).status_code in (303, 401)

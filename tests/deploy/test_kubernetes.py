@@ -23,7 +23,6 @@ VERSION = "1.31"
 COMPONENT = "app.kubernetes.io/component"
 CUSTOM = {"PodMonitor"}
 """The kinds that Kubernetes itself does not define."""
-SECRET = "cronledger"
 GRACE = 15
 """The seconds beyond `drain_timeout` of docs/howto/deploy.md."""
 
@@ -69,15 +68,7 @@ def rendered() -> list[Manifest]:
 
 
 PODS = [pytest.param(pod, id=name(workload)) for workload, pod in pods(sources())]
-
-
-def test_there_are_manifests() -> None:
-    assert {name(one) for one in sources()} >= {
-        "Deployment cronledger-replica", "Deployment cronledger-page",
-        "Deployment cronledger-metrics", "Job cronledger-migrate-pre",
-        "Job cronledger-migrate-post", "PodDisruptionBudget cronledger-replica",
-        "NetworkPolicy cronledger-replica", "PodMonitor cronledger-replicas",
-    }  # fmt: skip
+(REPLICA,) = (one for one in sources() if name(one) == "Deployment cronledger-replica")
 
 
 def test_each_file_is_part_of_a_kustomization() -> None:
@@ -87,17 +78,19 @@ def test_each_file_is_part_of_a_kustomization() -> None:
         assert listed == {x.name for x in path.glob("*.yaml")} - {"kustomization.yaml"}
 
 
+def validate(manifest: Manifest) -> None:
+    if manifest["kind"] in CUSTOM:
+        assert manifest["apiVersion"] == "monitoring.coreos.com/v1"
+    else:
+        kubernetes_validate.validate(manifest, VERSION, strict=True)
+
+
 def test_manifests_fit_their_schemas() -> None:
-    manifests = {name(one): one for one in sources()}
-    for manifest in manifests.values():
-        if manifest["kind"] in CUSTOM:
-            assert manifest["apiVersion"] == "monitoring.coreos.com/v1"
-        else:
-            kubernetes_validate.validate(manifest, VERSION, strict=True)
-    replica = manifests["Deployment cronledger-replica"]
-    wrong = replica | {"spec": replica["spec"] | {"replica": 2}}
+    for one in sources():
+        validate(one)
+    replica = REPLICA | {"spec": REPLICA["spec"] | {"replica": 2}}
     with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(wrong, VERSION, strict=True)
+        validate(replica)
 
 
 @needs_kubectl
@@ -105,21 +98,17 @@ def test_rendered_manifests_fit_their_schemas(rendered: list[Manifest]) -> None:
     assert len(rendered) == len(sources()) + 1  # the ConfigMap
     for one in rendered:
         assert one["metadata"]["namespace"] == "cronledger"
-        if one["kind"] not in CUSTOM:
-            kubernetes_validate.validate(one, VERSION, strict=True)
+        validate(one)
 
 
 @pytest.mark.parametrize("pod", PODS)
-def test_a_container_runs_a_command_with_settings_that_exist(pod: Manifest) -> None:
-    (container,) = pod["spec"]["containers"]
-    assert parsed(*container["args"]).info_name == container["args"][0]
-    assert {variable["name"] for variable in container["env"]} <= VARIABLES
-
-
-@pytest.mark.parametrize("pod", PODS)
-def test_a_container_is_restricted(pod: Manifest) -> None:
+def test_a_container_is_restricted_and_runs_a_command_with_settings_that_exist(
+    pod: Manifest,
+) -> None:
     spec = pod["spec"]
     (container,) = spec["containers"]
+    assert parsed(*container["args"]).info_name == container["args"][0]
+    assert {variable["name"] for variable in container["env"]} <= VARIABLES
     assert spec["automountServiceAccountToken"] is False
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -140,8 +129,9 @@ def test_a_container_refers_to_what_exists(pod: Manifest) -> None:
     for probe in (container.get(f"{kind}Probe") for kind in ("liveness", "readiness", "startup")):
         if probe is not None:
             assert (probe.get("httpGet") or probe["tcpSocket"])["port"] in ports
-    volumes = {volume["name"] for volume in spec.get("volumes", ())}
-    assert {mount["name"] for mount in container.get("volumeMounts", ())} == volumes
+    volumes = {volume["name"]: volume for volume in spec.get("volumes", ())}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container.get("volumeMounts", ())}
+    assert mounts.keys() == volumes.keys()
     given = {x["name"]: x.get("value") for x in container["env"]}
     if port := given.get("CRONLEDGER_HEALTH_PORT"):
         assert ports["health"] == int(port)
@@ -150,60 +140,38 @@ def test_a_container_refers_to_what_exists(pod: Manifest) -> None:
         assert listen == f"0.0.0.0:{next(iter(ports.values()))}"
     for variable in container["env"]:
         if variable["name"].endswith(("_URL", "_TOKENS")):
-            assert variable["valueFrom"]["secretKeyRef"]["name"] == SECRET
-
-
-@pytest.mark.parametrize("pod", PODS)
-def test_each_container_reads_the_settings_that_all_share(pod: Manifest) -> None:
-    (container,) = pod["spec"]["containers"]
-    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
-    (directory,) = [
-        mount["mountPath"]
-        for mount in container.get("volumeMounts", ())
-        if volumes[mount["name"]].get("configMap") == {"name": "cronledger-config"}
-    ]
+            assert variable["valueFrom"]["secretKeyRef"]["name"] == "cronledger"
+    shared = {"name": "cronledger-config"}
+    (directory,) = [mounts[name] for name in mounts if volumes[name].get("configMap") == shared]
     # The file that is the argument, or the one in the directory in which the command starts.
     named = f"{directory}/cronledger.toml" in container["args"]
     assert named or container["workingDir"] == directory
 
 
-def test_a_selector_matches_its_pods() -> None:
-    for workload, pod in pods(sources()):
-        labels = pod["metadata"]["labels"]
-        assert workload["metadata"]["labels"] == labels
-        if workload["kind"] == "Deployment":
-            assert workload["spec"]["selector"]["matchLabels"] == labels
-
-
 @needs_kubectl
 def test_every_selector_that_is_sent_matches_pods_and_ports(rendered: list[Manifest]) -> None:
-    workloads = [(pod["metadata"]["labels"], pod) for _, pod in pods(rendered)]
-
-    def selected(labels: dict[str, str]) -> dict[str, Any]:
-        (pod,) = [pod for own, pod in workloads if labels.items() <= own.items()]
-        (container,) = pod["spec"]["containers"]
-        return {port["name"]: port for port in container.get("ports", ())}
-
+    workloads = [pod for _, pod in pods(rendered)]
     found = set()
     for one in rendered:
         spec, kind = one.get("spec", {}), one["kind"]
         match kind:
+            case "Deployment" | "PodDisruptionBudget" | "PodMonitor":
+                labels = spec["selector"]["matchLabels"]
+                used = {endpoint["port"] for endpoint in spec.get("podMetricsEndpoints", ())}
             case "Service":
-                ports = selected(spec["selector"])
-                assert {port["targetPort"] for port in spec["ports"]} <= ports.keys()
-            case "PodDisruptionBudget":
-                selected(spec["selector"]["matchLabels"])
-            case "PodMonitor":
-                ports = selected(spec["selector"]["matchLabels"])
-                assert {x["port"] for x in spec["podMetricsEndpoints"]} <= ports.keys()
+                labels, used = spec["selector"], {port["targetPort"] for port in spec["ports"]}
             case "NetworkPolicy" if "matchExpressions" not in spec["podSelector"]:
-                ports = selected(spec["podSelector"]["matchLabels"])
+                labels = spec["podSelector"]["matchLabels"]
                 used = {port["port"] for rule in spec["ingress"] for port in rule["ports"]}
-                assert used <= ports.keys()
             case _:
                 continue
+        (pod,) = [pod for pod in workloads if labels.items() <= pod["metadata"]["labels"].items()]
+        (container,) = pod["spec"]["containers"]
+        assert used <= {port["name"] for port in container.get("ports", ())}
         found.add(kind)
-    assert found == {"Service", "PodDisruptionBudget", "PodMonitor", "NetworkPolicy"}
+    assert found == {
+        "Deployment", "Service", "PodDisruptionBudget", "PodMonitor", "NetworkPolicy",
+    }  # fmt: skip
 
 
 @needs_kubectl
@@ -234,10 +202,13 @@ def test_a_drain_has_its_time(rendered: list[Manifest], tmp_path: Path) -> None:
     assert container["args"][1] == "/etc/cronledger/cronledger.toml"
 
 
-def test_new_replicas_start_before_old_ones_end() -> None:
-    replica = {name(one): one for one in sources()}["Deployment cronledger-replica"]
-    assert replica["spec"]["replicas"] >= 2
-    assert replica["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+def test_new_replicas_start_before_old_ones_end_which_have_the_same_time_as_with_compose() -> None:
+    spec = REPLICA["spec"]
+    assert spec["replicas"] >= 2
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+    grace = spec["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert compose["services"]["replica"]["stop_grace_period"] == f"{grace}s"
 
 
 @needs_kubectl
@@ -293,10 +264,3 @@ def test_a_roll_out_migrates_before_and_after(rendered: list[Manifest], tmp_path
     # It waits until no old replica drains any more.
     assert ["get pods" in call for call in order] == [False] * 4 + [True] * 2 + [False]
     assert all("-n cronledger" in call for call in order)
-
-
-def test_the_compose_file_and_the_manifests_use_one_user_and_one_grace() -> None:
-    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-    specs = {name(one): pod["spec"] for one, pod in pods(sources())}
-    grace = specs["Deployment cronledger-replica"]["terminationGracePeriodSeconds"]
-    assert compose["services"]["replica"]["stop_grace_period"] == f"{grace}s"

@@ -1,21 +1,29 @@
 """F71: the rules for Prometheus are those of the tables of docs/operations.md, and they fire."""
 
 import re
+import shutil
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.deploy.support.files import DEPLOY, ROOT, call, check, needs, read_yaml
+from cronledger.embedded.server import find_binaries
+from tests.database import chosen_binaries
+from tests.deploy.support.files import DEPLOY, ROOT, check, needs, read_yaml
 from tests.deploy.support.metrics import unknown_in
+from tests.docs.support.pages import Shell, blocks
 from tests.docs.support.references import anchors
-from tests.marks import first_fast
 
 RULES = DEPLOY / "prometheus" / "rules.yml"
 TESTS = DEPLOY / "prometheus" / "rules_test.yml"
 DOCUMENT = ROOT / "docs" / "operations.md"
-TABLES = {"cronledger-ledger": "## Alerts", "cronledger-processes": "### Alerts about processes"}
+HEADING = "\n## From nothing to monitored\n"
+ADDRESSES = ("127.0.0.1:8080", "127.0.0.1:9464", "127.0.0.1:9090")
+"""Those of the page. Other programs of this machine may have taken them."""
 needs_promtool = needs("promtool", "prometheus")
+TABLES = {"cronledger-ledger": "## Alerts", "cronledger-processes": "### Alerts about processes"}
 
 
 def rules(group: str | None = None) -> list[dict[str, Any]]:
@@ -85,16 +93,6 @@ def test_promtool_accepts_the_files() -> None:
     check("promtool", "test", "rules", TESTS.name, cwd=TESTS.parent)
 
 
-@needs_promtool
-@pytest.mark.parametrize("rule", first_fast(rules()), ids=lambda rule: str(rule["alert"]))
-def test_the_tests_notice_a_rule_that_never_fires(rule: dict[str, Any], tmp_path: Path) -> None:
-    text = RULES.read_text("utf-8")
-    name = f"- alert: {rule['alert']}\n"
-    (tmp_path / TESTS.name).write_text(TESTS.read_text("utf-8"))
-    (tmp_path / RULES.name).write_text(text.replace(name, f"- alert: {rule['alert']}Renamed\n"))
-    assert call("promtool", "test", "rules", TESTS.name, cwd=tmp_path).returncode != 0
-
-
 def test_the_ledger_is_scraped_with_its_own_label_job() -> None:
     jobs = {
         one["job_name"]: one for one in read_yaml(RULES.with_name("scrape.yml"))["scrape_configs"]
@@ -103,3 +101,41 @@ def test_the_ledger_is_scraped_with_its_own_label_job() -> None:
     assert jobs["cronledger-ledger"]["honor_labels"] is True
     used = re.findall(r'job="([^"]+)"', RULES.read_text("utf-8"))
     assert set(used) <= jobs.keys()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that are free now."""
+    with ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in taken]
+
+
+@pytest.mark.slow
+@needs("prometheus", "prometheus")
+@needs_promtool
+@needs("curl", "curl")
+def test_a_failing_job_is_seen_in_prometheus(database_url: str, tmp_path: Path) -> None:
+    """As the page "From nothing to monitored" shows."""
+    ports = dict(zip(ADDRESSES, free_ports(len(ADDRESSES)), strict=True))
+
+    def here(text: str) -> str:
+        for address, port in ports.items():
+            text = text.replace(address, f"127.0.0.1:{port}")
+        health = ADDRESSES[0].partition(":")[2]
+        return text.replace(f"HEALTH_PORT={health}", f"HEALTH_PORT={ports[ADDRESSES[0]]}")
+
+    clone, home = tmp_path / "clone", tmp_path / "home"
+    home.mkdir()
+    shutil.copytree(DEPLOY / "prometheus", clone / "deploy" / "prometheus")
+    scrape = clone / "deploy" / "prometheus" / "scrape.yml"
+    scrape.write_text(here(scrape.read_text("utf-8")).replace("15s", "1s"))
+    page = DOCUMENT.read_text("utf-8")
+    section = tmp_path / "section.md"
+    section.write_text(here(page.partition(HEADING)[2].partition("\n## ")[0]), "utf-8")
+    variables = {"CRONLEDGER_DATABASE_URL": database_url, "CLONE": str(clone)}
+    with Shell(home, variables, find_binaries(chosen_binaries()).directory) as shell:
+        for block in blocks(section):
+            if block.language == "console":
+                shell.read(block)
+    made, rules = read_yaml(home / "rule.yaml"), read_yaml(RULES)
+    assert (made["kind"], made["spec"]) == ("PrometheusRule", rules)

@@ -15,7 +15,6 @@ from cronledger.rules.problems import EXIT_MEANINGS, Exit
 from cronledger.settings import VARIABLES
 from cronledger.sources.toml import load
 from docs.tools.configuration import ENVIRONMENT, document
-from docs.tools.markdown import table
 
 pytestmark = pytest.mark.tools
 
@@ -45,7 +44,3 @@ def test_its_example_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     source = load(file)
     assert [job.name for job in source.jobs] == ["nightly-backup", "refresh"]
     assert source.warnings == ()
-
-
-def test_cells_cannot_break_a_table() -> None:
-    assert table(["a"], [["x|y"]]) == "| a |\n| --- |\n| x\\|y |\n"

@@ -46,13 +46,11 @@ def main() -> int:
         server(Path(directory)) as dsn,
         Databases(dsn, uuid.uuid4().hex) as databases,
     ):
-        seed = given.seed if given.seed is not None else given.seed0
-        while True:
-            findings += _seed(seed, given.commands, databases, totals, end)
-            if given.seed is not None or end is None or time.monotonic() >= end:
-                break
+        first = seed = given.seed if given.seed is not None else given.seed0
+        findings += _seed(seed, given.commands, databases, totals, end)
+        while given.seed is None and end is not None and time.monotonic() < end:
             seed += 1
-    first = given.seed if given.seed is not None else given.seed0
+            findings += _seed(seed, given.commands, databases, totals, end)
     per_code = ", ".join(f"{totals[key]} with {key}" for key in sorted(totals))
     print(
         f"seeds {first} to {seed}: {sum(totals.values())} commands ({per_code}), "

@@ -1,13 +1,12 @@
 """Arguments of calls: half of them plausible for their parameter, the others from anywhere."""
 
 import random
-from collections.abc import Iterator
 
 import click
 
-from cronledger.cli import main
 from cronledger.rules.problems import Exit
 from cronledger.settings import VARIABLES
+from tests.cli.support.commands import commands
 from tests.fuzz.calls import STDOUTS, Call
 from tests.fuzz.values import (
     DURATIONS,
@@ -43,40 +42,22 @@ OTHER_VARIABLES = {
 }  # fmt: skip
 
 
-Command = tuple[tuple[str, ...], click.Command]
-
-
-def commands() -> Iterator[Command]:
-    """Yield every command of the command line with its path."""
-    yield from _below((), main)
-
-
-def _below(path: tuple[str, ...], command: click.Command) -> Iterator[Command]:
-    if not isinstance(command, click.Group):
-        yield path, command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from _below((*path, name), found)
-
-
 class Calls:
     """An endless source of calls in `world`."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
-        self._round: list[Command] = []
+        self._round: list[tuple[str, click.Command]] = []
 
     def next(self) -> Call:
         """Return the next call. Every command comes once in a round."""
         rng, world = self._rng, self._world
         if not self._round:
-            self._round = list(commands())
+            self._round = list(commands().items())
             rng.shuffle(self._round)
-        path, command = self._round.pop()
+        name, command = self._round.pop()
+        path = name.split()
         arguments = [*path, *self._arguments(command)]
         environ, may = self._environ()
         if "dev" in path:  # it would start a server

@@ -18,14 +18,6 @@ from tests.mistakes.table import MISTAKES, Mistake
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("src", "migrations", "tests", "docs", "deploy", "examples")
-FILES = (
-    "pyproject.toml",
-    "README.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "Makefile",
-)
 
 
 def main() -> int:
@@ -56,8 +48,8 @@ def copy_product(copy: Path) -> None:
     """Copy what the tests need, without caches and the environment."""
     for name in COPIED:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in FILES:
-        shutil.copy(ROOT / name, copy / name)
+    for file in (*ROOT.glob("*.md"), ROOT / "pyproject.toml", ROOT / "Makefile"):
+        shutil.copy(file, copy)
 
 
 def catch(one: Mistake, copy: Path) -> bool:

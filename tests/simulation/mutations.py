@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,14 @@ from cronledger.engine.claiming import claim
 from cronledger.engine.running import executor, heartbeats
 from tests.simulation.support.backend import Database
 from tests.simulation.support.mistakes import around, recovery, requests
-from tests.simulation.support.mistakes.mutating import function, method, statement, together
+from tests.simulation.support.mistakes.mutating import (
+    Apply,
+    both,
+    in_function,
+    in_statement,
+    method,
+    together,
+)
 from tests.simulation.support.run import Verdict, simulate
 
 MOST_SEEDS = 150
@@ -30,139 +37,104 @@ class Mutation:
 
     name: str
     invariant: str
-    apply: Callable[[Database], AbstractContextManager[None]]
+    apply: Apply
     quick: bool = False  # a few seeds find it: make check runs it as well
 
 
 # -- the mistakes -------------------------------------------------------------------------------
 
 TOKEN = ("e.lease_token = u.token AND ", ""), ("e.lease_token = h.token AND ", "")
-
-
-def finish_without_token(database: Database) -> AbstractContextManager[None]:
-    """Of both ways in which an attempt ends."""
-    renewed = ("RETURNING e.lease_token", "RETURNING h.token")
-    return together(
-        function(database, "finish_executions", *TOKEN, renewed),
-        function(database, "release_executions", *TOKEN),
-    )
-
-
-def heartbeat_without_token(database: Database) -> AbstractContextManager[None]:
-    renewed = ("RETURNING e.lease_token", "RETURNING h.token")
-    return function(database, "heartbeat_leases", *TOKEN, renewed)
-
-
-def finish_whatever_status(database: Database) -> AbstractContextManager[None]:
-    """A swept or cancelled row is written by its late holder."""
-    return function(database, "finish_executions", (" AND e.status = (SELECT 'RUNNING')", ""))
-
-
-def locks_nothing(database: Database) -> AbstractContextManager[None]:
-    """Plans are made of schedules that nobody has locked."""
-    return function(database, "lock_due_schedules", ("FOR NO KEY UPDATE OF s SKIP LOCKED", ""))
+RENEWED = ("RETURNING e.lease_token", "RETURNING h.token")
+finish_without_token = both(
+    in_function("finish_executions", *TOKEN, RENEWED),
+    in_function("release_executions", *TOKEN),
+)
+"""Of both ways in which an attempt ends."""
+heartbeat_without_token = in_function("heartbeat_leases", *TOKEN, RENEWED)
+finish_whatever_status = in_function(
+    "finish_executions", (" AND e.status = (SELECT 'RUNNING')", "")
+)
+"""A swept or cancelled row is written by its late holder."""
+locks_nothing = in_function("lock_due_schedules", ("FOR NO KEY UPDATE OF s SKIP LOCKED", ""))
+"""Plans are made of schedules that nobody has locked."""
 
 
 @contextmanager
 def cursor_apart(database: Database) -> Iterator[None]:
     """The cursor moves in a transaction of its own, before the rows that account for its way."""
 
-    def make(original: Any) -> Any:
-        async def write(self: Any, c: Any) -> Any:
-            decision = self.decision
-            if decision.plans:
-                async with self._context.pool.connection() as other:
-                    await self._statements.advance_schedules(other, decision.plans)
-            plans, decision.plans = decision.plans, []
-            try:
-                return await original(self, c)
-            finally:
-                decision.plans = plans
-
-        return write
+    async def write(original: Any, self: Any, c: Any) -> Any:
+        decision = self.decision
+        if decision.plans:
+            async with self._context.pool.connection() as other:
+                await self._statements.advance_schedules(other, decision.plans)
+        plans, decision.plans = decision.plans, []
+        try:
+            return await original(self, c)
+        finally:
+            decision.plans = plans
 
     # Not held against itself: the other connection would wait for the claim's own lock.
-    with (
-        locks_nothing(database),
-        method(claim.Claim, "_write", make),
-    ):
+    with locks_nothing(database), method(claim.Claim, "_write", write):
         yield
 
 
 def commits_before_rows(_: Database) -> AbstractContextManager[None]:
     """COMMIT between the cursor and the executions: a crash there loses plan_times."""
 
-    def make(original: Any) -> Any:
-        async def write(self: Any, c: Any) -> Any:
-            if self.decision.plans:
-                await self._statements.advance_schedules(c, self.decision.plans)
-                await c.execute("COMMIT")
-                await c.execute("BEGIN")
-            return await original(self, c)
+    async def write(original: Any, self: Any, c: Any) -> Any:
+        if self.decision.plans:
+            await self._statements.advance_schedules(c, self.decision.plans)
+            await c.execute("COMMIT")
+            await c.execute("BEGIN")
+        return await original(self, c)
 
-        return write
-
-    return method(claim.Claim, "_write", make)
+    return method(claim.Claim, "_write", write)
 
 
-def two_of_a_scope(database: Database) -> AbstractContextManager[None]:
-    """Two retries of one (job, scope) in a batch."""
-    return function(
-        database, "decide_existing", ("WHERE a.overlap = 'allow' OR a.of_scope = 1", "")
-    )
-
-
-def retries_beside_running(database: Database) -> AbstractContextManager[None]:
-    """A retry starts though another execution of its scope is RUNNING."""
-    return together(
-        function(database, "decide_existing", ("AND r.id <> c.id", "AND false")),
-        function(database, "lock_due_existing", ("FROM busy b)", "FROM busy b WHERE false)")),
-    )
-
-
-def retries_never(database: Database) -> AbstractContextManager[None]:
-    """FAILED without next_attempt_at means never; here it means now."""
-    return together(
-        function(
-            database, "finish_executions",
-            ("THEN cronledger.db_clock() + h.retry_after END",
-             "THEN cronledger.db_clock() + coalesce(h.retry_after, interval '0') END"),
-        ),
-        statement("sweep_stale", ("next_attempt_at = NULL", "next_attempt_at = "
-                  "CASE WHEN e.cancel_requested_at IS NULL THEN cronledger.db_now() END, "
-                  "max_attempts = e.attempt + 1")),
-    )  # fmt: skip
+two_of_a_scope = in_function("decide_existing", ("WHERE a.overlap = 'allow' OR a.of_scope = 1", ""))
+"""Two retries of one (job, scope) in a batch."""
+retries_beside_running = both(
+    in_function("decide_existing", ("AND r.id <> c.id", "AND false")),
+    in_function("lock_due_existing", ("FROM busy b)", "FROM busy b WHERE false)")),
+)
+"""A retry starts though another execution of its scope is RUNNING."""
+retries_never = both(
+    in_function(
+        "finish_executions",
+        ("THEN cronledger.db_clock() + h.retry_after END",
+         "THEN cronledger.db_clock() + coalesce(h.retry_after, interval '0') END"),
+    ),
+    in_statement("sweep_stale", ("next_attempt_at = NULL", "next_attempt_at = "
+              "CASE WHEN e.cancel_requested_at IS NULL THEN cronledger.db_now() END, "
+              "max_attempts = e.attempt + 1")),
+)  # fmt: skip
+"""FAILED without next_attempt_at means never; here it means now."""
 
 
 def lease_from_reply(_: Database) -> AbstractContextManager[None]:
     """A lease counts from the answer to its heartbeat, and no margin is kept."""
 
-    def make(original: Any) -> Any:
-        def renew(self: Any, sent: float) -> None:
-            now = asyncio.get_running_loop().time()
-            original(self, now)
-            if not self.stopped:
-                self.deadline = now + self.length
+    def renew(original: Any, self: Any, sent: float) -> None:
+        now = asyncio.get_running_loop().time()
+        original(self, now)
+        if not self.stopped:
+            self.deadline = now + self.length
 
-        return renew
-
-    return method(lease.Lease, "renew", make)
+    return method(lease.Lease, "renew", renew)
 
 
 def skipped_is_lost(_: Database) -> AbstractContextManager[None]:
     """A row that the heartbeat stepped over is taken for lost: nothing is read."""
 
-    def make(original: Any) -> Any:
-        async def read(self: Any, connection: Any, silent: Any) -> None:
-            statements_of, self._statements = self._statements, _Silent()
-            try:
-                await original(self, connection, silent)
-            finally:
-                self._statements = statements_of
+    async def read(original: Any, self: Any, connection: Any, silent: Any) -> None:
+        statements_of, self._statements = self._statements, _Silent()
+        try:
+            await original(self, connection, silent)
+        finally:
+            self._statements = statements_of
 
-        return read
-
-    return method(heartbeats.Heartbeats, "_check_missing", make)
+    return method(heartbeats.Heartbeats, "_check_missing", read)
 
 
 class _Silent:
@@ -173,77 +145,56 @@ class _Silent:
         return []
 
 
-def sweeps_reentrant(_: Database) -> AbstractContextManager[None]:
-    """The sweeper ignores reentrancy: a stale lease is retried whatever its job says."""
-    return statement(
-        "sweep_stale",
-        ("SET status = CASE WHEN e.cancel_requested_at IS NULL THEN 'FAILED' ELSE 'CANCELLED' END",
-         "SET status = 'FAILED', max_attempts = greatest(e.max_attempts, e.attempt + 1)"),
-        ("next_attempt_at = NULL", "next_attempt_at = cronledger.db_now()"),
-    )  # fmt: skip
-
-
-def steals_what_is_not_reentrant(database: Database) -> AbstractContextManager[None]:
-    return function(database, "may_be_stolen", ("SELECT reentrant AND", "SELECT"))
-
-
-def steals_unlocked(database: Database) -> AbstractContextManager[None]:
-    """Retries and steals do not take the lock of their schedule row."""
-    lock = "FOR NO KEY UPDATE OF s SKIP LOCKED"
-    return together(
-        function(database, "lock_stale", (lock, "")),
-        function(database, "lock_due_existing", (lock, "")),
-    )
-
-
-def cancels_running_at_once(database: Database) -> AbstractContextManager[None]:
-    """A RUNNING row becomes CANCELLED under its handler."""
-    return function(
-        database, "cancel",
-        ("status = CASE e.status WHEN 'RUNNING' THEN e.status ELSE 'CANCELLED' END",
-         "status = 'CANCELLED'"),
-        ("CASE e.status WHEN 'RUNNING' THEN NULL ELSE coalesce(e.finished_at, at) END", "at"),
-    )  # fmt: skip
-
-
-def releases_the_same_attempt(database: Database) -> AbstractContextManager[None]:
-    """What goes back keeps its attempt number for the next claim."""
-    return function(
-        database,
-        "release_executions",
-        ("max_attempts = e.max_attempts + 1", "attempt = e.attempt - 1"),
-    )
-
-
-def limit_in_locking_statement(database: Database) -> AbstractContextManager[None]:
-    """Limited jobs are counted without their row's lock."""
-    return function(
-        database,
-        "claim_look",
-        ("ORDER BY j.name FOR NO KEY UPDATE SKIP LOCKED", ""),
-        ("ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED", ""),
-    )
+sweeps_reentrant = in_statement(
+    "sweep_stale",
+    ("SET status = CASE WHEN e.cancel_requested_at IS NULL THEN 'FAILED' ELSE 'CANCELLED' END",
+     "SET status = 'FAILED', max_attempts = greatest(e.max_attempts, e.attempt + 1)"),
+    ("next_attempt_at = NULL", "next_attempt_at = cronledger.db_now()"),
+)  # fmt: skip
+"""The sweeper ignores reentrancy: a stale lease is retried whatever its job says."""
+steals_what_is_not_reentrant = in_function("may_be_stolen", ("SELECT reentrant AND", "SELECT"))
+LOCK = "FOR NO KEY UPDATE OF s SKIP LOCKED"
+steals_unlocked = both(
+    in_function("lock_stale", (LOCK, "")),
+    in_function("lock_due_existing", (LOCK, "")),
+)
+"""Retries and steals do not take the lock of their schedule row."""
+cancels_running_at_once = in_function(
+    "cancel",
+    ("status = CASE e.status WHEN 'RUNNING' THEN e.status ELSE 'CANCELLED' END",
+     "status = 'CANCELLED'"),
+    ("CASE e.status WHEN 'RUNNING' THEN NULL ELSE coalesce(e.finished_at, at) END", "at"),
+)  # fmt: skip
+"""A RUNNING row becomes CANCELLED under its handler."""
+releases_the_same_attempt = in_function(
+    "release_executions",
+    ("max_attempts = e.max_attempts + 1", "attempt = e.attempt - 1"),
+)
+"""What goes back keeps its attempt number for the next claim."""
+limit_in_locking_statement = in_function(
+    "claim_look",
+    ("ORDER BY j.name FOR NO KEY UPDATE SKIP LOCKED", ""),
+    ("ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED", ""),
+)
+"""Limited jobs are counted without their row's lock."""
 
 
 def starts_after_its_lease(_: Database) -> AbstractContextManager[None]:
     """A handler begins though its lease ran out while its process stood still."""
 
-    def make(original: Any) -> Any:
-        async def outcome(self: Any, running: Any) -> Any:
-            deadline, running.lease.deadline = running.lease.deadline, lease.NEVER
-            stopped, running.lease.stopped = running.lease.stopped, False
-            task = original(self, running)
-            try:
-                first = task.send(None)
-            except StopIteration as ended:
-                return ended.value
-            finally:
-                running.lease.deadline, running.lease.stopped = deadline, stopped
-            return await _resumed(task, first)
+    async def outcome(original: Any, self: Any, running: Any) -> Any:
+        deadline, running.lease.deadline = running.lease.deadline, lease.NEVER
+        stopped, running.lease.stopped = running.lease.stopped, False
+        task = original(self, running)
+        try:
+            first = task.send(None)
+        except StopIteration as ended:
+            return ended.value
+        finally:
+            running.lease.deadline, running.lease.stopped = deadline, stopped
+        return await _resumed(task, first)
 
-        return outcome
-
-    return method(executor.Executor, "_outcome", make)
+    return method(executor.Executor, "_outcome", outcome)
 
 
 async def _resumed(task: Any, first: Any) -> Any:
@@ -268,69 +219,48 @@ async def _resumed(task: Any, first: Any) -> Any:
 def trusts_after_a_leap(_: Database) -> AbstractContextManager[None]:
     """A leap of the database's clock is believed: live leases are stolen and swept."""
 
-    def make(original: Any) -> Any:
-        return lambda self, now, sent, received: True
-
-    def make_observe(original: Any) -> Any:
-        def observe(self: Any, now: Any, sent: float, received: float | None = None) -> bool:
-            trusted = self.trusted_since
-            original(self, now, sent, received)
-            self.trusted_since = trusted or now
-            return False
-
-        return observe
+    def observe(
+        original: Any, self: Any, now: Any, sent: float, received: float | None = None
+    ) -> bool:
+        trusted = self.trusted_since
+        original(self, now, sent, received)
+        self.trusted_since = trusted or now
+        return False
 
     return together(
-        method(clock.DatabaseClock, "agrees", make),
-        method(clock.DatabaseClock, "observe", make_observe),
+        method(clock.DatabaseClock, "agrees", lambda original, self, now, sent, received: True),
+        method(clock.DatabaseClock, "observe", observe),
     )
 
 
-def plans_the_past(_: Database) -> AbstractContextManager[None]:
-    """The cursor does not move past what was settled."""
-    return statement(
-        "advance_schedules",
-        ("planned_through = greatest(s.planned_through, u.through)",
-         "planned_through = s.planned_through"),
-    )  # fmt: skip
-
-
-def skips_nothing(_: Database) -> AbstractContextManager[None]:
-    """What did not run is not recorded."""
-    return statement(
-        "record_skips", ("FROM before b WHERE b.stored IS NULL", "FROM before b WHERE false")
-    )
-
-
-def forgets_breaches(database: Database) -> AbstractContextManager[None]:
-    """A missed deadline is counted, and no breach is recorded."""
-    return function(
-        database,
-        "judge_deadlines",
-        ("FROM judged j WHERE j.verdict = 'missed'", "FROM judged j WHERE false"),
-    )
-
-
-def breaches_what_was_met(database: Database) -> AbstractContextManager[None]:
-    """A late start counts as one in time, and a start in time as a late one."""
-    return function(
-        database,
-        "judge_deadlines",
-        (
-            "WHEN s.first_start <= s.deadline THEN 'met'",
-            "WHEN s.first_start > s.deadline THEN 'met'",
-        ),
-    )
-
-
-def starts_ahead_of_its_instant(_: Database) -> AbstractContextManager[None]:
-    """Neither the wait nor the INSERT of a claim ahead minds the instant."""
-    return together(
-        statement("sleep_until", ("%(at_most)s", "%(at_most)s * 0")),
-        statement("try_claim_new", ("max(d.due_at) <= cronledger.db_now()", "true")),
-    )
-
-
+plans_the_past = in_statement(
+    "advance_schedules",
+    ("planned_through = greatest(s.planned_through, u.through)",
+     "planned_through = s.planned_through"),
+)  # fmt: skip
+"""The cursor does not move past what was settled."""
+skips_nothing = in_statement(
+    "record_skips", ("FROM before b WHERE b.stored IS NULL", "FROM before b WHERE false")
+)
+"""What did not run is not recorded."""
+forgets_breaches = in_function(
+    "judge_deadlines",
+    ("FROM judged j WHERE j.verdict = 'missed'", "FROM judged j WHERE false"),
+)
+"""A missed deadline is counted, and no breach is recorded."""
+breaches_what_was_met = in_function(
+    "judge_deadlines",
+    (
+        "WHEN s.first_start <= s.deadline THEN 'met'",
+        "WHEN s.first_start > s.deadline THEN 'met'",
+    ),
+)
+"""A late start counts as one in time, and a start in time as a late one."""
+starts_ahead_of_its_instant = both(
+    in_statement("sleep_until", ("%(at_most)s", "%(at_most)s * 0")),
+    in_statement("try_claim_new", ("max(d.due_at) <= cronledger.db_now()", "true")),
+)
+"""Neither the wait nor the INSERT of a claim ahead minds the instant."""
 MUTATIONS = (
     Mutation("finish without the token", "I3", finish_without_token, quick=True),
     Mutation("heartbeat without the token", "I3", heartbeat_without_token),
@@ -360,11 +290,7 @@ MUTATIONS = (
     Mutation("unknown COMMIT forgotten", "calm", recovery.forgets_unknown_commits),
     Mutation("unknown COMMIT looked up without its lock", "calm", recovery.looks_up_unlocked),
     Mutation("outcome dropped while the database is away", "calm", recovery.drops_outcomes),
-    Mutation(
-        "a worker's finish without the token",
-        "I3",
-        around.worker_finishes_without_token,
-    ),
+    Mutation("a worker's finish without the token", "I3", around.worker_finishes_without_token),
     Mutation(
         "a worker's finish of what is not RUNNING", "I3", around.worker_finishes_whatever_status
     ),
@@ -387,10 +313,7 @@ MUTATIONS = (
     Mutation("stale and cancelled, and stolen", "cancel", requests.steals_what_was_cancelled),
     Mutation("retry in a pause", "pause", requests.retries_in_a_pause),
     Mutation(
-        "retirements of a scope taken for one",
-        "I2",
-        requests.takes_retirements_for_one,
-        quick=True,
+        "retirements of a scope taken for one", "I2", requests.takes_retirements_for_one, quick=True
     ),
     Mutation("a token offered twice", "I5", requests.tokens_again, quick=True),
     Mutation("a batch beyond its limit", "I11", requests.starts_all_at_the_limit),

@@ -72,10 +72,7 @@ def differences(seeds: Sequence[int], dsn: str | None = None) -> dict[int, list[
     the tests' own. Raises subprocess.CalledProcessError where a process fails."""
     with tempfile.TemporaryDirectory() as name:
         ways = [Path(name) / "1", Path(name) / "2"]
-        processes = [
-            recorded(seeds, ways[0], 1, dsn),
-            recorded(seeds[::-1], ways[1], 2, dsn),
-        ]
+        processes = [recorded(seeds, ways[0], 1, dsn), recorded(seeds[::-1], ways[1], 2, dsn)]
         for process in processes:
             if process.wait() != 0:
                 raise subprocess.CalledProcessError(process.returncode, process.args)

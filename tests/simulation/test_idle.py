@@ -261,16 +261,10 @@ CHANGES = {
         before="UPDATE {}.jobs SET handler = 'external', queue = 'workers', stale_timeout = '5 s';"
         " SELECT {}.trigger('job')",
     ),
-    "a schedule parked waiting": Change(
-        PARKED % "waiting", DUE, EXAMINED, schedule="0 0 1 1 *"
-    ),
-    "a schedule parked limit": Change(PARKED % "limit", DUE, EXAMINED, schedule="0 0 1 1 *"),
-    "a schedule parked no_runner": Change(
-        PARKED % "no_runner", DUE, EXAMINED, schedule="0 0 1 1 *"
-    ),
-    "a schedule parked spec_error": Change(
-        PARKED % "spec_error", DUE, EXAMINED, schedule="0 0 1 1 *"
-    ),
+    **{
+        f"a schedule parked {why}": Change(PARKED % why, DUE, EXAMINED, schedule="0 0 1 1 *")
+        for why in ("waiting", "limit", "no_runner", "spec_error")
+    },
     "input that was not settled": Change(
         "UPDATE {}.schedules SET success_watermark = NULL",
         "(SELECT success_watermark = 5 FROM {}.schedules)", EXAMINED,

@@ -3,32 +3,22 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
-from uuid import UUID
 
 import pytest
 from pydantic import AfterValidator, BaseModel
 
 import cronledger
 from cronledger import App, Context, LeaseLost
-from cronledger.declaring.app import CancelToken, bind
+from cronledger.declaring.app import bind
 from cronledger.rules import validation
-from cronledger.rules.model import CatchUp, Handler, ScopeKey, Trigger
+from cronledger.rules.model import CatchUp, Handler
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.python import load_app, resolve_function
-
-
-def context(held: bool = True) -> Context:
-    return Context(
-        execution_id=7, job="j", scope_kind="tenant", scope_id="a",
-        plan_time=datetime(2026, 1, 1, tzinfo=UTC), trigger=Trigger.SCHEDULE, attempt=1,
-        payload={"a": 1}, lease_token=UUID(int=5), runner_id="r", cancel_token=CancelToken(),
-        _held=lambda: held,
-    )  # fmt: skip
+from cronledger.testing import context
 
 
 def plain() -> str:
@@ -59,7 +49,7 @@ class Callables:
         return ctx
 
 
-GIVEN = context()
+GIVEN = context("j", execution_id=7)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +108,8 @@ def test_a_declared_function_stays_what_it_was() -> None:
     declare = app.job("*/5 * * * *", timezone="Europe/Berlin", grace="90s", catch_up="skip")
     assert declare(declared_once) is declared_once
     job = app.jobs["declared_once"]
+    given = {"schedule", "timezone", "grace", "catch_up"}
+    assert job.model_fields_set == {"name", "handler", "target"} | given
     assert (job.schedule, job.timezone) == ("*/5 * * * *", "Europe/Berlin")
     assert (job.handler, job.catch_up) == (Handler.PYTHON, CatchUp.SKIP)
     assert job.grace == timedelta(seconds=90)
@@ -127,29 +119,22 @@ def test_a_declared_function_stays_what_it_was() -> None:
     assert validation.check(app.jobs.values()) == ()
 
 
-def test_only_given_policies_count_as_set() -> None:
-    app = App()
-    app.job(name="x")(plain)
-    assert app.jobs["x"].model_fields_set == {"name", "schedule", "handler", "target"}
-    assert app.jobs["x"].schedule is None
+def documented() -> None:
+    """
+    Send the report.
+
+    To everybody.
+    """
 
 
 def test_the_first_line_of_the_docstring_is_the_description() -> None:
-    def documented() -> None:
-        """
-        Send the report.
-
-        To everybody.
-        """
-
     app = App()
     app.job()(documented)
     app.job(name="named", description="Another text.")(documented)
     app.job(name="none", description=None)(documented)
     app.job(name="partial")(partial(plain))
-    assert [job.description for job in app.jobs.values()] == [
-        "Send the report.", "Another text.", None, None,
-    ]  # fmt: skip
+    found = [job.description for job in app.jobs.values()]
+    assert found == ["Send the report.", "Another text.", None, None]
 
 
 def test_a_name_is_taken_once() -> None:
@@ -165,16 +150,11 @@ def test_a_name_is_taken_once() -> None:
     ("policies", "said"),
     [
         ({"overlap": "never"}, r'jobs\.plain\.overlap = "never": is not a valid choice; use'),
-        ({"grace": "1x"}, r'jobs\.plain\.grace = "1x": .*; use'),
         ({"ovrlap": "skip"}, r"jobs\.plain\.ovrlap = \"skip\": .*; did you mean `overlap`\?"),
         ({"target": {}}, r"jobs\.plain\.target: is derived from the function; remove it"),
-        ({"payload_schema": {}}, r"jobs\.plain\.payload_schema: is derived from the function"),
         ({"payload": object()}, r"jobs\.plain\.payload: is not JSON"),
         ({"scopes": "abc"}, r"jobs\.plain\.scopes"),
-        ({"schedule": "61 * * * *"}, r'jobs\.plain\.schedule = "61 \* \* \* \*": .*; use'),
-        ({"schedule": None, "timezone": "Mars"}, r'jobs\.plain\.timezone = "Mars": unknown'),
         ({"name": " plain"}, r"name = .*: begins or ends with white space"),
-        ({"payload": "a\0"}, r"jobs\.plain\.payload = .*NUL"),
     ],
 )
 def test_a_wrong_policy_is_refused_when_it_is_declared(policies: dict[str, Any], said: str) -> None:
@@ -192,6 +172,7 @@ def test_all_problems_of_a_declaration_are_reported_together() -> None:
     app.job(name="taken")(plain)
     policies: dict[str, Any] = {
         "name": "taken", "timezone": "Mars", "grace": "1x", "ovrlap": "skip", "target": {},
+        "payload_schema": {},
         "stale_timeout": "1s", "retry_on": [int, LeaseLost], "never_retry_on": ["not a name!"],
         "max_attempts": 2, "payload": "three",
     }  # fmt: skip
@@ -199,8 +180,8 @@ def test_all_problems_of_a_declaration_are_reported_together() -> None:
         app.job("61 * * * *", **policies)(handler)
     fields = [problem.field for problem in error.value.problems]
     assert sorted(str(field) for field in fields) == [
-        "grace", "name", "never_retry_on", "ovrlap", "payload", "retry_on", "retry_on",
-        "schedule", "stale_timeout", "target", "timezone",
+        "grace", "name", "never_retry_on", "ovrlap", "payload", "payload_schema", "retry_on",
+        "retry_on", "schedule", "stale_timeout", "target", "timezone",
     ]  # fmt: skip
     assert {problem.job for problem in error.value.problems} == {"taken"}
     assert list(app.jobs) == ["taken"]
@@ -229,9 +210,6 @@ def ships_by_default(ctx: Context, payload: Order | str = "none") -> None: ...
 def ships_nothing(ctx: Context, payload: Order | None) -> None: ...
 
 
-def ships_anything(ctx: Context, payload: Any) -> None: ...
-
-
 MISSING = r"jobs\.j\.payload: is missing, but the handler requires one \(payload: Input should be"
 REFUSED = r"jobs\.j\.payload: would be refused by the handler \(payload\.number: Input should be"
 
@@ -240,16 +218,13 @@ REFUSED = r"jobs\.j\.payload: would be refused by the handler \(payload\.number:
     ("function", "declared", "said"),
     [
         (ships, {}, MISSING),
-        (ships, {"payload": None}, MISSING),
         (ships, {"payload": {"number": "x"}}, REFUSED),
         (ships, {"payload": {"number": "x"}, "schedule": None}, REFUSED),
         (ships_by_default, {"payload": 3}, r"jobs\.j\.payload: would be refused by the handler"),
-        (ships, {"payload": {"number": 3}}, None),
         (ships, {"payload": Order(number=3)}, None),
         (ships, {"schedule": None}, None),
         (ships_by_default, {}, None),
         (ships_nothing, {}, None),
-        (ships_anything, {}, None),
         (plain, {"payload": 3}, None),
     ],
 )
@@ -323,20 +298,6 @@ def test_deploy_is_an_integer_or_an_instant() -> None:
         App(deploy=2**63)
 
 
-def test_a_context_has_scope_cancellation_and_lease() -> None:
-    ctx = context()
-    assert ctx.scope == ScopeKey("j", "tenant", "a")
-    assert not ctx.cancelled
-    ctx.cancel_token.cancel()
-    assert [ctx.cancelled] == [True]
-    ctx.check_lease()
-    with pytest.raises(LeaseLost, match="execution 7"):
-        context(held=False).check_lease()
-    with pytest.raises(FrozenInstanceError):
-        ctx.attempt = 2  # type: ignore[misc]
-    assert "lease_token" not in repr(ctx)
-
-
 def test_libraries_are_imported_when_they_are_used() -> None:
     program = """
 import sys, cronledger
@@ -394,11 +355,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def test_an_app_is_found_in_the_working_directory(project: Path) -> None:
+def test_an_app_and_its_functions_are_found_in_the_working_directory(project: Path) -> None:
     app = load_app("somewhere.jobs:app")
     assert isinstance(app, App)
     assert list(app.jobs) == ["work"]
     assert resolve_function("somewhere.jobs:work") is app.handlers["work"]
+    with pytest.raises(ConfigurationError, match=r"is a int, not a function"):
+        resolve_function("somewhere.jobs:number")
 
 
 @pytest.mark.parametrize(
@@ -419,11 +382,6 @@ def test_an_app_that_is_not_found_is_reported_with_the_cause(
 ) -> None:
     with pytest.raises(ConfigurationError, match=said):
         load_app(reference)
-
-
-def test_a_reference_to_a_value_that_is_not_a_function_is_refused(project: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"is a int, not a function"):
-        resolve_function("somewhere.jobs:number")
 
 
 @pytest.mark.parametrize("given", [ValueError, "timeout"])

@@ -6,6 +6,7 @@ from tests.bench import firing
 from tests.bench.firing import PATIENCE_SECONDS, Calls, Firing, Outcome
 
 pytestmark = pytest.mark.tools
+
 FIRST = 1_764_150_000
 EACH_SECOND = Firing(schedules=2, times=3, first=FIRST)
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.bench import __main__ as bench_main
-from tests.bench import environment, idle, report, targets
+from tests.bench import environment, forms, idle, report, targets
 from tests.bench.bench import Bench
-from tests.bench.forms import FULL, PLAIN, SHORT
 from tests.bench.sample import Sample, compete, cpu, ratio, speed
 from tests.bench.server import Server
 
@@ -29,7 +28,6 @@ def slots(ours: float, cpu_us: float) -> dict[str, Any]:
     }
 
 
-LATENESS = {"p50": 0.7, "p99": 2.5, "max": 4.0, "count": 300}
 OUTCOME = {"due": 10_000, "called": 10_000, "punctual": 9_000, "last": 0.8}
 FOUND: dict[str, Any] = {
     "scheduling": {
@@ -50,39 +48,7 @@ FOUND: dict[str, Any] = {
         "cpu_us": [200.0] * 50 + [320.0] * 10, "dead": {"schedules": 1_000_000},
     },
     "throughput": {"10": slots(3_000, 100), "100": slots(9_000, 140), "1000": slots(15_000, 120)},
-    "enqueue": {
-        "enqueue_many": [sample(50_000)],
-        "enqueue": [sample(5_000)],
-        "floor (INSERT)": [sample(60_000)],
-        "PGQueuer (asyncpg)": [sample(40_000)],
-    },
-    "lateness": {"start": LATENESS, "called": LATENESS | {"p50": 2.5}, "floor": LATENESS},
-    "burst": {
-        "schedules": 10_000,
-        "floor": 0.3,
-        "replicas": {"1": {"last": 0.9}, "4": {"last": 1.4}},
-    },
-    "idle": {
-        "10": {
-            "statements_per_second": 0.08, "control_per_second": 0.1, "resident_bytes": 70_000_000,
-        },
-        "1000000": {
-            "statements_per_second": 0.12, "control_per_second": 0.1, "resident_bytes": 85_000_000,
-        },
-    },
-    "large_ledger": {
-        "rows": 50_000_000,
-        "bytes": 21_000_000_000,
-        "backlog": {"empty": [sample(10_000)], "large": [sample(9_500)]},
-        "enqueued": {"empty": [sample(10_000)], "large": [sample(8_000)]},
-    },
     "replicas": {"1": [sample(8_000)], "8": [sample(12_000, 80, 60)]},
-    "schedules": {
-        "schedules": 1_000_000, "due_each_second": 1_000, "p50": 40.2, "p99": 90.0, "max": 120.0,
-        "client_us": 200.0, "server_us": 300.0, "p99_each_minute": [90.0, 101.0],
-    },
-    "startup": {"help_ms": 150.2, "floor_ms": 20.0},
-    "plans": {"executions": 3_200_000, "plans": 154, "within": 154},
 }  # fmt: skip
 REPORT: dict[str, Any] = {
     "form": "full",
@@ -113,22 +79,7 @@ def test_each_target_is_judged_by_figures_of_the_same_run() -> None:
         ("CPU per execution, 10 slots", True),  # 100 of 200 us
         ("CPU per execution, 100 slots", False),  # 140 of 200 us
         ("CPU per execution, 1000 slots", True),
-        ("`enqueue_many`, 2,000 messages in each statement", True),
-        ("`enqueue`, called for each message of a statement", False),  # 0.125 of PGQueuer
-        ("10,000 schedules due at one instant, last start", True),
-        ("10,000 schedules due at one instant, last start, 4 replicas", False),
-        ("Idle replica, 10 schedules, statements/s", True),
-        ("Idle replica, 1,000,000 schedules, statements/s", False),
-        ("Memory of that replica above that with 10 schedules", False),
-        ("Claim speed at 50,000,000 rows (21 GB), missed plan_times", True),
-        ("Claim speed at 50,000,000 rows (21 GB), messages", False),
         ("8 replicas on one backlog, CPU per execution", True),
-        (
-            "1,000,000 schedules, 1000 due each second, start p50 / p99 / last, "
-            "p99 of the worst of 2 minutes",
-            False,
-        ),
-        ("`cronledger --help`", True),
     }
 
 
@@ -154,16 +105,13 @@ def test_the_report_has_the_same_tables_as_text_and_as_markdown() -> None:
     assert markdown.endswith("![cpu](plots/cpu.svg)")
 
 
-def test_figures_replace_those_between_the_markers_and_nothing_else() -> None:
+def test_figures_replace_those_between_the_markers_of_a_page_and_nothing_else() -> None:
     page = f"# Page\n\n{report.BEGIN}\n\nold\n\n{report.END}\n\nRest\n"
     once = report.replace_figures(page, "new")
     assert once == f"# Page\n\n{report.BEGIN}\n\nnew\n\n{report.END}\n\nRest\n"
     assert report.replace_figures(once, "new") == once
     with pytest.raises(ValueError, match="does not contain"):
         report.replace_figures("# Page\n", "new")
-
-
-def test_the_page_has_the_markers() -> None:
     assert report.replace_figures(report.PAGE.read_text("utf-8"), "new")
 
 
@@ -202,14 +150,6 @@ def test_statements_of_one_database_are_counted_in_the_log() -> None:
     }
 
 
-def test_each_form_has_its_measurements() -> None:
-    short, plain, full = (bench_main.chosen(form, None) for form in (SHORT, PLAIN, FULL))
-    assert "ratios" in short
-    assert not {"throughput", "scheduling", "pinned", "schedules", "large_ledger"} & {*short}
-    assert {*full} - {*plain} == {"pinned", "schedules", "large_ledger"}
-    assert bench_main.chosen(FULL, ["idle"]) == ["idle"]
-
-
 def test_a_measurement_that_fails_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +162,7 @@ def test_a_measurement_that_fails_leaves_the_others(
         bench_main, "MEASUREMENTS", {"burst": fail, "startup": lambda _: {"help_ms": 1}}
     )
     output = tmp_path / "build" / "bench.json"
-    bench = Bench(Server("", tmp_path), SHORT, None, None)
+    bench = Bench(Server("", tmp_path), forms.SHORT, None, None)
     result = bench_main.run(bench, ["burst", "startup"], output)
     assert result["failures"] == {"burst": "RuntimeError: 3 executions were due, 2 ran"}
     assert result["measurements"] == {"startup": {"help_ms": 1}}

@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.bench.web.__main__ import FULL, LIMIT_MS, MEMORY_MB, SHORT, VIEWERS, faults, text
+from tests.bench.web.__main__ import FULL, LIMIT_MS, MEMORY_MB, SHORT, VIEWERS, faults
 from tests.bench.web.dataset import PERIODS, WEEKS, Size
-from tests.bench.web.pages import quantile
 
 pytestmark = pytest.mark.tools
 
 
-def report(p95: float = 20.0, grown: float = 5.0) -> dict[str, Any]:
+def web_report(p95: float = 20.0, grown: float = 5.0) -> dict[str, Any]:
     return {
         "schedules": 1_000, "executions": 50_000, "bytes": 2**30, "seconds_to_fill": 9,
         "pages": {"Now": {"p50": 10.0, "p95": p95, "max": 300.0, "cpu": 9.0}},
@@ -29,19 +28,7 @@ def test_a_ledger_has_about_as_many_rows_as_were_asked_for(size: Size) -> None:
 
 
 def test_a_slow_page_and_growing_memory_are_faults() -> None:
-    assert faults(report()) == []
-    assert faults(report(p95=LIMIT_MS + 0.1)) == ["Now: the p95 of 150.1 ms exceeds 150 ms"]
-    (fault,) = faults(report(grown=MEMORY_MB + 1))
+    assert faults(web_report()) == []
+    assert faults(web_report(p95=LIMIT_MS + 0.1)) == ["Now: the p95 of 150.1 ms exceeds 150 ms"]
+    (fault,) = faults(web_report(grown=MEMORY_MB + 1))
     assert fault == "200 open pages take 51 MB more than one, which is more than 50 MB"
-
-
-def test_the_table_names_pages_and_memory() -> None:
-    shown = text(report()).splitlines()
-    assert shown[0] == "1,000 schedules, 50,000 executions, 1.0 GB, filled in 9 s"
-    assert shown[2].split() == ["Now", "10.0", "20.0", "300.0", "9.0"]
-    assert shown[-1] == "memory with 200 open pages: 82.0 MB, then 86.0 MB"
-
-
-def test_a_quantile_is_one_of_the_values() -> None:
-    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
-    assert quantile([float(n) for n in range(100)], 0.95) == 94.0

@@ -41,17 +41,19 @@ async def test_the_start_is_begun_anew_when_the_database_went_away() -> None:
     ]  # fmt: skip
 
 
-async def test_an_error_other_than_an_absent_database_ends_the_start() -> None:
-    flaky = Flaky(errors.DiskFull("no space"))
-    with pytest.raises(errors.DiskFull):
-        await _work(60)._when_reachable(flaky, asyncio.Event())
-    assert flaky.tries == 1
-
-
-async def test_a_refused_connection_ends_the_start() -> None:
-    refused = 'connection failed: FATAL:  database "absent" does not exist'
-    flaky = Flaky(psycopg.OperationalError(refused))
-    with capture_logs() as logs, pytest.raises(psycopg.OperationalError):
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.DiskFull("no space"),
+        psycopg.OperationalError('connection failed: FATAL:  database "absent" does not exist'),
+    ],
+    ids=["another error", "a refused connection"],
+)
+async def test_an_error_other_than_an_absent_database_ends_the_start(
+    failure: psycopg.Error,
+) -> None:
+    flaky = Flaky(failure)
+    with capture_logs() as logs, pytest.raises(type(failure)):
         await _work(60)._when_reachable(flaky, asyncio.Event())
     assert (flaky.tries, logs) == (1, [])
 

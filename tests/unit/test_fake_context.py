@@ -1,5 +1,6 @@
 """F43: a Context for calling handlers as plain functions."""
 
+from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -19,9 +20,12 @@ def test_a_context_needs_no_runner() -> None:
     assert not ctx.cancelled
     with pytest.raises(RuntimeError, match=r"needs a runner, .* fixture `ledger`"):
         ctx.transaction()
+    with pytest.raises(FrozenInstanceError):
+        ctx.attempt = 2  # type: ignore[misc]
+    assert "lease_token" not in repr(ctx)
 
 
-def test_a_test_requests_the_end() -> None:
+def test_a_test_requests_the_end_or_ends_the_lease() -> None:
     ctx = context()
     helpers = ctx.cancel_token.child()
     ctx.cancel_token.cancel()
@@ -29,9 +33,6 @@ def test_a_test_requests_the_end() -> None:
     ctx.check_lease()
     with pytest.raises(Cancelled):
         helpers.check()
-
-
-def test_a_test_ends_the_lease() -> None:
     ctx = context(execution_id=7)
     ctx.lose_lease()
     with pytest.raises(LeaseLost, match="execution 7"):

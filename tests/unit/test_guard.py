@@ -2,7 +2,7 @@
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from datetime import timedelta
 from time import monotonic
 from typing import Any, cast
@@ -19,6 +19,8 @@ from cronledger.engine.running.handlers.guard import (
 from cronledger.process.stacks import tasks
 from cronledger.rules.model import Handler as Kind
 from cronledger.rules.model import Job
+
+pytestmark = pytest.mark.usefixtures("guarded")
 
 Handler = Callable[["Scene"], Awaitable[Any]]
 
@@ -50,15 +52,6 @@ class Scene:
 
     def line(self, text: str) -> None:
         self.lines.append(text)
-
-
-@pytest.fixture(autouse=True)
-async def guarded() -> AsyncIterator[None]:
-    loop = asyncio.get_running_loop()
-    guard_tasks(loop)
-    yield
-    unguard_tasks(loop)
-    assert loop.get_task_factory() is None
 
 
 async def lapsed(handler: Handler) -> Scene:
@@ -290,6 +283,17 @@ async def keeps_variables() -> tuple[str, str, str]:
     return inherited, other, COLOUR.get()
 
 
+async def cancels_itself() -> str:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        return f"{task.uncancel()} left"
+    return "not cancelled"
+
+
 async def times_out() -> list[str]:
     said = []
     try:
@@ -302,17 +306,6 @@ async def times_out() -> list[str]:
     except TimeoutError:
         said.append("wait_for")
     return said
-
-
-async def cancels_itself() -> str:
-    task = asyncio.current_task()
-    assert task is not None
-    task.cancel()
-    try:
-        await asyncio.sleep(60)
-    except asyncio.CancelledError:
-        return f"{task.uncancel()} left"
-    return "not cancelled"
 
 
 PROGRAMS = [names_itself, keeps_variables, times_out, cancels_itself, Custom]

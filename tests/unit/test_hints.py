@@ -9,7 +9,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
 
 import cronledger.declaring.app
-from cronledger import App, Context, Replica
+from cronledger import App, Context
 from cronledger.declaring.policies import Policies
 from docs.tools import policies
 
@@ -48,8 +48,3 @@ def test_the_policies_and_their_descriptions_are_those_of_job() -> None:
     assert re.findall(r"^    (\w+): [A-Z`]", described[1], re.MULTILINE) == [
         "schedule", "name", "middleware", *Policies.__annotations__,
     ]  # fmt: skip
-
-
-def test_the_package_exports_the_replica() -> None:
-    assert Replica is cronledger.replica.Replica
-    assert "Replica" in cronledger.__all__

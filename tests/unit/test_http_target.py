@@ -9,27 +9,19 @@ import pytest
 from cronledger.engine.addresses import AddressRefusedError, Resolver, is_public
 from cronledger.engine.running.handlers.http import retry_after
 
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
-        "100.64.0.1", "224.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fec0::1", "fd00::1",
-        "ff02::1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::a00:1", "192.0.2.1",
-        "168.63.129.16", "::ffff:168.63.129.16", "64:ff9b:1::808:808", "64:ff9b:1:2::10.0.0.1",
-        "::10.0.0.1", "::8.8.8.8", "::ffff:0:10.0.0.1", "::ffff:0:808:808", "5f00::1",
-        "100:0:0:1::1",
-    ],
-)  # fmt: skip
-def test_private_and_reserved_addresses_are_not_public(address: str) -> None:
-    assert not is_public(ip_address(address))
-
-
-@pytest.mark.parametrize(
-    "address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+PRIVATE_OR_RESERVED = (
+    "127.0.0.1 0.0.0.0 10.1.2.3 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 224.0.0.1 "
+    "255.255.255.255 :: ::1 fe80::1 fec0::1 fd00::1 ff02::1 ::ffff:10.0.0.1 2002:7f00:1:: "
+    "64:ff9b::a00:1 192.0.2.1 168.63.129.16 ::ffff:168.63.129.16 64:ff9b:1::808:808 "
+    "64:ff9b:1:2::10.0.0.1 ::10.0.0.1 ::8.8.8.8 ::ffff:0:10.0.0.1 ::ffff:0:808:808 5f00::1 "
+    "100:0:0:1::1"
 )
-def test_global_addresses_are_public(address: str) -> None:
-    assert is_public(ip_address(address))
+GLOBAL = ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+
+
+def test_only_global_addresses_are_public() -> None:
+    addresses = [*PRIVATE_OR_RESERVED.split(), *GLOBAL]
+    assert [address for address in addresses if is_public(ip_address(address))] == GLOBAL
 
 
 class Names:
@@ -67,7 +59,6 @@ DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
         ({"Retry-After": DATE, "Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0),
         ({"Retry-After": DATE}, None),
         ({"Retry-After": "soon", "Date": DATE}, None),
-        ({"Retry-After": "-5"}, None),
         ({}, None),
     ],
 )

@@ -74,9 +74,8 @@ def test_results_are_stored_as_json(value: Any, text: str | None) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ({"a\x00": "b\x00c"}, '{"a": "bc"}'),
         ({"a": [["x\ud800y"]]}, '{"a": [["xy"]]}'),
-        (oc.Result({"a\x00": 1, "a": 2}, rows_affected=1), '{"a": 2}'),
+        (oc.Result({"a\x00": 1, "a": 2}, rows_affected=-1), '{"a": 2}'),
     ],
     ids=ascii,
 )
@@ -85,12 +84,7 @@ def test_a_changed_result_has_a_note(value: Any, text: str) -> None:
     assert (made.status, made.result_json) == (Status.SUCCESS, text)
     assert made.error_code == "result_changed"
     assert "were removed from the result" in str(made.error_msg)
-
-
-def test_a_result_that_is_changed_and_a_count_that_is_none_are_both_noted() -> None:
-    made = oc.success(oc.Result("a\x00", rows_affected=-1))
-    assert (made.result_json, made.error_code) == ('"a"', "result_changed")
-    assert "removed" in str(made.error_msg) and "rows_affected" in str(made.error_msg)
+    assert ("rows_affected" in str(made.error_msg)) is isinstance(value, oc.Result)
 
 
 def deep() -> list[Any]:
@@ -133,8 +127,6 @@ def test_rows_affected_that_is_no_count_is_a_note(rows: Any) -> None:
     assert made.result_json == '{"kept": 1}'
     assert made.error_code == "result_invalid"
     assert "rows_affected" in str(made.error_msg)
-    stored = oc.success(oc.Result(None, rows_affected=7))
-    assert (stored.rows_affected, stored.result_json, stored.error_code) == (7, None, None)
 
 
 def test_an_exception_has_class_text_and_traceback() -> None:
@@ -160,32 +152,21 @@ def test_a_long_traceback_keeps_its_end() -> None:
     assert message.startswith("LookupError: xxx")
 
 
-def test_discard_is_final_and_has_the_users_code() -> None:
+def test_discard_is_final_and_has_the_users_code_text_and_cause() -> None:
     made = oc.failure(raised(oc.Discard("no_such_tenant", "gone")))
     assert (made.error_code, made.error_msg, made.final) == ("no_such_tenant", "gone", True)
+    caused = oc.failure(raised(oc.Discard("c", "m"), KeyError("why")))
+    assert str(caused.error_msg).startswith("m\n\nKeyError: 'why'")
     assert oc.failure(oc.Discard("code")).error_msg == "code"
     assert oc.failure(oc.Discard(" \x00")).error_code == "discarded"
     assert len(str(oc.failure(oc.Discard("x" * 500)).error_code)) == CODE_LENGTH
 
 
-def test_the_cause_of_retry_or_discard_is_kept() -> None:
-    message = str(oc.failure(raised(oc.Discard("c", "m"), KeyError("why"))).error_msg)
-    assert message.startswith("m\n\nKeyError: 'why'")
-
-
-@pytest.mark.parametrize(
-    ("after", "expected"),
-    [
-        (None, None),
-        ("90s", timedelta(seconds=90)),
-        (1.5, timedelta(seconds=1.5)),
-        (timedelta(0), timedelta(0)),
-    ],
-)
-def test_retry_requests_its_wait(after: Any, expected: timedelta | None) -> None:
+@pytest.mark.parametrize(("after", "seconds"), [("90s", 90), (1.5, 1.5), (timedelta(0), 0)])
+def test_retry_requests_its_wait(after: Any, seconds: float) -> None:
     made = oc.failure(oc.Retry(after, "later"))
     assert (made.error_code, made.error_msg) == ("retry_requested", "later")
-    assert made.asked_after == expected
+    assert made.asked_after == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("after", [-1, "soon", float("nan"), timedelta(days=40_000)], ids=str)
@@ -214,22 +195,17 @@ FAILED = oc.failure(ValueError("x"))
         (FAILED, 1, False, timedelta(minutes=1)),
         (FAILED, 2, False, timedelta(minutes=5)),
         (FAILED, 3, False, None),
-        (FAILED, 4, True, None),
         (oc.failure(oc.Retry("3s")), 1, False, timedelta(seconds=3)),
-        (oc.failure(oc.Retry(0)), 1, False, timedelta(0)),
         (oc.failure(oc.Retry("3s")), 3, False, None),
         (oc.failure(oc.Retry()), 2, False, timedelta(minutes=5)),
         (oc.failure(oc.Discard("c")), 1, True, None),
         (oc.timed_out(timedelta(1), end_known=True), 1, False, timedelta(minutes=1)),
         (oc.timed_out(timedelta(1), end_known=False), 1, False, None),
         (oc.timed_out(timedelta(1), end_known=False), 1, True, timedelta(minutes=1)),
-        (oc.shutdown(end_known=True), 1, False, timedelta(minutes=1)),
         (oc.shutdown(end_known=False), 1, False, None),
         (oc.exited(3), 1, False, timedelta(minutes=1)),
-        (oc.not_started("no such file"), 1, False, timedelta(minutes=1)),
         (oc.payload_invalid("bad"), 1, True, None),
         (oc.cancelled(), 1, True, None),
-        (oc.success(1), 1, True, None),
     ],
 )
 def test_the_outcome_decides_the_next_attempt(
@@ -241,15 +217,12 @@ def test_the_outcome_decides_the_next_attempt(
     assert (decided.retry_after, decided.final) == (expected, expected is None)
 
 
-def test_an_exit_status_is_a_success_or_a_failure() -> None:
+def test_an_exit_status_a_signal_and_a_cancellation_have_their_texts() -> None:
     assert oc.exited(0, "o").status is Status.SUCCESS
     assert (oc.exited(3).error_code, oc.exited(3).error_msg) == ("exit_code", "exit status 3")
     assert oc.exited(-9).error_msg == "killed by signal 9 (SIGKILL)"
     assert oc.exited(-9).error_code == "signal"
     assert oc.exited(-250).error_msg == "killed by signal 250"
-
-
-def test_a_cancellation_names_who_requested_it() -> None:
     made = oc.cancelled("out", by="an\x00na")
     assert (made.status, made.error_code) == (Status.CANCELLED, "cancelled")
     assert made.error_msg == "cancelled by anna"
@@ -258,10 +231,11 @@ def test_a_cancellation_names_who_requested_it() -> None:
 def test_text_is_cut_at_either_end() -> None:
     assert oc.clean_text("abcdef", 4) == "abc…"
     assert oc.clean_text("abcdef", 4, tail=True) == "…def"
-    assert oc.clean_text("ab\x00cd", 4) == "abcd"
 
 
-def test_a_count_that_cannot_be_shown_is_a_note() -> None:
+def test_a_count_is_stored_and_one_that_cannot_be_shown_is_a_note() -> None:
+    stored = oc.success(oc.Result(None, rows_affected=7))
+    assert (stored.rows_affected, stored.result_json, stored.error_code) == (7, None, None)
     for value in (10**5_000, Silent()):
         made = oc.success(oc.Result({"kept": 1}, rows_affected=value, watermark=value))  # type: ignore[arg-type]
         assert (made.status, made.result_json) == (Status.SUCCESS, '{"kept": 1}')
@@ -333,20 +307,6 @@ def storable(text: str | None, most: int) -> bool:
     )
 
 
-@settings(max_examples=60, derandomize=True)
-@given(anything, anything, anything, st.none() | any_text)
-def test_any_return_value_is_a_success_that_can_be_stored(
-    value: Any, rows: Any, watermark: Any, output: str | None
-) -> None:
-    made = oc.success(oc.Result(value, rows, watermark), output)
-    assert (made.status, made.final) == (Status.SUCCESS, True)
-    assert storable(made.output, 10**9)
-    assert storable(made.error_msg, oc.ERROR_LENGTH)
-    assert (made.error_code is None) == (made.error_msg is None)
-    assert made.rows_affected is None or 0 <= made.rows_affected <= oc.LARGEST_COUNT
-    assert made.watermark is None or abs(made.watermark) <= oc.LARGEST_COUNT
-
-
 errors = st.builds(
     lambda kind, code, message: kind(code, message) if kind is oc.Discard else kind(message),
     st.sampled_from([ValueError, oc.Discard, oc.LeaseLost, KeyError, OSError, SystemExit]),
@@ -354,18 +314,27 @@ errors = st.builds(
 ) | st.builds(oc.Retry, st.none() | st.floats(0, 1e6), anything)  # fmt: skip
 
 
-@settings(max_examples=60, derandomize=True)
-@given(errors, st.none() | errors, st.none() | any_text)
-def test_any_exception_is_a_failure_that_can_be_stored(
-    error: BaseException, cause: BaseException | None, output: str | None
+results = st.builds(oc.Result, anything, anything, anything)
+
+
+@settings(max_examples=100, derandomize=True)
+@given(results | errors, st.none() | errors, st.none() | any_text)
+def test_any_return_value_or_exception_has_an_outcome_that_can_be_stored(
+    ended: Any, cause: BaseException | None, output: str | None
 ) -> None:
-    error.__cause__ = cause
-    made = oc.failure(error, output)
-    assert made.status is Status.FAILED
-    assert made.error_code
+    if isinstance(ended, oc.Result):
+        made = oc.success(ended, output)
+        assert (made.status, made.final) == (Status.SUCCESS, True)
+        assert (made.error_code is None) == (made.error_msg is None)
+    else:
+        ended.__cause__ = cause
+        made = oc.failure(ended, output)
+        assert (made.status, bool(made.error_code)) == (Status.FAILED, True)
     assert storable(made.error_code, CODE_LENGTH)
     assert storable(made.error_msg, oc.ERROR_LENGTH)
     assert storable(made.output, 10**9)
+    assert made.rows_affected is None or 0 <= made.rows_affected <= oc.LARGEST_COUNT
+    assert made.watermark is None or abs(made.watermark) <= oc.LARGEST_COUNT
 
 
 waits = st.timedeltas(timedelta(0), oc.LONGEST_WAIT)

@@ -1,7 +1,5 @@
-"""Where a job is declared: lines of TOML, of functions and of errors."""
+"""Where a job is declared in TOML. `cli/test_check` has the lines of functions and errors."""
 
-import functools
-import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.problems import ConfigurationError, Problem
-from cronledger.sources.places import place_of_error, place_of_function, toml_line, toml_lines
+from cronledger.rules.problems import Problem
+from cronledger.sources.places import toml_line, toml_lines
 
 TEXT = '''# a comment
 [cronledger]
@@ -37,22 +35,6 @@ c = { schedule = "@daily", external = true }
 '''
 
 
-def numbered(path: tuple[str, ...]) -> int:
-    return toml_lines(TEXT)[path]
-
-
-def test_tables_and_keys_have_the_lines_on_which_they_begin() -> None:
-    tomllib.loads(TEXT)
-    backup = ("jobs", "nightly backup")
-    assert numbered(("cronledger", "slots")) == 3
-    assert numbered(backup) == 5
-    lines = {name: numbered((*backup, name)) for name in ("schedule", "sql", "scopes", "env")}
-    assert lines == {"schedule": 6, "sql": 7, "scopes": 12, "env": 17}
-    assert numbered(("jobs", "b", "http", "url")) == 20
-    assert numbered(("jobs", "c")) == 22
-    assert ("jobs", "not_a_table") not in toml_lines(TEXT)
-
-
 def test_every_table_and_key_of_a_file_is_found() -> None:
     text = (Path(__file__).parents[2] / "examples" / "sample.toml").read_text("utf-8")
     lines, rows = toml_lines(text), text.splitlines()
@@ -71,7 +53,12 @@ def test_every_table_and_key_of_a_file_is_found() -> None:
     ("problem", "line"),
     [
         (Problem(job="nightly backup", field="schedule"), 6),
+        (Problem(job="nightly backup", field="sql"), 7),
         (Problem(job="nightly backup", field="scopes[1]"), 12),
+        (Problem(job="nightly backup", field="env"), 17),
+        (Problem(job="nightly backup"), 5),
+        (Problem(job="not_a_table"), 21),
+        (Problem(job="c"), 22),
         (Problem(job="b", field="http.url"), 20),
         (Problem(job="b", field="queue"), 19),  # a default: its table
         (Problem(job="b"), 19),
@@ -84,6 +71,7 @@ def test_every_table_and_key_of_a_file_is_found() -> None:
     ],
 )
 def test_a_problem_is_at_the_line_of_its_key(problem: Problem, line: int | None) -> None:
+    tomllib.loads(TEXT)
     assert toml_line(toml_lines(TEXT), problem) == line
 
 
@@ -93,39 +81,3 @@ def test_a_table_that_only_its_subtables_name_has_the_line_of_the_first() -> Non
         ("a",): 1, ("a", "b"): 4, ("a", "b", "c"): 1, ("a", "d"): 3, ("a", "e"): 6,
         ("a", "e", "f"): 6,
     }  # fmt: skip
-
-
-def decorated(function: Any) -> Any:
-    @functools.wraps(function)
-    def call() -> None:
-        function()
-
-    return call
-
-
-@decorated
-def job() -> None: ...
-
-
-def test_a_function_is_where_its_decorators_begin() -> None:
-    place = place_of_function(job)
-    assert place is not None and Path(place.file) == Path(__file__)
-    assert place.line is not None
-    assert Path(__file__).read_text().splitlines()[place.line - 1] == "@decorated"
-    assert place_of_function(len) is None
-    assert place_of_function(functools.partial(job)) is None
-
-
-def test_an_error_is_at_the_innermost_line_of_the_user() -> None:
-    def fails() -> None:
-        os.fspath(7)  # type: ignore[call-overload]
-
-    for raises in (fails, lambda: ConfigurationError.__init__(1, 2)):  # type: ignore[arg-type]
-        with pytest.raises((TypeError, AttributeError)) as raised:
-            raises()
-        place = place_of_error(raised.value)
-        assert place is not None and place.file == __file__
-    with pytest.raises(SyntaxError) as wrong:
-        compile("x = 1\ndef f(:\n", "typo.py", "exec")
-    assert place_of_error(wrong.value) == ("typo.py", 2)
-    assert place_of_error(ValueError("was never raised")) is None

@@ -1,6 +1,5 @@
 """Random jobs, edits, pauses, retirements, outages: each plan_time once, in order, by the rules."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -8,32 +7,26 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from cronledger.rules.model import (
-    CatchUp,
-    Job,
-    JobState,
     Overlap,
     Parked,
     Plan,
-    Revision,
     ScheduleRow,
     SkipReason,
 )
 from cronledger.rules.planner import Room, plan
 from tests.unit.support.planner_worlds import (
     AHEAD,
-    LAST,
     SECOND,
     Call,
     Judged,
     World,
     calls,
-    definitions,
     judged,
     local_worlds,
     second,
     worlds,
 )
-from tests.unit.support.planning import ROOMY, TICK, advanced, outcomes, reading_ahead
+from tests.unit.support.planning import TICK, advanced, outcomes, reading_ahead
 
 # --- what holds for one plan ---------------------------------------------------------------------
 
@@ -151,44 +144,6 @@ def test_every_plan_time_is_settled_once_in_order_by_the_rules(
         assert (by is not None) is (reason is SkipReason.OVERLAP)
 
 
-def settle(world: World, cursor: datetime, now: datetime, blocker: int | None, step: int) -> Judged:
-    """Plan again and again at one instant, as a claim would, until the row is parked or waits."""
-    row, seen = world.row(cursor, 1), Judged()
-    while True:
-        revisions = world.since(row.planned_revision)
-        answer = plan(row, revisions, now, blocker=blocker, room=ROOMY, step=step)
-        seen += outcomes(answer, world.exists(row.planned_through, answer.planned_through))
-        row = advanced(row, answer)
-        if answer.runs and blocker is None and world.in_force(now).job.overlap is not Overlap.ALLOW:
-            blocker = 99
-        if answer.next_due_at is None or answer.next_due_at > now or not answer.settled:
-            return seen
-
-
-@settings(max_examples=75, derandomize=True)
-@given(worlds(), st.integers(0, 400_000), st.sampled_from([None, 7]), st.integers(1, 25))
-def test_small_steps_settle_what_one_large_step_does(
-    world: World, now_ms: int, blocker: int | None, step: int
-) -> None:
-    now = second(now_ms / 1000)
-    known = world.known_at(now)
-    whole = settle(known, second(-2.5), now, blocker, 10_000)
-    assert settle(known, second(-2.5), now, blocker, step) == whole
-
-
-@settings(max_examples=50, derandomize=True)
-@given(worlds(), st.integers(0, 400_000), calls)
-def test_a_plan_is_a_function_of_what_it_is_given(world: World, now_ms: int, call: Call) -> None:
-    now = second(now_ms / 1000)
-    known = world.known_at(now)
-    row = known.row(second(-2.5), 1)
-    answers = [
-        plan(row, known.revisions, now, blocker=call.blocker, room=call.room, step=call.step)
-        for _ in range(2)
-    ]
-    assert answers[0] == answers[1]
-
-
 def planned_all_ways(world: World, row: ScheduleRow, now: datetime, call: Call) -> Plan:
     """The plan, which is the same whether the planner reads the backlog or searches and counts."""
     revisions = world.since(row.planned_revision)
@@ -244,51 +199,3 @@ def test_a_backlog_over_clock_changes_is_planned_alike_all_ways(
         row = advanced(row, answer)
         event(f"runs: {min(len(answer.runs), 100) // 10 * 10}")
         event(f"skips: {min(sum(s.count for s in answer.skips), 1000) // 100 * 100}")
-
-
-def covered(
-    world: World, row: ScheduleRow, looks: Sequence[datetime]
-) -> tuple[Judged, ScheduleRow]:
-    """What becomes of everything up to the last of these looks, the worker being free at each."""
-    seen = Judged()
-    for now in looks:
-        while True:
-            answer = plan(row, world.since(row.planned_revision), now, blocker=None, room=ROOMY)
-            seen += outcomes(answer, world.exists(row.planned_through, answer.planned_through))
-            row = advanced(row, answer)
-            if answer.next_due_at is None or answer.next_due_at > now or not answer.settled:
-                break
-    return seen, row
-
-
-looks = st.lists(st.integers(0, LAST), min_size=2, max_size=5).map(sorted)
-
-
-@settings(max_examples=50, derandomize=True)
-@given(definitions(), looks)
-def test_planning_often_runs_the_same_as_planning_once(definition: Job, offsets: list[int]) -> None:
-    """Planning up to b, then up to c is planning up to c, where no policy asks how late it is."""
-    policy = {"catch_up": CatchUp.ALL, "overlap": Overlap.ALLOW, "catch_up_limit": 10_000}
-    definition = definition.model_copy(update={**policy, "catch_up_window": timedelta(days=1)})
-    world = World((Revision(1, second(-1000), JobState.ACTIVE, definition),))
-    row = world.row(second(-2.5), 1)
-    now = [second(offset) for offset in offsets]
-    often, once = covered(world, row, now), covered(world, row, now[-1:])
-    assert often == once
-    assert [p for p, _ in once[0]] == world.exists(row.planned_through, once[1].planned_through)
-    assert all(reason is None for _, (reason, _, _) in once[0])
-
-
-@settings(max_examples=50, derandomize=True)
-@given(worlds(), looks)
-def test_each_plan_time_is_accounted_for_once_however_often_it_is_planned(
-    world: World, offsets: list[int]
-) -> None:
-    now = [second(offset) for offset in offsets]
-    known = world.known_at(now[-1])
-    row = known.row(second(-2.5), 1)
-    seen, after = covered(known, row, now)
-    assert [p for p, _ in seen] == known.exists(row.planned_through, after.planned_through)
-    # At the same instant there is nothing left to settle.
-    again, still = covered(known, after, now[-1:])
-    assert (again, still.planned_through) == ([], after.planned_through)

@@ -37,7 +37,7 @@ def history(*states: tuple[str, JobState], **policies: Any) -> list[Revision]:
 # --- edits ---------------------------------------------------------------------------------------
 
 
-def test_plan_times_up_to_an_edit_belong_to_the_old_revision() -> None:
+def test_plan_times_up_to_an_edit_belong_to_the_old_revision_and_none_of_them_to_the_new() -> None:
     revisions = [
         revision(1, "-9 00:00", job("@every 10m", **EACH)),
         revision(2, "10:20", job("@every 15m", **EACH)),
@@ -48,14 +48,8 @@ def test_plan_times_up_to_an_edit_belong_to_the_old_revision() -> None:
     assert [run.revision.revision for run in answer.runs] == [1, 1, 1, 2, 2]
     assert answer.planned_revision == 2
     assert answer.next_due_at == at("11:00")
-
-
-def test_an_edit_never_fires_the_past() -> None:
-    revisions = [
-        revision(1, "-9 00:00", job("0 12 * * *", **EACH)),
-        revision(2, "10:05", job("@every 10m", **EACH)),
-    ]
-    assert runs(planned("09:00", "10:10", revisions)) == ["10:10"]
+    never_due = [revision(1, "-9 00:00", job("0 12 * * *", **EACH)), *revisions[1:]]
+    assert runs(planned("09:00", "10:30", never_due)) == ["10:30"]
 
 
 def test_the_policies_in_force_decide_for_all_that_is_due() -> None:
@@ -80,18 +74,6 @@ def test_a_plan_time_that_an_old_delay_holds_back_holds_back_cursor_and_revision
     assert runs(later)[:2] == ["10:00", "10:03"]
     assert len(later.runs) == 8
     assert later.planned_revision == 2
-
-
-def test_a_revision_without_a_schedule_has_no_plan_times() -> None:
-    revisions = [
-        revision(1, "-9 00:00", job(**EACH)),
-        revision(2, "10:05", job(None, **EACH)),
-        revision(3, "10:35", job(**EACH)),
-    ]
-    assert runs(planned("09:55", "10:41", revisions)) == ["10:00", "10:40"]
-    between = planned("09:55", "10:30", revisions)
-    assert (runs(between), between.parked) == (["10:00"], None)
-    assert between.next_due_at == at("10:35")  # revision 3 is known and yet to come into force
 
 
 def test_the_later_of_two_edits_holds_if_the_clock_went_back_between_them() -> None:
@@ -128,47 +110,40 @@ def test_H_is_drawn_for_each_scope() -> None:
     assert len({answer.next_plan_time for answer in answers}) == 6
 
 
-# --- pauses --------------------------------------------------------------------------------------
+# --- pauses and retirements ----------------------------------------------------------------------
 
 
-def test_a_plan_time_due_in_a_pause_is_skipped_and_the_row_parks() -> None:
-    paused = history(("10:05", PAUSED))
-    answer = planned("09:55", "10:05", paused)
-    assert (runs(answer), answer.parked) == ([], Parked.PAUSED)
-
-    answer = planned("10:00", "10:30", paused)
-    assert skips(answer) == ["paused 10:10-10:30 x3 r2"]
-    assert (answer.parked, answer.next_due_at) == (Parked.PAUSED, None)
-    assert answer.planned_through == at("10:30")
-
-
-def test_a_resume_never_fires_the_past() -> None:
-    revisions = history(("10:05", PAUSED), ("11:00", ACTIVE))
-    answer = planned("10:00", "11:10", revisions)
-    assert runs(answer) == ["11:10"]
-    assert skips(answer) == ["paused 10:10-11:00 x6 r2"]
-
-
-def test_the_state_at_due_at_decides_not_the_one_at_plan_time() -> None:
-    revisions = history(("10:02", PAUSED), ("10:07", ACTIVE), schedule_delay="5m")
-    answer = planned("09:55", "10:20", revisions)
-    assert skips(answer) == ["paused 10:00"]  # due 10:05; the pause began after its plan_time
-    assert runs(answer) == ["10:10"]
-
-    inside = history(("09:58", PAUSED), ("10:03", ACTIVE), schedule_delay="5m")
-    assert runs(planned("09:55", "10:09", inside)) == ["10:00"]  # named in it, due after it
+DELAYED = {"schedule_delay": "5m"}
+HISTORIES: dict[str, tuple[list[Revision], str, str, list[str], list[str], JobState | None]] = {
+    "a plan_time due in a pause is skipped and the row parks": (
+        history(("10:05", PAUSED)), "10:00", "10:30", [], ["paused 10:10-10:30 x3 r2"], PAUSED),
+    "a resume never fires the past": (
+        history(("10:05", PAUSED), ("11:00", ACTIVE)), "10:00", "11:10",
+        ["11:10"], ["paused 10:10-11:00 x6 r2"], None),
+    "a pause between plan_time and due_at counts": (
+        history(("10:02", PAUSED), ("10:07", ACTIVE), **DELAYED), "09:55", "10:20",
+        ["10:10"], ["paused 10:00"], None),
+    "a pause that ends before due_at does not count": (
+        history(("09:58", PAUSED), ("10:03", ACTIVE), **DELAYED), "09:55", "10:09",
+        ["10:00"], [], None),
+    "a pause keeps the plan_times that were due before it": (
+        history(("10:05", PAUSED)), "09:55", "10:30", [], [], PAUSED),
+    "which run after it": (
+        history(("10:05", PAUSED), ("10:32", ACTIVE)), "09:55", "10:33",
+        ["10:00"], ["paused 10:10-10:30 x3 r2"], None),
+    "a retired job skips later plan_times and parks": (
+        history(("10:15", RETIRED)), "10:00", "10:30",
+        [], ["missed 10:10", "retired 10:20-10:30 x2 r2"], RETIRED),
+}  # fmt: skip
 
 
-def test_a_pause_keeps_the_plan_times_that_were_due_before_it() -> None:
-    revisions = history(("10:05", PAUSED))
-    held = planned("09:55", "10:30", revisions)
-    assert (runs(held), skips(held)) == ([], [])
-    assert (held.parked, held.next_plan_time) == (Parked.PAUSED, at("10:00"))
-    assert say(held.planned_through) == "09:59:59.999999"
-
-    resumed = [*revisions, revision(3, "10:32", revisions[0].job)]
-    answer = planned("09:59:59.999999", "10:33", resumed)
-    assert (runs(answer), skips(answer)) == (["10:00"], ["paused 10:10-10:30 x3 r2"])
+@pytest.mark.parametrize("name", HISTORIES)
+def test_states_decide_what_runs_and_whether_the_row_parks(name: str) -> None:
+    revisions, cursor, now, ran, skipped, parked = HISTORIES[name]
+    answer = planned(cursor, now, revisions)
+    assert (runs(answer), skips(answer)) == (ran, skipped)
+    assert answer.parked == (None if parked is None else Parked(parked.value))
+    assert (answer.next_due_at is None) is (parked is not None)
 
 
 def test_a_pause_with_an_end_is_over_at_its_end() -> None:
@@ -183,21 +158,6 @@ def test_a_pause_with_an_end_is_over_at_its_end() -> None:
         answer = planned("10:12", "10:42", [first, until, *resume])
         assert (runs(answer), skips(answer)) == (["10:40"], ["paused 10:20-10:30 x2 r2"])
         assert answer.next_due_at == at("10:50")
-
-
-# --- retirements ---------------------------------------------------------------------------------
-
-
-def test_a_retired_job_skips_later_plan_times_and_parks() -> None:
-    answer = planned("10:00", "10:30", history(("10:15", RETIRED)))
-    assert skips(answer) == ["missed 10:10", "retired 10:20-10:30 x2 r2"]
-    assert answer.parked is Parked.RETIRED
-
-
-def test_a_job_that_returns_starts_from_then() -> None:
-    answer = planned("10:00", "10:40", history(("10:15", RETIRED), ("10:35", ACTIVE)))
-    assert runs(answer) == ["10:40"]
-    assert skips(answer) == ["missed 10:10", "retired 10:20-10:30 x2 r2"]
 
 
 def test_a_retired_scope_and_its_return() -> None:
@@ -218,19 +178,10 @@ def test_retirements_that_overlap_because_the_clock_went_back_count_as_one() -> 
     assert runs(answer) == ["10:10", "10:50"]
 
 
-def test_plan_times_due_before_a_retirement_of_the_job_are_missed() -> None:
-    revisions = history(("10:25", RETIRED), ("10:26", ACTIVE), catch_up="latest")
-    answer = planned("10:00", "10:50:30", revisions)
-    assert (runs(answer), skips(answer)) == (
-        ["10:50"],
-        ["missed 10:10-10:20 x2", "superseded 10:30-10:40 x2 r3"],
-    )
-
-
 # --- schedules that cannot be read ---------------------------------------------------------------
 
 
-def test_a_broken_schedule_parks_before_its_segment() -> None:
+def test_a_broken_schedule_parks_before_its_segment_and_fires_nothing_once_corrected() -> None:
     revisions = [
         revision(1, "-9 00:00", job(**EACH)),
         revision(2, "10:15", job("61 * * * *", **EACH)),
@@ -245,13 +196,8 @@ def test_a_broken_schedule_parks_before_its_segment() -> None:
     again = planned("10:15", "10:50", revisions[1:])
     assert (again.parked, again.planned_through) == (Parked.SPEC_ERROR, at("10:15"))
 
-
-def test_a_corrected_schedule_fires_and_the_broken_one_fired_nothing() -> None:
-    revisions = [
-        revision(2, "10:15", job("61 * * * *", **EACH)),
-        revision(3, "10:45", job("@every 10m", **EACH)),
-    ]
-    answer = planned("10:15", "10:55", revisions)
+    corrected = [*revisions[1:], revision(3, "10:45", job("@every 10m", **EACH))]
+    answer = planned("10:15", "10:55", corrected)
     assert (runs(answer), answer.spec_error, answer.parked) == (["10:50"], None, None)
     assert answer.planned_revision == 3
 
@@ -299,17 +245,6 @@ def test_a_retired_job_needs_no_readable_schedule() -> None:
 
 
 # --- jitter --------------------------------------------------------------------------------------
-
-
-def test_jitter_is_a_fixed_share_below_its_bound() -> None:
-    spread = job("@every 1m", jitter="40s", schedule_delay="5s")
-    shares = [
-        due_at(spread, KEY, DAY + timedelta(minutes=n)) - DAY - timedelta(minutes=n, seconds=5)
-        for n in range(400)
-    ]
-    assert all(timedelta(0) <= share < timedelta(seconds=40) for share in shares)
-    assert len(set(shares)) > 390
-    assert timedelta(seconds=18) < sum(shares, timedelta(0)) / 400 < timedelta(seconds=22)
 
 
 def test_jitter_never_changes_between_releases() -> None:

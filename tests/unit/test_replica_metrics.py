@@ -64,7 +64,8 @@ class World:
 
 
 def test_every_series_exists_before_the_first_event() -> None:
-    samples = World("default", "heavy").samples()
+    world = World("default", "heavy")
+    samples = world.samples()
     for queue in ("default", "heavy"):
         for handler in ("python", "command", "sql", "http"):
             for outcome in ("success", "failed", "cancelled", "released", "lost"):
@@ -74,6 +75,15 @@ def test_every_series_exists_before_the_first_event() -> None:
             assert samples["execution_duration_seconds_count", kind] == 0
         assert samples["start_lateness_seconds_count", (("queue", queue),)] == 0
     assert samples["claim_duration_seconds_count", ()] == 0
+    # No label names a job, a scope or a runner.
+    assert {name for _, found in samples for name, _ in found} == {
+        "queue", "handler", "outcome", "loop", "state", "le", "version", "python", "schema_version",
+    }  # fmt: skip
+    # A kind of handler that no replica runs gets its series when it ends.
+    world.counts.ended("default", "external", "failed", 0)
+    external = {"queue": "default", "handler": "external"}
+    assert world.value("executions_total", outcome="failed", **external) == 1
+    assert world.value("executions_total", outcome="success", **external) == 0
 
 
 def test_every_metric_of_a_replica_has_the_name_of_its_ledger() -> None:
@@ -106,14 +116,6 @@ def test_an_attempt_is_counted_once_with_its_duration() -> None:
     }
 
 
-def test_a_kind_of_handler_that_no_replica_runs_gets_its_series_when_it_ends() -> None:
-    world = World("default")
-    world.counts.ended("default", "external", "failed", 0)
-    labels = {"queue": "default", "handler": "external"}
-    assert world.value("executions_total", outcome="failed", **labels) == 1
-    assert world.value("executions_total", outcome="success", **labels) == 0
-
-
 def test_a_bucket_contains_its_bound_and_bounds_ascend() -> None:
     for bounds in (DURATIONS, LATENESSES, CLAIMS):
         assert list(bounds) == sorted(set(bounds))
@@ -141,10 +143,7 @@ def test_the_state_of_the_replica() -> None:
     newest = max(x.name for x in migrations() if x.phase != "repeated")[:4]
     version = metadata.version("cronledger")
     assert world.value("build_info", python=python, schema_version=newest, version=version) == 1
-
-
-def test_a_clock_that_is_not_known_has_no_skew() -> None:
-    world = World("default")
+    # A clock that is not known has no skew.
     world.seen = Observation(world.counts, "starting", False, slots=4)
     assert not [name for name, _ in world.samples() if name.startswith("clock_skew")]
     assert world.value("database_reachable") == 0
@@ -182,13 +181,6 @@ def test_the_scraper_chooses_the_format() -> None:
         assert world.exposition.render(accept)[1].startswith("text/plain; version=0.0.4")
 
 
-def test_no_label_names_a_job_a_scope_or_a_runner() -> None:
-    labels = {name for _, found in World("default").samples() for name, _ in found}
-    assert labels == {
-        "queue", "handler", "outcome", "loop", "state", "le", "version", "python", "schema_version",
-    }  # fmt: skip
-
-
 def test_two_replicas_of_a_program_are_independent() -> None:
     collectors = [Replica(url=URL, settings=Settings()).collector() for _ in range(2)]
     for collector in collectors:
@@ -202,7 +194,7 @@ def test_two_replicas_of_a_program_are_independent() -> None:
     assert not [name for name in named if name.startswith("cronledger")]
 
 
-def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_need_the_extra_and_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     remedy = re.escape("pip install 'cronledger[metrics]'")
     with pytest.raises(ConfigurationError, match=remedy):
@@ -210,9 +202,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ConfigurationError, match=f"CRONLEDGER_METRICS.*{remedy}"):
         require_usable(Settings(metrics=True, health_port=0))
     require_usable(Settings(health_port=0))
-
-
-def test_metrics_need_a_port() -> None:
+    monkeypatch.undo()
     with pytest.raises(ConfigurationError, match="CRONLEDGER_HEALTH_PORT"):
         require_usable(Settings(metrics=True))
     require_usable(Settings(metrics=True, health_port=0))

@@ -52,8 +52,8 @@ BUSY = oc.failure(Busy("no"))
 SERIALIZATION = oc.failure(psycopg.errors.SerializationFailure("no"))
 GROUP = oc.failure(ExceptionGroup("two", [Busy(), ExceptionGroup("one", [KeyError()])]))
 HTTP = [
-    oc.failed("http_status", "no", causes=retry_filters.one_cause(str(status)))
-    for status in (429, 500, 503, 599)
+    oc.failed("http_status", "no", causes=retry_filters.one_cause(status))
+    for status in ("429", "599")
 ]
 
 
@@ -72,16 +72,13 @@ HTTP = [
         ),
         (oc.exited(75), ["75", "64-78", "75-75", "exit_code"], ["7", "64-74", "signal", "5xx"]),
         (oc.exited(-signal.SIGKILL), ["SIGKILL", "signal"], ["9", "1-255", "SIGTERM", "exit_code"]),
-        (oc.exited(-250), ["signal"], ["250", "1-255"]),
         (HTTP[0], ["429", "4xx", "400-499", "http_status"], ["5xx", "42-43", "handler_error"]),
-        (HTTP[1], ["5xx", "500-599"], ["501-599", "4xx"]),
-        (HTTP[3], ["5xx", "599"], ["6xx", "500-598"]),
+        (HTTP[1], ["5xx", "599"], ["6xx", "500-598"]),
         (oc.failed("handler_error", "x", causes=retry_filters.causes_of(Coded("40001"))),
          ["40001", "40", "handler_error"], ["40P01", "4"]),
         (oc.failure(Coded(None)), [f"{__name__}.Coded"], ["None", "No"]),
         (oc.failure(Hostile()), [f"{__name__}.Hostile"], ["40"]),
         (oc.timed_out(MINUTE, end_known=True), ["timeout"], ["TimeoutError", "handler_error"]),
-        (oc.not_started("no such file"), ["not_started"], ["exit_code", "FileNotFoundError"]),
     ],
     ids=lambda value: str(getattr(value, "error_msg", ""))[:20],
 )  # fmt: skip
@@ -89,18 +86,15 @@ def test_an_item_matches_its_failures_and_no_others(
     ended: oc.Outcome, matching: list[str], others: list[str]
 ) -> None:
     # Jobs that were not validated: what matters here is what matches.
-    for item in matching:
-        wanted, unwanted = plain(retry_on=(item,)), plain(never_retry_on=(item,))
-        assert oc.decide(ended, wanted, 1, 3, 0.0).retry_after == MINUTE, item
-        assert oc.decide(ended, unwanted, 1, 3, 0.0).not_retried == f"never_retry_on has {item}"
-    for item in others:
-        wanted, unwanted = plain(retry_on=(item,)), plain(never_retry_on=(item,))
-        assert oc.decide(ended, wanted, 1, 3, 0.0).not_retried == "retry_on has no match", item
-        assert oc.decide(ended, unwanted, 1, 3, 0.0).retry_after == MINUTE, item
-
-
-def plain(**filters: tuple[str, ...]) -> Job:
-    return job().model_copy(update=filters)
+    for item in [*matching, *others]:
+        wanted, unwanted = (
+            oc.decide(ended, job().model_copy(update={field: (item,)}), 1, 3, 0.0)
+            for field in ("retry_on", "never_retry_on")
+        )
+        retried, left = (wanted, unwanted) if item in matching else (unwanted, wanted)
+        assert retried.retry_after == MINUTE, item
+        why = f"never_retry_on has {item}" if item in matching else "retry_on has no match"
+        assert left.not_retried == why
 
 
 def test_never_wins_and_no_filter_matches_all() -> None:
@@ -198,18 +192,16 @@ def test_invalid_items_have_a_problem_with_a_remedy(handler: str, field: str) ->
 
 
 @pytest.mark.parametrize(
-    ("item", "remedy"), [("IOError", '"OSError"'), ("builtins.KeyError", '"KeyError"')]
+    ("item", "remedy"),
+    [
+        ("IOError", 'write "OSError"'),
+        ("builtins.KeyError", 'write "KeyError"'),
+        ("retry_requested", "remove it"),  # a requested retry passes all filters
+    ],
 )
-def test_another_name_of_a_class_is_corrected(item: str, remedy: str) -> None:
-    (problem,) = problems(job(retry_on=[item]))
-    assert problem.remedy == f"write {remedy}"
-
-
-def test_a_requested_retry_cannot_be_prevented() -> None:
-    (problem,) = problems(job(never_retry_on=["retry_requested"]))
-    assert (problem.message, problem.remedy) == (
-        "has no effect, because a requested retry passes all filters", "remove it",
-    )  # fmt: skip
+def test_an_item_without_effect_has_its_remedy(item: str, remedy: str) -> None:
+    (problem,) = problems(job(never_retry_on=[item]))
+    assert problem.remedy == remedy
 
 
 @pytest.mark.parametrize("value", ["75", ["x"] * 101, [""], [True], [["75"]], [None], {"a": 1}])

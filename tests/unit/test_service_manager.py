@@ -1,6 +1,5 @@
 """F72: messages to systemd, on a real socket."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,11 +12,9 @@ from cronledger.process.service_manager import ServiceManager
 from cronledger.process.state_reporter import LONGEST_STATUS, StateReporter
 from cronledger.replica import Health
 from tests.systemd import Notifications, listening
-from tests.waiting import eventually
 
 STARTING = Health("starting", "ok", None, None, 0, 10, 0.0)
 RUNNING = Health("running", "ok", None, None, 3, 10, 0.2)
-WATCHDOG = {"WATCHDOG": "1"}
 
 
 @pytest.fixture
@@ -38,16 +35,10 @@ def reporter(systemd: Notifications, *healths: Health) -> StateReporter:
     return StateReporter(ServiceManager(systemd.address), lambda: next(states), 58.0)
 
 
-def test_variables_are_read_and_are_not_inherited() -> None:
-    environ = {"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "30000000", "PATH": "/bin"}
-    manager = ServiceManager.from_environment(environ)
-    assert (manager.address, manager.watchdog_seconds) == ("/run/x", 30.0)
-    assert environ == {"PATH": "/bin"}
-
-
 @pytest.mark.parametrize(
     ("variables", "seconds"),
     [
+        ({"WATCHDOG_USEC": "30000000"}, 30.0),
         ({"WATCHDOG_USEC": "500000", "WATCHDOG_PID": str(os.getpid())}, 0.5),
         ({"WATCHDOG_USEC": "500000", "WATCHDOG_PID": "1"}, None),
         ({"WATCHDOG_USEC": "0"}, None),
@@ -55,26 +46,13 @@ def test_variables_are_read_and_are_not_inherited() -> None:
         ({}, None),
     ],
 )
-def test_the_watchdog_is_that_of_this_process(
+def test_variables_are_those_of_this_process_and_are_not_inherited(
     variables: dict[str, str], seconds: float | None
 ) -> None:
-    given = {"NOTIFY_SOCKET": "@x", **variables}
-    assert ServiceManager.from_environment(given).watchdog_seconds == seconds
-    assert given == {}
-
-
-def test_an_abstract_address_is_reached() -> None:
-    with listening(f"@cronledger-test-{os.getpid()}") as systemd:
-        reporter(systemd, RUNNING).report()
-        assert "READY" in new(systemd)
-
-
-def test_without_a_service_manager_nothing_is_sent() -> None:
-    manager = ServiceManager.from_environment({})
-    assert manager.address is None
-    with capture_logs() as logs:
-        assert not manager.send("READY=1")
-    assert logs == []
+    environ = {"NOTIFY_SOCKET": "/run/x", "PATH": "/bin", **variables}
+    manager = ServiceManager.from_environment(environ)
+    assert (manager.address, manager.watchdog_seconds) == ("/run/x", seconds)
+    assert environ == {"PATH": "/bin"}
 
 
 def test_a_start_is_extended_until_the_replica_is_ready(systemd: Notifications) -> None:
@@ -103,9 +81,12 @@ def test_a_start_is_extended_until_the_replica_is_ready(systemd: Notifications) 
 
 
 def test_no_watchdog_is_sent_while_a_loop_is_stuck(systemd: Notifications) -> None:
+    stuck_start = replace(STARTING, stuck="check_in")
     stuck = replace(RUNNING, stuck="dispatcher")
     away = replace(RUNNING, database="away", away_for_s=90.0)
-    reports = reporter(systemd, RUNNING, stuck, stuck, away)
+    reports = reporter(systemd, stuck_start, RUNNING, stuck, stuck, away)
+    reports.report()
+    assert new(systemd).keys() == {"STATUS"}  # the start is not extended
     reports.report()
     systemd.new()
     reports.report()
@@ -114,11 +95,6 @@ def test_no_watchdog_is_sent_while_a_loop_is_stuck(systemd: Notifications) -> No
     assert systemd.new() == []
     reports.report()
     assert "WATCHDOG" in new(systemd)
-
-
-def test_a_stuck_start_is_not_extended(systemd: Notifications) -> None:
-    reporter(systemd, replace(STARTING, stuck="check_in")).report()
-    assert new(systemd).keys() == {"STATUS"}
 
 
 def test_a_drain_is_announced_once_with_its_time(systemd: Notifications) -> None:
@@ -133,33 +109,22 @@ def test_a_drain_is_announced_once_with_its_time(systemd: Notifications) -> None
     assert new(systemd) == {"WATCHDOG": "1"}
 
 
-async def test_it_reports_until_it_is_cancelled(systemd: Notifications) -> None:
-    manager, stop = ServiceManager(systemd.address, 0.02), asyncio.Event()
-    task = asyncio.create_task(StateReporter(manager, lambda: RUNNING, 58.0).run(stop))
-    await eventually(
-        "two of them", lambda: [*systemd.new(), *systemd.received].count(WATCHDOG) >= 2
-    )
-    stop.set()
-    await eventually("it stops", lambda: systemd.has("STOPPING"))
-    task.cancel()
-    await asyncio.wait([task])
-    assert sum("READY" in message for message in systemd.received) == 1
-
-
-def test_a_message_that_was_not_received_is_sent_again(systemd: Notifications) -> None:
-    manager = ServiceManager(systemd.address)
-    reports = StateReporter(manager, lambda: RUNNING, 58.0)
-    while manager.send("WATCHDOG=1"):
-        pass  # until the queue of the receiver is full; nothing waits
-    reports.report()
-    assert not systemd.has("READY")
-    reports.report()
-    assert "READY" in new(systemd)
+def test_a_message_that_was_not_received_is_sent_again() -> None:
+    with listening(f"@cronledger-test-{os.getpid()}") as systemd:  # an abstract address
+        manager = ServiceManager(systemd.address)
+        reports = StateReporter(manager, lambda: RUNNING, 58.0)
+        while manager.send("WATCHDOG=1"):
+            pass  # until the queue of the receiver is full; nothing waits
+        reports.report()
+        assert not systemd.has("READY")
+        reports.report()
+        assert "READY" in new(systemd)
 
 
 def test_a_service_manager_that_is_away_is_logged_once(tmp_path: Path) -> None:
     manager = ServiceManager(str(tmp_path / "absent"))
     with capture_logs() as logs:
+        assert not ServiceManager(None).send("READY=1")  # nothing is sent without an address
         assert not manager.send("READY=1")
         assert not manager.send("READY=1")
     assert [entry["event"] for entry in logs] == ["service_manager_away"]

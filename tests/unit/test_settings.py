@@ -1,6 +1,5 @@
 """Settings: variables over the file, secrets never shown, every bad value reported."""
 
-import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,9 @@ from cronledger.rules.masks import masked
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import VARIABLES, Settings
 
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
 SECRET = "hunter2"
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.upper().startswith("CRONLEDGER_"):
-            monkeypatch.delenv(name)
 
 
 def problems(file: dict[str, Any] | None = None) -> list[str]:
@@ -32,12 +26,7 @@ def problems(file: dict[str, Any] | None = None) -> list[str]:
 def test_settings_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOTS", "1")  # of another program
     settings = Settings.load()
-    assert settings.database_url is None
-    assert settings.schema_name == "cronledger"
-    assert settings.queues == ("default",)
     assert settings.slots == 10
-    assert settings.poll_interval is None
-    assert settings.drain_timeout == timedelta(seconds=25)
     assert settings.unknown == ()
     assert settings.warnings() == ()
 
@@ -98,17 +87,6 @@ def test_the_former_setting_names_the_command(monkeypatch: pytest.MonkeyPatch) -
     assert (warning.field, warning.remedy) == ("CRONLEDGER_RETENTION", remedy)
 
 
-def test_the_schema_has_one_name_in_the_file() -> None:
-    (line,) = problems({"schema_name": "a"})
-    assert line == "c.toml: cronledger.schema_name: unknown name; did you mean `schema`?"
-
-
-@pytest.mark.parametrize("name", ["a b", "1a", "A", "a" * 42, 'a"b', ""])
-def test_a_schema_is_an_identifier(name: str) -> None:
-    (line,) = problems({"schema": name})
-    assert line.startswith("c.toml: cronledger.schema = ")
-
-
 def test_unknown_variables_are_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEDGER_SLOT", "3")
     monkeypatch.setenv("CRONLEDGER_TEST_DATABASE_URL", "x")
@@ -125,7 +103,6 @@ def test_unknown_variables_are_warned_about(monkeypatch: pytest.MonkeyPatch) -> 
     "file",
     [
         {"database_url": f"mysql://u:{SECRET}@h/d"},
-        {"database_url": SECRET},
         {"listen_url": f"x:{SECRET}"},
         {"databse_url": f"postgresql://u:{SECRET}@h/d"},
         {"database_url": [SECRET]},
@@ -137,6 +114,22 @@ def test_secrets_are_not_in_errors(file: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("schema_name", "a", "cronledger.schema_name: unknown name; did you mean `schema`?"),
+        ("deploy", 2**63, "cronledger.deploy = 9223372036854775808"),
+        ("database_url", f"postgresql+psycopg://me:{SECRET}@host/shop",
+         "begin it with postgresql://, without the driver"),
+        ("listen_url", "embedded", "is not a PostgreSQL connection string"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_has_its_remedy(key: str, value: Any, said: str) -> None:
+    (line,) = problems({key: value})
+    assert line.startswith("c.toml: ")
+    assert said in line
+
+
+@pytest.mark.parametrize(
     "key", ["slots", "health_port", "max_result_bytes", "output_tail_bytes", "deploy"]
 )
 def test_true_is_not_a_number(key: str) -> None:
@@ -144,29 +137,11 @@ def test_true_is_not_a_number(key: str) -> None:
     assert line == f"c.toml: cronledger.{key} = true: is not a number; use digits"
 
 
-def test_a_deploy_fits_into_the_ledger() -> None:
-    (line,) = problems({"deploy": 2**63})
-    assert "cronledger.deploy = 9223372036854775808" in line
-
-
-def test_a_url_of_sqlalchemy_is_named() -> None:
-    (line,) = problems({"database_url": "postgresql+psycopg://me:secret@host/shop"})
-    assert "is a URL of SQLAlchemy" in line
-    assert "begin it with postgresql://, without the driver" in line
-    assert "secret" not in line
-
-
-def test_listening_needs_a_server_of_its_own() -> None:
-    (line,) = problems({"listen_url": "embedded"})
-    assert "is not a PostgreSQL connection string" in line
-
-
 @pytest.mark.parametrize(
     "url",
     [
         f"postgresql://u:{SECRET}@h/d",
         f"postgres://u:{SECRET}@h:1,h2:2/d?sslmode=require",
-        f"host=h user=u password={SECRET}",
         f"postgresql:///d?password={SECRET}&user=u&sslpassword={SECRET}",
     ],
 )
@@ -214,11 +189,15 @@ def test_no_database_names_both_remedies() -> None:
     assert Settings.load({"database_url": "embedded"}).require_database() == "embedded"
 
 
-@pytest.mark.parametrize("name", ["select", "user", "pg_cron", "information_schema"])
-def test_a_schema_name_that_sql_reserves_is_refused(
-    monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [(name, " = ") for name in ("a b", "1a", "A", "a" * 42, 'a"b')]
+    + [(name, f' = "{name}": is a ') for name in ("select", "user", "pg_cron")],
+)
+def test_a_schema_name_that_is_no_identifier_or_reserved_by_sql_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_SCHEMA", name)
     (line,) = problems({})
-    assert line.startswith(f'environment: CRONLEDGER_SCHEMA = "{name}": is a ')
-    assert line.endswith("use another name, such as cronledger")
+    assert line.startswith(f"environment: CRONLEDGER_SCHEMA{said}")
+    assert ("use another name, such as cronledger" in line) == ("is a " in said)

@@ -50,12 +50,6 @@ def test_cells_that_were_not_read_are_not_shown_as_empty() -> None:
     assert items(list_strip(strip))[0] == "2026-05-31 12:15 to 2026-06-01 12:00 UTC: not read"
 
 
-def test_nothing_in_24_hours() -> None:
-    (strip,) = strips([KEY], START, [])
-    assert 'aria-label="24 hours: nothing"' in draw_strip(strip)
-    assert list_strip(strip) == ""
-
-
 def items(html: str) -> list[str]:
     return [item.text or "" for item in ElementTree.fromstring(html).iter("li")]
 
@@ -74,6 +68,9 @@ def test_the_list_has_the_numbers_of_the_strip_by_period() -> None:
     ]
     (strip,) = strips([KEY], START, [cell(1, 4 * hour, "ran") for hour in range(24)])
     assert items(list_strip(strip)) == ["2026-05-31 12:15 to 2026-06-01 11:30 UTC: 24 ran"]
+    (empty,) = strips([KEY], START, [])
+    assert 'aria-label="24 hours: nothing"' in draw_strip(empty)
+    assert list_strip(empty) == ""
 
 
 SCOPES = [ScopeKey("job", "shard", name) for name in "abc"]

@@ -37,7 +37,6 @@ FINE: list[dict[str, Any]] = [
     {"schedule": "@every 90s", "jitter": "89s", "schedule_delay": "89s"},
     {"schedule": "0 9 * * 1-5", "jitter": "23h"},
     {**ALL, "catch_up_limit": 5, "catch_up_window": "90d"},
-    {"catch_up": "all", "overlap": "allow"},
     {"stale_timeout": "3s", "max_attempts": 3, "retry_jitter": 0.5, "allow_stale_reentry": True},
     {"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:00.000001Z"},
     {"scope_kind": "tenant", "schedule": None},  # its scopes appear when they are pushed
@@ -46,8 +45,6 @@ FINE: list[dict[str, Any]] = [
     {"handler": "python", "target": {"python": "a.b:c.d"}},
     {"keep_output": "1h"},
     {"max_attempts": 2, "retry_on": [75, "64-78"], "never_retry_on": ["timeout"]},
-    {"retry_on": None},
-    {"handler": "python", "target": {"python": "a:f.<locals>.g"}},
     {"handler": "sql", "target": {"sql": "SELECT 1"}},
     {"handler": "http", "target": {"url": "https://x/y", "method": "POST", "body": {"a": 1}}},
     {"handler": "external", "target": {}},
@@ -66,11 +63,9 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"catch_up": "all"}, ["catch_up"]),
     ({"schedule": "@every 90s", "jitter": "90s"}, ["jitter"]),
     ({"schedule": "@every 90s", "schedule_delay": "2m"}, ["schedule_delay"]),
-    ({"schedule": "*/5 * * * *", "jitter": "5m"}, ["jitter"]),
     ({"catch_up_limit": 5}, ["catch_up_limit"]),
     ({"stale_timeout": "2s999ms"}, ["stale_timeout"]),
     ({"keep_output": "59m"}, ["keep_output"]),
-    ({"keep_output": "36526d"}, ["keep_output"]),
     ({"run_timeout": "0s"}, ["run_timeout"]),
     ({"grace": "36526d"}, ["grace"]),
     ({"retry_backoff": ["1s", "36526d"], "max_attempts": 2}, ["retry_backoff"]),
@@ -79,16 +74,12 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
         ["retry_on", "never_retry_on"],
     ),
     ({"schedule": "@every 90s", "dst_gap": "shift"}, ["dst_gap"]),
-    ({"schedule": "@every 90s", "dst_fold": "both"}, ["dst_fold"]),
-    ({"schedule": "61 * * * *"}, ["schedule"]),
     ({"schedule": "x", "timezone": "Mars/Base"}, ["timezone", "schedule"]),
-    ({"timezone": "Mars/Base"}, ["timezone"]),
     ({"starts_at": "2026-01-01T00:00:00"}, ["starts_at"]),
     ({"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:00Z"}, ["starts_at"]),
     ({"scopes": ["a"]}, ["scopes"]),
     ({"scope_kind": "tenant", "schedule": "0 6 * * *"}, ["scope_kind"]),
     ({"scope_kind": "tenant", "scopes": ["a", "a"]}, ["scopes"]),
-    ({"queue": "\u00a0q"}, ["queue"]),
     ({"scope_kind": "k\x85", "scopes": ["a", " b"]}, ["scope_kind", "scopes[1]"]),
     ({"payload": {1, 2}}, ["payload"]),
     ({"payload": [float("nan")]}, ["payload"]),
@@ -98,12 +89,9 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"description": "a\x00b"}, ["description"]),
     ({"target": {}}, ["target.command"]),
     ({"target": {"command": ["a"], "shell": "a"}}, ["target.shell"]),
-    ({"target": {"env": {}}}, ["target.command"]),
     ({"target": {"command": {"a": 1}}}, ["target.command"]),
     ({"target": {"command": []}}, ["target.command"]),
-    ({"target": {"command": ["a", ""]}}, ["target.command"]),
     ({"target": {"command": ["a\x00"]}}, ["target"]),
-    ({"target": {"command": ""}}, ["target.command"]),
     ({"target": {"command": "a", "env": {"A": 1}}}, ["target.env.A"]),
     ({"target": {"command": "a", "env": {"A=B": "1"}}}, ["target.env.A=B"]),
     ({"target": {"command": "a", "env": {"A": {"env": "PGPASSWORD"}}}}, ["target.env.A"]),
@@ -115,26 +103,17 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"handler": "http", "target": {"url": "ftp://x"}}, ["target.url"]),
     ({"handler": "http", "target": {"url": "http://x", "expect": [99]}}, ["target.expect[0]"]),
     ({"handler": "http", "target": {"url": "http://x:99999/"}}, ["target.url"]),
-    ({"handler": "http", "target": {"url": "http://[::1"}}, ["target.url"]),
-    ({"handler": "http", "target": {"url": "http://:80"}}, ["target.url"]),
     (
         {"handler": "http", "target": {"url": "http://x", "headers": {"A b": "1"}}},
         ["target.headers.A b"],
     ),
     ({"handler": "external", "target": {"a": 1}}, ["target.a"]),
-    ({"target": {"command": None}}, ["target.command"]),
     ({"target": {"command": "a", "cwd": "work"}}, ["target.cwd"]),
-    ({"target": {"command": "a", "cwd": ""}}, ["target.cwd"]),
     ({"payload": nested(101)}, ["payload"]),
     ({"payload": nested(99, [[]])}, ["payload"]),
     ({"payload": {"a": [-(10**309)]}}, ["payload"]),
     ({"payload": {"a": "ä" * 32_767}}, ["payload"]),
 ]
-
-
-@pytest.mark.parametrize("name", ["pay ", " pay", "pay\u2003", "pa\x9fy"])
-def test_a_name_that_people_cannot_tell_from_others_is_refused(name: str) -> None:
-    assert refused(name=name) == ["name"]
 
 
 @pytest.mark.parametrize(("fields", "expected"), REFUSED, ids=str)
@@ -149,14 +128,11 @@ def test_a_wrong_field_is_refused_with_its_remedy(
         assert problem.remedy or problem.warning
 
 
-def test_a_payload_that_no_reader_of_json_takes_is_refused() -> None:
-    assert refused(payload=nested(5000)) == ["payload"]
-
-
 def test_everything_is_collected() -> None:
     fields = {**BASE, "schedule": "* * * *", "timezone": "Nowhere", "stale_timeout": "1s"}
     fields |= {"catch_up": "all", "scopes": ["a"], "payload": "\x00", "target": {}}
-    expected = {"schedule", "timezone", "stale_timeout", "catch_up", "scopes", "payload"}
+    fields["name"] = "pay\u2003"  # people cannot tell it from others
+    expected = {"schedule", "timezone", "stale_timeout", "catch_up", "scopes", "payload", "name"}
     assert set(refused(**fields)) == expected | {"target.command"}
 
 
@@ -176,12 +152,6 @@ def test_warned_but_not_refused(fields: dict[str, Any], expected: list[str]) -> 
     assert refused(**fields) == []
 
 
-def test_a_provider_stands_for_scopes() -> None:
-    assert refused(has_provider=True, scope_kind="tenant") == []
-    assert refused(has_provider=True) == ["scope_kind"]
-    assert refused(has_provider=True, scope_kind="tenant", scopes=["a"]) == ["scopes"]
-
-
 def test_a_job_read_from_a_row_counts_as_set_what_differs() -> None:
     job = Job(name="j", handler=Handler.EXTERNAL, schedule="@every 90s")
     row = Job.model_validate(job.model_dump())
@@ -190,25 +160,27 @@ def test_a_job_read_from_a_row_counts_as_set_what_differs() -> None:
     assert validation.problems(lean) == ()
 
 
-def test_a_cycle_in_a_payload_is_a_problem_not_a_crash() -> None:
+@pytest.mark.parametrize(
+    ("handler", "target", "problems"),
+    [
+        ("command", {"command": [""], "shell": "x", "env": {"A=": "s3cret", "B": ["s3cret"]}}, 4),
+        ("http", {"url": "htp://user:s3cret@x", "hedaers": {"Authorization": "s3cret"}}, 2),
+    ],
+)
+def test_values_that_may_be_secret_are_not_shown(
+    handler: str, target: dict[str, Any], problems: int
+) -> None:
+    said = [str(problem) for problem in found(handler=handler, target=target)]
+    assert len(said) == problems
+    assert "s3cret" not in "".join(said)
+
+
+def test_a_payload_that_no_reader_of_json_takes_is_a_problem_not_a_crash() -> None:
+    assert refused(payload=nested(5000)) == ["payload"]
     cycle: list[Any] = []
     cycle.append(cycle)
     job = Job.model_construct(**(Job.model_validate(BASE).model_dump() | {"payload": cycle}))
     assert "payload" in [p.field for p in validation.problems(job)]
-
-
-def test_values_that_may_be_secret_are_not_shown() -> None:
-    target = {"command": [""], "shell": "x", "env": {"A=": "s3cret", "B": ["s3cret"]}}
-    said = [str(problem) for problem in found(target=target)]
-    assert len(said) == 4
-    assert "s3cret" not in "".join(said)
-
-
-def test_a_secret_under_a_misspelt_name_is_not_shown() -> None:
-    target = {"url": "htp://user:s3cret@x", "hedaers": {"Authorization": "s3cret"}}
-    said = [str(problem) for problem in found(handler="http", target=target)]
-    assert len(said) == 2
-    assert "s3cret" not in "".join(said)
 
 
 def test_each_problem_has_one_line() -> None:
@@ -222,7 +194,7 @@ def test_each_problem_has_one_line() -> None:
     assert lines[1].startswith('cron.toml: jobs.j.schedule = "a\\nb c d e": ')
 
 
-def test_check_returns_warnings_and_knows_providers() -> None:
+def test_check_returns_warnings_and_a_provider_stands_for_scopes() -> None:
     job = Job.model_validate(
         BASE | {"scope_kind": "t", "schedule": "0 6 * * *", "retry_jitter": 0.5}
     )
@@ -230,3 +202,5 @@ def test_check_returns_warnings_and_knows_providers() -> None:
     assert warning.field == "retry_jitter"
     with pytest.raises(ConfigurationError, match="scope_kind"):
         validation.check([job])
+    assert refused(has_provider=True) == ["scope_kind"]
+    assert refused(has_provider=True, scope_kind="tenant", scopes=["a"]) == ["scopes"]

@@ -1,7 +1,7 @@
 """F41: middleware makes no outcome of a lease that has ended, even if nothing else noticed it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -16,8 +16,6 @@ from cronledger.engine.lease import Lease
 from cronledger.engine.running.handlers.guard import (
     Guard,
     LeaseEndedError,
-    guard_tasks,
-    unguard_tasks,
 )
 from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
@@ -26,15 +24,9 @@ from cronledger.rules.model import Handler, Job
 from cronledger.rules.outcome import Outcome
 from cronledger.testing import context
 
+pytestmark = pytest.mark.usefixtures("guarded")
+
 Lapse = Callable[[], None]
-
-
-@pytest.fixture(autouse=True)
-async def guarded() -> AsyncIterator[None]:
-    loop = asyncio.get_running_loop()
-    guard_tasks(loop)
-    yield
-    unguard_tasks(loop)
 
 
 async def run(

@@ -48,10 +48,11 @@ def db(database_url: str) -> Iterator[Db]:
 
 @pytest.fixture
 def at(db: Db) -> datetime:
-    """Now, with two jobs, of which `report` has an owner."""
+    """Now, with a runner and two jobs: `report` of the owner `data`, and `tidy` of `platform`."""
     rows.runner(db)
-    rows.job(db, "report", owner="data", labels='{"team": "data"}', timezone="Europe/Berlin")
-    rows.job(db, "tidy")
+    labels = '{"team": "data", "tier": "1"}'
+    rows.job(db, "report", owner="data", labels=labels, timezone="Europe/Berlin")
+    rows.job(db, "tidy", owner="platform")
     return rows.now(db).replace(microsecond=0)
 
 

@@ -1,15 +1,18 @@
-"""Open alerts, where the pages show them."""
+"""Open alerts and missed deadlines, where the pages show them, and the way to their causes."""
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from html import unescape
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
+from cronledger.web.pages import now
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.support.browsing import panel, text
+from tests.web.support.browsing import links, panel, text
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 GLOBAL = {"scope_kind": "global", "scope_id": "global"}
@@ -31,15 +34,35 @@ def alert(db: Db, at: datetime, execution: Mapping[str, Any], **columns: Any) ->
     rows.insert(db, "raised_alerts", **row | columns)
 
 
-def test_nothing_is_open(browser: TestClient, db: Db, at: datetime) -> None:
+def breach(db: Db, at: datetime, job: str = "report", **columns: Any) -> None:
+    """A breach of `finish_by` an hour ago, of a plan_time two hours ago."""
+    row: dict[str, Any] = {"job_name": job, "plan_time": at - 2 * HOUR, "kind": "finish_by"}
+    row |= {"deadline": at - HOUR, "breached_at": at - 59 * MINUTE, **GLOBAL, **columns}
+    row |= {"month": row["plan_time"].date().replace(day=1)}
+    row |= {"look_at": None if row.get("closed_at") else at}
+    rows.insert(db, "deadline_breaches", revision=1, **row)
+
+
+def month(db: Db, at: date, kind: str, **counts: int) -> None:
+    """The deadlines of `report` in a month."""
+    rows.insert(db, "deadline_months", job_name="report", month=at, kind=kind, **GLOBAL, **counts)
+
+
+def test_no_alert_is_open_and_no_deadline_was_missed(
+    browser: TestClient, db: Db, at: datetime
+) -> None:
     execution = rows.execution(db, "SUCCESS", "report")
     open_state(db, at, since=None, count=1)  # it takes more failures until an alert
     shown = browser.get("/").text
     assert panel(shown, "alerts") == "Alerts No alert is open."
+    assert panel(shown, "breaches") == "Missed deadlines No deadline was missed within a day."
     assert 'class="calm"' in shown
     shown = browser.get("/job?name=report").text
     assert "No alert of this scope is open." in panel(shown, "alerts")
-    assert 'id="alerts"' not in browser.get(f"/execution?id={execution['id']}").text
+    assert "This scope had no deadline." in panel(shown, "compliance")
+    assert "No deadline of this scope was missed." in panel(shown, "breaches")
+    shown = browser.get(f"/execution?id={execution['id']}").text
+    assert 'id="alerts"' not in shown and 'id="breaches"' not in shown
     assert "tidy active @hourly" in panel(browser.get("/jobs").text, "jobs")
 
 
@@ -68,24 +91,95 @@ def test_a_list_of_jobs_marks_open_alerts(browser: TestClient, db: Db, at: datet
     assert re.search(r"tidy active @hourly", shown)
 
 
-def test_a_job_has_its_open_alerts(browser: TestClient, db: Db, at: datetime) -> None:
-    open_state(db, at)
-    open_state(db, at, "tidy", summary="another job")
-    shown = panel(browser.get("/job?name=report").text, "alerts")
-    assert "report failed 3 times in a row" in shown
-    assert "another job" not in shown
+def test_now_shows_missed_deadlines(
+    browser: TestClient, db: Db, at: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = rows.execution(db, "RUNNING", "report", plan_time=at - 2 * HOUR)["id"]
+    breach(db, at, execution_id=id)
+    breach(db, at, "tidy", kind="start_by", deadline=at - 3 * HOUR)
+    met = {"plan_time": at - 6 * HOUR, "closed_at": at - 2 * HOUR, "deadline": at - 3 * HOUR}
+    breach(db, at, "tidy", **met)
+    breach(db, at, "tidy", plan_time=at - 3 * DAY, breached_at=at - 25 * HOUR)
+    page = browser.get("/").text
+    shown = panel(page, "breaches")
+    assert re.match(r"Missed deadlines 2 .* start by tidy .* finish by report .* 1h", shown)
+    assert f'href="/execution?id={id}"' in page
+    assert 'class="calm"' not in page
+    for query in ("owner=data", "label=team=data"):
+        mine = panel(browser.get(f"/?{query}").text, "breaches")
+        assert "report" in mine and "tidy" not in mine
+    none = text(browser.get("/?owner=nobody").text)
+    assert "No deadline of the jobs that match was missed within a day." in none
+    monkeypatch.setattr(now, "MOST_BREACHES", 3)  # the search goes no further back
+    shown = panel(browser.get("/").text, "breaches")
+    assert "tidy" in shown and "report" not in shown
 
 
-def test_an_execution_has_its_alerts(browser: TestClient, db: Db, at: datetime) -> None:
+def test_a_job_has_its_deadlines_by_month(browser: TestClient, db: Db, at: datetime) -> None:
+    breach(db, at)
+    met = at - DAY + 3 * HOUR
+    breach(db, at, kind="start_by", plan_time=at - DAY, deadline=met - HOUR, closed_at=met)
+    breach(db, at, "tidy", kind="expect_duration")
+    month(db, date(2026, 10, 1), "start_by", met=1_000, met_late=30, missed=1)
+    month(db, date(2026, 11, 1), "start_by", met=2, met_late=1, missed=0)
+    month(db, date(2026, 11, 1), "finish_by", met=1, met_late=0, missed=1)
+    shown = browser.get("/job?name=report").text
+    assert panel(shown, "compliance").endswith("2026-11 5 3 1 1 2026-10 1,031 1,000 30 1")
+    found = panel(shown, "breaches")
+    assert re.search(r"finish by .* not met .* start by .* 1h late", found)
+    assert "expected duration" not in found
+
+
+def test_an_execution_has_its_alerts_and_its_missed_deadlines(
+    browser: TestClient, db: Db, at: datetime
+) -> None:
     execution = rows.execution(db, "FAILED", "report", plan_time=at - 2 * HOUR)
     delivery = rows.execution(db, "SUCCESS", "tidy", plan_time=at - 30 * MINUTE)
-    later = at + HOUR
-    alert(db, later, execution, delivery_id=delivery["id"])
-    alert(db, later, execution, kind="reminder", summary="it still fails")
-    alert(db, later, rows.execution(db, "FAILED", "tidy"), summary="another execution")
+    alert(db, at + HOUR, execution, delivery_id=delivery["id"])
+    alert(db, at + HOUR, execution, kind="reminder", summary="it still fails")
+    alert(db, at + HOUR, rows.execution(db, "FAILED", "tidy"), summary="another execution")
+    breach(db, at)
+    breach(db, at, kind="expect_duration", closed_at=at)
+    breach(db, at, plan_time=at - 3 * HOUR, kind="start_by")
     page = browser.get(f"/execution?id={execution['id']}").text
     shown = panel(page, "alerts")
     assert re.search(r"failed opened ops SUCCESS .* it failed", shown)
     assert re.search(r"failed reminder ops not yet it still fails", shown)
     assert f'href="/execution?id={delivery["id"]}"' in page
     assert "another execution" not in shown
+    shown = panel(page, "breaches")
+    assert "not met" in shown and "expected duration" in shown and "1h late" in shown
+    assert "start by" not in shown
+
+
+def test_an_alert_leads_to_its_cause(browser: TestClient, db: Db, at: datetime) -> None:
+    execution = rows.execution(db, "FAILED", "report")["id"]
+    open_state(db, at, execution_id=execution)
+    open_state(db, at, "tidy", event="overdue", plan_time=at, summary="another job")
+    open_state(db, at, None, runner_id="r1", event="runner_lost")
+    found = links(browser.get("/").text, "alerts")
+    (why,) = [address for address in found if address.startswith("/why?")]
+    assert browser.get(why).status_code == 200
+    assert "/runners" in found
+    page = browser.get("/job?name=report").text
+    assert "another job" not in panel(page, "alerts")
+    assert f"/execution?id={execution}" in {*found} & {*links(page, "alerts")}
+
+
+def test_a_job_of_many_firings_leads_to_executions_the_ledger_and_why(
+    browser: TestClient, db: Db
+) -> None:
+    rows.job(db, "ticks", schedule="@every 1s")
+    at = rows.now(db).replace(microsecond=0)
+    for seconds in range(320, 0, -1):
+        newest = rows.execution(db, "FAILED", "ticks", plan_time=at - timedelta(seconds=seconds))
+    page = browser.get("/job?name=ticks").text
+    assert "/execution?" not in " ".join(links(page, "day"))  # too many for the picture
+    found = links(page, "newest")
+    assert f"/execution?id={newest['id']}" in found
+    whys = [address for address in found if address.startswith("/why?")]
+    assert "failed" in text(browser.get(whys[0]).text)
+    beside = [unescape(address) for address in re.findall(r'href="(/(?:ledger|why)\?[^"]*)"', page)]
+    for address in ("/ledger?job=ticks&scope=global", "/why?job=ticks&scope=global"):
+        assert address in beside
+        assert browser.get(address).status_code == 200

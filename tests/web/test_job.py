@@ -1,13 +1,14 @@
 """The page Job: the accounted day, what comes next, durations, scopes and revisions."""
 
 import re
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
 from tests.web.support.browsing import panel, text
+from tests.web.support.history import planned, verified
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -22,13 +23,7 @@ def yesterday(db: Db, zone: str = "UTC") -> date:
     """A job has fired hourly since the day before yesterday, except once; return yesterday."""
     rows.job(db, schedule="0 * * * *", timezone=zone)
     now = rows.now(db)
-    db.execute(
-        "UPDATE cronledger.job_revisions SET effective_from = %s", [now - 3 * DAY]
-    )  # before its first plan_time
-    db.execute(
-        "UPDATE cronledger.schedules SET created_at = %s, planned_through = %s",
-        [now - 3 * DAY, now],
-    )
+    planned(db, now - 3 * DAY, now)
     first = (now - 2 * DAY).replace(minute=0, second=0, microsecond=0)
     for hour in range(49):
         if hour != 30:
@@ -54,20 +49,12 @@ def test_a_job_has_its_accounted_day(browser: TestClient, db: Db) -> None:
 def test_a_day_shows_when_it_was_last_verified(browser: TestClient, db: Db) -> None:
     """Only a run that checked the day and found no violation counts."""
     day = yesterday(db)
-
-    def verified(finished_at: str, violations: int, through: str = "1 day") -> None:
-        db.execute(
-            "INSERT INTO cronledger.verification_runs (requested_by, version, started_at,"
-            " finished_at, outcome, checked_through, violations,"
-            " schedules, plan_times, executions, skips, behind, accepted, kinds)"
-            " VALUES ('me', '1', %(at)s, %(at)s, 'finished', %(day)s::date + %(through)s::interval,"
-            " %(violations)s, 0, 0, 0, 0, 0, 0, '{}')",
-            {"at": finished_at, "day": day, "through": through, "violations": violations},
-        )
-
-    verified(f"{day + 2 * DAY} 06:02Z", 0)
-    verified(f"{day + 2 * DAY} 07:02Z", 1)
-    verified(f"{day + 2 * DAY} 08:02Z", 0, through="23 h")
+    end = datetime.combine(day + DAY, time(), UTC)
+    for hour, violations, through in ((6, 0, end), (7, 1, end), (8, 0, end - HOUR)):
+        at = end + DAY + hour * HOUR + timedelta(minutes=2)
+        verified(
+            db, started_at=at, finished_at=at, violations=violations, checked_through=through
+        )  # fmt: skip
     assert f" · verified {day + 2 * DAY} 06:02" in panel(page(browser, day=str(day)), "day")
 
 
@@ -107,7 +94,9 @@ def test_many_revisions_and_scopes_are_paged(browser: TestClient, db: Db) -> Non
     assert "shard/s031" in text(one)
 
 
-def test_a_job_that_does_not_exist_or_cannot_be_shown(browser: TestClient, db: Db) -> None:
+def test_a_job_that_does_not_exist_or_has_nothing_to_show_says_so(
+    browser: TestClient, db: Db
+) -> None:
     assert browser.get("/job").status_code == 400
     assert browser.get("/job?name=none").status_code == 404
     rows.job(db, timezone="Pacific/Apia")
@@ -117,10 +106,7 @@ def test_a_job_that_does_not_exist_or_cannot_be_shown(browser: TestClient, db: D
     assert "2011-12-30 does not occur in Pacific/Apia" in panel(never.text, "day")
     assert "day=2011-12-31" in never.text
     assert "is not a scope of this job" in panel(page(browser, scope="other"), "day")
-
-
-def test_a_job_without_schedule_says_so(browser: TestClient, db: Db) -> None:
-    rows.job(db, schedule=None)
-    shown = page(browser)
+    rows.job(db, "enqueued", schedule=None)
+    shown = page(browser, "enqueued")
     assert "None: it has no schedule" in panel(shown, "firings")
     assert "0 planned = 0 ran · 0 unexplained" in panel(shown, "day")

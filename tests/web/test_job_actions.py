@@ -11,8 +11,8 @@ from tests.db.support import rows
 from tests.db.support.rows import Db, one, value
 from tests.spans import Spans, attributes, traceparent
 from tests.web.support import browsing
-from tests.web.support.browsing import OPERATOR, SAME_ORIGIN, VIEWER, app, client, panel, text
-from tests.web.support.logins import Logins
+from tests.web.support.browsing import OPERATOR, VIEWER, assert_refused, panel, post, text
+from tests.web.support.history import planned
 
 HOUR = timedelta(hours=1)
 
@@ -22,14 +22,17 @@ def act(browser: TestClient, action: str, /, **data: str) -> str:
     return browsing.act(browser, f"/job/{action}", **{"name": "job", **data})
 
 
-def test_a_job_runs_now_with_a_payload(browser: TestClient, db: Db) -> None:
+def test_a_job_runs_now_with_a_payload_and_in_a_span(
+    spans: Spans, browser: TestClient, db: Db
+) -> None:
     rows.job(db)
     form = browser.get("/job/run?name=job")
     assert form.status_code == 200 and "Payload as JSON" in text(form.text)
     assert "is due now" in act(browser, "run", payload='{"day": "2026-11-22"}')
-    made = one(db.execute("SELECT trigger, payload, requested_by FROM cronledger.executions"))
+    made = one(db.execute("SELECT * FROM cronledger.executions"))
     assert (made["trigger"], made["payload"]) == ("manual", {"day": "2026-11-22"})
     assert "@" in made["requested_by"]
+    assert made["traceparent"] == traceparent(spans.one("enqueue job"))
 
 
 def test_a_bad_payload_is_shown_again_with_its_problem(browser: TestClient, db: Db) -> None:
@@ -38,10 +41,8 @@ def test_a_bad_payload_is_shown_again_with_its_problem(browser: TestClient, db: 
         ('{"day": }', "Expecting value in line 1, column 9"), ("[1,\n2", "line 2, column 2"),
         ("NaN", "NaN is not JSON"), ("[" * 100_000, "not JSON"),
     ):  # fmt: skip
-        data = {"name": "job", "payload": payload}
-        refused = browser.post("/job/run", data=data, headers=SAME_ORIGIN)
-        assert refused.status_code == 400
-        assert problem in text(refused.text)
+        refused = post(browser, "/job/run", name="job", payload=payload)
+        assert_refused(refused, problem)
         assert payload in unescape(refused.text)
     assert value(db, "SELECT count(*) FROM cronledger.executions") == 0
 
@@ -74,13 +75,12 @@ def test_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None:
     assert "It was not paused." in act(browser, "resume")
 
 
-def test_a_backfill_is_shown_before_it_is_done(browser: TestClient, db: Db) -> None:
+def test_a_backfill_is_shown_before_it_is_done_in_a_span(
+    spans: Spans, browser: TestClient, db: Db
+) -> None:
     rows.job(db, schedule="0 * * * *")
     now = rows.now(db)
-    db.execute(
-        "UPDATE cronledger.schedules SET created_at = %s, planned_through = %s",
-        [now - 30 * HOUR, now],
-    )
+    planned(db, now - 30 * HOUR, now)
     hour = now.replace(minute=0, second=0, microsecond=0)
     rows.execution(db, "FAILED", plan_time=hour - 2 * HOUR)
     rows.execution(db, "SUCCESS", plan_time=hour - 3 * HOUR)
@@ -95,10 +95,15 @@ def test_a_backfill_is_shown_before_it_is_done(browser: TestClient, db: Db) -> N
     fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', shown))
     done = act(browser, "backfill", **fields)
     assert "4 executions were created, 1 are retried, 1 plan_times were left" in done
-    found = db.execute("SELECT trigger, status FROM cronledger.executions ORDER BY plan_time")
+    span = spans.one("enqueue job")
+    assert attributes(span)["cronledger.items"] == 6  # plan_times of the range
+    of_span = traceparent(span)
+    found = db.execute(
+        "SELECT trigger, status, traceparent FROM cronledger.executions ORDER BY plan_time"
+    )
     assert [tuple(row.values()) for row in found] == [
-        ("backfill", "PENDING"), ("backfill", "PENDING"), ("schedule", "SUCCESS"),
-        ("schedule", "FAILED"), ("backfill", "PENDING"), ("backfill", "PENDING"),
+        *[("backfill", "PENDING", of_span)] * 2, ("schedule", "SUCCESS", None),
+        ("schedule", "FAILED", None), *[("backfill", "PENDING", of_span)] * 2,
     ]  # fmt: skip
 
 
@@ -114,17 +119,11 @@ def test_a_backfill_that_cannot_be_done_says_why(browser: TestClient, db: Db) ->
         ("job", {"from": "never"}, "from: 'never' is neither a time nor a duration"),
         ("job", {"from": "1h", "reprocess": "some"}, "reprocess is one of"),
     ):
-        refused = browser.get("/job/backfill", params={"name": name, **asked})
-        assert refused.status_code == 400, asked
-        assert problem in text(refused.text), asked
-
-
-def test_a_backfill_takes_no_durations(browser: TestClient, db: Db) -> None:
-    rows.job(db, schedule="0 * * * *")
+        assert_refused(browser.get("/job/backfill", params={"name": name, **asked}), problem)
+    # What is done has the instants that were shown, and no durations.
     sent = {"name": "job", "from": "6h", "to": "2026-11-22", "ended_before": "2026-11-22"}
-    refused = browser.post("/job/backfill", data=sent, headers=SAME_ORIGIN)
-    assert refused.status_code == 400
-    assert "from: '6h' is not a time; write it like 2026-" in text(refused.text)
+    refused = post(browser, "/job/backfill", **sent)
+    assert_refused(refused, "from: '6h' is not a time; write it like 2026-")
 
 
 def test_operators_see_the_target_without_secrets(by_token: TestClient, db: Db) -> None:
@@ -145,23 +144,3 @@ def test_viewers_get_no_forms(by_token: TestClient, db: Db) -> None:
         assert by_token.get(f"/job/{path}?name=job", headers=VIEWER).status_code == 403
         refused = by_token.post(f"/job/{path}", data={"name": "job"}, headers=VIEWER)
         assert refused.status_code == 403
-
-
-def test_run_and_backfill_are_spans(
-    spans: Spans, database_url: str, logins: Logins, db: Db
-) -> None:
-    """The current span of the server is their parent."""
-    rows.job(db, schedule="0 * * * *")
-    at = value(db, "SELECT date_trunc('hour', cronledger.db_now())")
-    db.execute("UPDATE cronledger.schedules SET planned_through = %s", [at])
-    with client(app(database_url, logins)) as browser:
-        assert "is due now" in act(browser, "run")
-        asked = {"from": (at - 2 * HOUR).isoformat(), "to": at.isoformat(), "reprocess": "none"}
-        shown = browser.get("/job/backfill", params={"name": "job", **asked}).text
-        fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', shown))
-        assert "3 executions were created" in act(browser, "backfill", **fields)
-    ran, backfilled = spans.named("enqueue job")
-    assert attributes(backfilled)["cronledger.items"] == 3
-    found = db.execute("SELECT traceparent, count(*) AS n FROM cronledger.executions GROUP BY 1")
-    counts = {row["traceparent"]: row["n"] for row in found}
-    assert counts == {traceparent(ran): 1, traceparent(backfilled): 3}

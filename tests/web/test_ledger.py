@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from datetime import datetime, timedelta
-from html import unescape
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from starlette.testclient import TestClient
 from cronledger.web.pages import ledger as page
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.support.browsing import panel, text
+from tests.web.support.browsing import assert_refused, next_page, panel, text
 
 
 def skip(db: Db, job: str, at: datetime, count: int = 1, reason: str = "missed") -> None:
@@ -78,33 +77,44 @@ def test_an_invalid_filter_is_refused_with_its_remedy(browser: TestClient) -> No
         "before=WyIiXQ==": "before is not a place in the ledger",
         "job=%00": "a character that no name can have",
     }.items():
-        refused = browser.get(f"/ledger?{query}")
-        assert refused.status_code == 400
-        assert message in text(refused.text)
+        assert_refused(browser.get(f"/ledger?{query}"), message)
 
 
-def test_pages_follow_one_another_without_gap_or_repetition(
-    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page, "MOST", 20)
-    rows.job(db, "many", scope_kind="tenant", scopes=["a", "b"])
+@pytest.mark.parametrize(
+    ("limit", "outcome", "words"),
+    [("MOST", "", "Older"), ("MOST_READ", "FAILED", "Search on")],
+    ids=["pages", "searches_that_read_a_bounded_number_of_rows"],
+)
+def test_each_row_is_found_once_in_order_over_all_pages(
+    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch, *, limit: str,
+    outcome: str, words: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(page, limit, 20)
+    rows.job(db, "many", scope_kind="tenant", scopes=["a", "b", "c"])
     at = rows.now(db).replace(microsecond=5) - timedelta(minutes=1)
-    for number in range(27):  # two scopes share each instant
+    for number in range(60):  # scope a has most of them, and two share each instant
         rows.execution(
-            db, "SUCCESS", "many", scope_kind="tenant", scope_id="ab"[number % 2],
-            plan_time=at - timedelta(minutes=number // 2),
+            db, "FAILED" if number % 25 == 7 else "SUCCESS", "many", scope_kind="tenant",
+            scope_id="abac"[number % 4], plan_time=at - timedelta(minutes=number // 2),
         )  # fmt: skip
-    for query in ("", "job=many"):
+    wanted = db.execute(
+        "SELECT id, scope_id FROM cronledger.executions WHERE %s IN ('', status)"
+        " ORDER BY plan_time DESC, scope_id DESC",
+        [outcome],
+    ).fetchall()
+    for query in ("", "&job=many", "&job=many&scope=a"):
         seen: list[str] = []
-        address = f"/ledger?{query}"
-        for expected in (20, 7):
+        pages = 0
+        address = f"/ledger?outcome={outcome}{query}" if outcome else f"/ledger?{query}"
+        while address:
             shown = browser.get(address).text
-            found = re.findall(r'/execution\?id=(\d+)"', shown)
-            assert len(found) == expected
-            seen += found
-            following = re.search(r'rel="next" href="([^"]*)"', shown)
-            address = unescape(following[1]) if following else ""
-        assert address == "" and len(set(seen)) == 27
+            seen += re.findall(r'/execution\?id=(\d+)"', shown)
+            address = next_page(shown, words)
+            assert ("Searched back to" in text(shown)) is bool(outcome and address)
+            pages += 1
+        scopes = "a" if "scope" in query else "abc"
+        assert seen == [str(row["id"]) for row in wanted if row["scope_id"] in scopes] != []
+        assert pages > 1
 
 
 def test_an_export_has_the_filtered_rows_and_the_address_of_more(
@@ -130,38 +140,6 @@ def test_a_cell_is_no_formula(browser: TestClient, db: Db) -> None:
     rows.execution(db, "SUCCESS", "=cmd()")
     assert "'=cmd()" in browser.get("/ledger.csv").text
     assert outcomes(browser) == [("=cmd()", "SUCCESS")]
-
-
-def test_a_search_reads_a_bounded_number_of_rows_and_can_go_on(
-    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever is rare is found once, in order, over all of the searches."""
-    monkeypatch.setattr(page, "MOST_READ", 40)
-    rows.job(db, "many", scope_kind="tenant", scopes=["a", "b", "c"])
-    at = rows.now(db).replace(microsecond=5) - timedelta(minutes=1)
-    for number in range(120):  # scope a has most of them, and two share each instant
-        rows.execution(
-            db, "FAILED" if number % 25 == 7 else "SUCCESS", "many", scope_kind="tenant",
-            scope_id="abac"[number % 4], plan_time=at - timedelta(minutes=number // 2),
-        )  # fmt: skip
-    failed = db.execute(
-        "SELECT id, scope_id FROM cronledger.executions WHERE status = 'FAILED'"
-        " ORDER BY plan_time DESC, scope_id DESC"
-    ).fetchall()
-    for query in ("", "&job=many", "&job=many&scope=a"):
-        seen: list[str] = []
-        searches = 0
-        address = f"/ledger?outcome=FAILED{query}"
-        while address:
-            shown = browser.get(address).text
-            seen += re.findall(r'/execution\?id=(\d+)"', shown)
-            following = re.search(r'rel="next" href="([^"]*)">Search on<', shown)
-            assert (following is not None) == ("Searched back to" in text(shown))
-            address = unescape(following[1]) if following else ""
-            searches += 1
-        scopes = "a" if "scope" in query else "abc"
-        assert seen == [str(row["id"]) for row in failed if row["scope_id"] in scopes] != []
-        assert searches > 1
 
 
 def test_a_search_without_a_hit_names_how_far_it_went(

@@ -6,10 +6,12 @@ from starlette.testclient import TestClient
 
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.support.browsing import panel, text
+from tests.web.support.browsing import expire, panel, text
 
 
 def test_the_load_of_the_next_24_hours(browser: TestClient, db: Db) -> None:
+    assert "Nothing is planned." in panel(browser.get("/load").text, "peaks")
+    expire(browser)
     rows.job(db, "often", schedule="* * * * *", overlap="allow")
     rows.job(db, "paused", schedule="* * * * *")
     rows.job(db, "enqueued", schedule=None)
@@ -29,8 +31,3 @@ def test_the_load_of_the_next_24_hours(browser: TestClient, db: Db) -> None:
     assert "2.5 too few often 2.5" in peaks
     assert 'class="load"' in found.text and "style=" not in found.text
     assert panel(found.text, "hours").count("60 2.5") >= 20
-
-
-def test_nothing_is_planned(browser: TestClient) -> None:
-    found = browser.get("/load")
-    assert "Nothing is planned." in panel(found.text, "peaks")

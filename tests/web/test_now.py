@@ -4,12 +4,16 @@ import re
 from datetime import timedelta
 
 import pytest
+from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
 from cronledger.web.pages import now
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.web.support.browsing import expire, panel, text
+from tests.web.support.history import verified
+
+WEEK = timedelta(days=7)
 
 
 def test_a_ledger_without_replica_or_jobs_states_how_to_begin(browser: TestClient, db: Db) -> None:
@@ -65,8 +69,15 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
         "UPDATE cronledger.schedules SET parked = 'no_runner', next_due_at = NULL,"
         " next_plan_time = %s WHERE job_name = 'stuck'", [at - timedelta(minutes=2)],
     )  # fmt: skip
+    rows.job(db, "lost", handler="python", allow_stale_reentry=True)
+    ended = at - timedelta(minutes=1)
+    lost = rows.execution(db, "RUNNING", "lost", plan_time=at, stale_after=ended)["id"]
     page = browser.get("/").text
-    assert "no_runner no live runner has queue nowhere" in panel(page, "overdue")
+    overdue = panel(page, "overdue")
+    assert "no_runner no live runner has queue nowhere" in overdue
+    assert "lease_expired its lease ended at" in overdue
+    assert "no live runner has queue default and function tests:work" in overdue
+    assert f'href="/execution?id={lost}"' in page.split('id="failing"')[0]
     failing = panel(page, "failing")
     assert "report" in failing and " 3 boom it broke none" in failing and "again" not in failing
     assert re.search(r" (2h 5\dm|3h) ", failing)
@@ -74,48 +85,18 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     assert 'class="calm"' not in page
 
 
-def test_an_expired_lease_is_overdue_and_leads_to_its_execution(
+def test_a_failure_is_shown_whatever_its_age_and_however_many_another_job_has(
     browser: TestClient, db: Db
 ) -> None:
-    rows.runner(db)
-    rows.job(db, handler="python", allow_stale_reentry=True)
-    ended = rows.now(db) - timedelta(minutes=1)
-    id = rows.execution(db, "RUNNING", stale_after=ended)["id"]
-    page = browser.get("/").text
-    shown = panel(page, "overdue")
-    assert "lease_expired its lease ended at" in shown
-    assert shown.endswith("no live runner has queue default and function tests:work")
-    assert f'href="/execution?id={id}"' in page.split('id="failing"')[0]
-    assert 'class="calm"' not in page
-
-
-def test_a_job_that_failed_long_ago_and_did_not_run_since_is_failing(
-    browser: TestClient, db: Db
-) -> None:
-    rows.runner(db)
-    rows.job(db, "monthly")
-    at = rows.now(db) - timedelta(days=8)
-    rows.execution(db, "FAILED", "monthly", plan_time=at, started_at=at, finished_at=at)
-    page = browser.get("/").text
-    assert "monthly" in panel(page, "failing")
-    assert 'class="calm"' not in page
-
-
-def test_one_job_with_many_failures_hides_no_other(browser: TestClient, db: Db) -> None:
-    rows.job(db, "daily")
-    rows.job(db, "secondly")
     at = rows.now(db)
-    rows.execution(db, "FAILED", "daily", plan_time=at - timedelta(hours=1))
-    db.execute(
-        "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
-        " trigger, revision, queue, due_at, attempt, max_attempts, finished_at, error_code)"
-        " SELECT 'secondly', scope_kind, scope_id, at - n * interval '1 s', status, trigger,"
-        " revision, queue, due_at, attempt, max_attempts, finished_at, error_code"
-        " FROM cronledger.executions, generate_series(1, 501) n, (SELECT %s::timestamptz at) a",
-        [at],
-    )
+    for name, ago in (("monthly", timedelta(days=8)), ("daily", timedelta(hours=12))):
+        rows.job(db, name)
+        rows.execution(db, "FAILED", name, plan_time=at - ago)
+    rows.job(db, "busy")
+    rows.copies(db, rows.execution(db, "FAILED", "busy"), 501)  # minutes
     failing = panel(browser.get("/").text, "failing")
-    assert "daily" in failing and "secondly" in failing
+    for name in ("monthly", "daily", "busy"):
+        assert name in failing
 
 
 def test_with_more_scopes_than_it_looks_at_the_page_says_so(
@@ -171,67 +152,46 @@ def test_text_of_others_is_escaped(browser: TestClient, db: Db) -> None:
     assert "\\x1b[31m\\u202ereversed" in page
 
 
-def verified(
-    db: Db, violations: int, kinds: str = "{}", outcome: str = "finished", since: str | None = None
-) -> None:
-    """A recorded run over all jobs since so long ago; None: all kept history, which is a week."""
-    db.execute(
-        "INSERT INTO cronledger.verification_runs (requested_by, version, started_at, finished_at,"
-        " from_plan_time, outcome, checked_after, checked_through, schedules, plan_times,"
-        " executions, skips, behind, violations, accepted, kinds)"
-        " SELECT 'alice', '1', n.at, n.at, n.at - %(since)s::interval, %(outcome)s,"
-        " n.at - coalesce(%(since)s::interval, '7 days'), n.at, 1, 9, 9, 0, 0, %(violations)s, 0,"
-        " %(kinds)s::jsonb FROM (SELECT cronledger.db_now() AS at) n",
-        {"since": since, "outcome": outcome, "violations": violations, "kinds": kinds},
-    )
-
-
-def test_violations_of_the_history_are_those_of_the_last_check(browser: TestClient, db: Db) -> None:
-    rows.runner(db)
-    verified(db, 3, '{"missing": 2, "early": 1}')
-    page = browser.get("/").text
-    assert re.search(
-        r"No promise is broken now\. 3 violations in the history: 1 early, 2 missing\."
-        r" Last checked .*, plan times from .* on\.",
-        panel(page, "violations"),
-    )
-    assert 'class="calm"' not in page
-
-
-def test_a_check_that_did_not_end_does_not_replace_the_last_one(
+def test_violations_of_the_history_stay_until_a_run_has_checked_their_plan_times_again(
     browser: TestClient, db: Db
 ) -> None:
     rows.runner(db)
-    verified(db, 0)
-    verified(db, 5, '{"missing": 5}', "interrupted")
-    shown = panel(browser.get("/").text, "violations")
-    assert "5 violations in the history: 5 missing. Run 2 found them" in shown
-    assert "no later run has checked these plan times again. Last checked" in shown
-
-
-def test_a_short_check_does_not_hide_what_an_older_one_found(browser: TestClient, db: Db) -> None:
-    rows.runner(db)
-    verified(db, 2, '{"missing": 2}')
-    verified(db, 0, since="1 day")
-    page = browser.get("/").text
-    assert "2 violations in the history: 2 missing. Run 1 found them" in panel(page, "violations")
-    assert 'class="calm"' not in page
-
-
-@pytest.mark.parametrize("since", ["8 days", None])
-def test_a_check_of_the_same_plan_times_replaces_an_older_one(
-    browser: TestClient, db: Db, since: str | None
-) -> None:
-    rows.runner(db)
     rows.job(db, schedule=None)
-    verified(db, 2, '{"missing": 2}', since="7 days")
-    verified(db, 0, since=since)
-    page = browser.get("/").text
+
+    def found(since: timedelta | None = None, outcome: str = "finished", **kinds: int) -> None:
+        """A run over all jobs since so long ago; None: all kept history, which is a week."""
+        at = rows.now(db)
+        verified(
+            db, outcome=outcome, violations=sum(kinds.values()), kinds=Jsonb(kinds),
+            from_plan_time=None if since is None else at - since,
+            checked_after=at - (since or WEEK), checked_through=at,
+        )  # fmt: skip
+
+    def history(is_calm: bool = False) -> str:
+        expire(browser)
+        page = browser.get("/").text
+        assert ('class="calm"' in page) is is_calm
+        return panel(page, "violations")
+
+    found(missing=2, early=1)
     assert re.search(
-        r"No violation in the history that was checked\. Last checked .*, plan times from .* on\.",
-        panel(page, "violations"),
+        r"No promise is broken now\. 3 violations in the history: 1 early, 2 missing\."
+        r" Last checked .*, plan times from .* on\.",
+        history(),
     )
-    assert 'class="calm"' in page
+    found(since=timedelta(days=1))
+    assert "3 violations in the history: 1 early, 2 missing. Run 1 found them" in history()
+    found(outcome="interrupted", missing=5)
+    shown = history()
+    assert "5 violations in the history: 5 missing. Run 3 found them" in shown
+    assert "no later run has checked these plan times again." in shown
+    for since in (timedelta(days=8), None):
+        found(since=WEEK, missing=2)
+        found(since=since)
+        assert re.search(
+            r"No violation in the history that was checked\. Last checked .*, plan times from",
+            history(is_calm=True),
+        )
 
 
 def test_now_reads_no_history_for_violations(browser: TestClient, db: Db) -> None:

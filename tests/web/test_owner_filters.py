@@ -1,8 +1,7 @@
-"""The filters by owner and label, on the pages other than Jobs."""
+"""The filters by owner and label."""
 
 import re
-from datetime import timedelta
-from html import unescape
+from datetime import datetime, timedelta
 
 import pytest
 from starlette.testclient import TestClient
@@ -10,19 +9,15 @@ from starlette.testclient import TestClient
 from cronledger.web.pages import ledger, now
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.support.browsing import panel, text
+from tests.web.support.browsing import next_page, panel, post, text
 
 OWNED = ["owner=data", "label=team", "label=team=data", "owner=data&label=tier=1"]
 NOT_OWNED = ["owner=nobody", "label=team=bi", "label=tea", "owner=platform&label=team"]
 
 
 @pytest.fixture
-def jobs(db: Db) -> None:
-    """`report` of the owner `data`, and `tidy` of `platform`, with the same history."""
-    rows.runner(db)
-    rows.job(db, "report", owner="data", labels='{"team": "data", "tier": "1"}')
-    rows.job(db, "tidy", owner="platform")
-    at = rows.now(db)
+def jobs(db: Db, at: datetime) -> None:
+    """The jobs have the same history."""
     for name in ("report", "tidy"):
         rows.execution(db, "FAILED", name, plan_time=at - timedelta(hours=2))
         rows.execution(db, "RUNNING", name, plan_time=at - timedelta(minutes=3))
@@ -87,21 +82,31 @@ def test_the_search_of_the_next_hour_is_bounded(
     assert "among the next 1 firings" in panel(browser.get("/?owner=data").text, "next")
 
 
-def ledger_jobs(browser: TestClient, query: str) -> set[str]:
-    return {row["job_name"] for row in browser.get(f"/ledger.json?{query}").json()["rows"]}
-
-
-def test_the_ledger_and_its_exports_have_the_rows_of_jobs_that_match(
-    browser: TestClient, jobs: None
+def test_jobs_the_ledger_its_exports_and_audit_have_the_rows_of_jobs_that_match(
+    browser: TestClient, jobs: None, db: Db
 ) -> None:
-    assert ledger_jobs(browser, "") == {"report", "tidy"}
+    db.execute("SELECT cronledger.pause_queue('default')")  # an action on no job
+
+    def found(query: str) -> list[set[str]]:
+        exported = browser.get(f"/ledger.json?{query}").json()["rows"]
+        shown = [
+            named(panel(browser.get(f"/{page}?{query}").text, page)) for page in ("jobs", "audit")
+        ]
+        csv = named(browser.get(f"/ledger.csv?{query}").text)
+        return [*shown, csv, {row["job_name"] for row in exported}]
+
+    assert found("") == [{"report", "tidy"}] * 4
     for query in OWNED:
-        assert ledger_jobs(browser, query) == {"report"}
-        assert ledger_jobs(browser, f"job=report&{query}") == {"report"}
-        assert ledger_jobs(browser, f"job=tidy&{query}") == set()
-        assert "tidy" not in browser.get(f"/ledger.csv?{query}").text
+        assert found(query) == [{"report"}] * 4
+        assert found(f"job=report&{query}")[2:] == [{"report"}] * 2
+        assert found(f"job=tidy&{query}")[2:] == [set()] * 2
     for query in NOT_OWNED:
-        assert ledger_jobs(browser, query) == set()
+        assert found(query) == [set()] * 4
+    assert "pause_queue" in panel(browser.get("/audit").text, "audit")
+    assert "pause_queue" not in panel(browser.get("/audit?owner=data").text, "audit")
+    assert "owner data · team=data · tier=1" in text(browser.get("/job?name=report").text)
+    preview = post(browser, "/jobs/pause", every="yes", label="team=data").text
+    assert named(text(preview)) == {"report"}
 
 
 def test_pages_and_exports_of_the_ledger_keep_the_filters(
@@ -111,37 +116,22 @@ def test_pages_and_exports_of_the_ledger_keep_the_filters(
     monkeypatch.setattr(ledger, "MOST_EXPORTED", 1)
     shown = browser.get("/ledger?owner=data&label=team=data").text
     assert "<option selected>data</option>" in shown and 'name="label" value="team=data"' in shown
-    (following,) = re.findall(r'rel="next" href="([^"]*)"', shown)
+    following = next_page(shown)
     addresses = [following, *re.findall(r'href="([^"]*ledger\.(?:csv|json)[^"]*)"', shown)]
     assert len(addresses) == 3
     for address in addresses:
         assert "owner=data" in address and "label=team%3Ddata" in address
-    assert named(panel(browser.get(unescape(following)).text, "ledger")) == {"report"}
+    assert named(panel(browser.get(following).text, "ledger")) == {"report"}
     link = browser.get("/ledger.csv?owner=data").headers["link"]
-    assert "owner=data" in link
     (rest,) = browser.get(link.split(">")[0].removeprefix("<")).text.splitlines()[1:]
-    assert "report" in rest
-
-
-def test_audit_lists_the_actions_on_jobs_that_match(
-    browser: TestClient, jobs: None, db: Db
-) -> None:
-    db.execute("SELECT cronledger.pause_queue('default')")  # an action on no job
-    assert named(panel(browser.get("/audit").text, "audit")) == {"report", "tidy"}
-    for query in OWNED:
-        assert named(panel(browser.get(f"/audit?{query}").text, "audit")) == {"report"}
-    assert "pause_queue" in panel(browser.get("/audit").text, "audit")
-    assert "pause_queue" not in panel(browser.get("/audit?owner=data").text, "audit")
-    assert "No action matches." in panel(browser.get("/audit?owner=nobody").text, "audit")
+    assert "owner=data" in link and "report" in rest
 
 
 def test_a_label_has_one_definition(db: Db) -> None:
     labels = '{"team": "data", "tier": "1=a"}'
-    found = {
-        label: value(db, "SELECT cronledger_internal.has_label(%s::jsonb, %s::text)", labels, label)
-        for label in ("team", "team=data", "tier=1=a", "team=bi", "tea", "none=1", "=")
-    }
-    assert found == {
+    for label, has in {
         "team": True, "team=data": True, "tier=1=a": True, "team=bi": False, "tea": False,
         "none=1": None, "=": None,
-    }  # fmt: skip
+    }.items():  # fmt: skip
+        found = "SELECT cronledger_internal.has_label(%s::jsonb, %s::text)"
+        assert value(db, found, labels, label) is has, label

@@ -30,20 +30,21 @@ def snippet(language: str, containing: str) -> Block:
     return found
 
 
-def documented_program(url: str, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+def test_the_program_of_the_documentation_serves_the_page_with_the_documented_panels(
+    database_url: str, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.job(db)  # a ledger without jobs shows how to begin
     documented: dict[str, Any] = {}
     exec(compile(snippet("python", "create_app").text, PAGE.name, "exec"), documented)
-    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", url)
-    return TestClient(documented["web"], HOST)
-
-
-def test_the_program_of_the_documentation_serves_the_page(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with documented_program(database_url, monkeypatch) as browser:
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
+    with TestClient(documented["web"], HOST) as browser:
         assert browser.get("/ops/cron/").status_code == 403
-        page = browser.get("/ops/cron/", headers={"X-User": "zoe"})
-        assert "zoe operator" in text(page.text)
+        page = browser.get("/ops/cron/", headers={"X-User": "zoe"}).text
+    assert "zoe operator" in text(page)
+    part = PAGE.read_text("utf-8").partition("\n## Now\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| (\w[\w ]+) \|", part, re.MULTILINE)[1:]
+    shown = [text(title) for title in re.findall(r"(?s)<h2.*?</h2>", page.partition("</main>")[0])]
+    assert named == shown
 
 
 def test_the_logins_of_the_documentation_are_enough(database_url: str) -> None:
@@ -90,15 +91,3 @@ def test_the_proxy_of_the_documentation_is_valid() -> None:
     page = create_app(settings=Settings.load(table), url="postgresql://h/d")
     with client(page):
         assert isinstance(page.state.site.access, ProxyAccess)
-
-
-def test_the_panels_of_the_documentation_are_those_of_the_page(
-    database_url: str, db: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows.job(db)  # a ledger without jobs shows how to begin
-    with documented_program(database_url, monkeypatch) as browser:
-        page = browser.get("/ops/cron/", headers={"X-User": "zoe"}).text
-    part = PAGE.read_text("utf-8").partition("\n## Now\n")[2].partition("\n## ")[0]
-    named = re.findall(r"^\| (\w[\w ]+) \|", part, re.MULTILINE)[1:]
-    shown = [text(title) for title in re.findall(r"(?s)<h2.*?</h2>", page.partition("</main>")[0])]
-    assert named == shown

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.support.browsing import SAME_ORIGIN, app, client, expire, text
+from tests.web.support.browsing import app, assert_refused, client, expire, post, text
 from tests.web.support.logins import Logins
 
 
@@ -44,8 +44,7 @@ def job(db: Db, schema: Any = SCHEMA) -> None:
 
 def run(browser: TestClient, **given: str) -> Any:
     """Send the fields of the payload."""
-    data = {"name": "job"} | {f"value.{name}": entered for name, entered in given.items()}
-    return browser.post("/job/run", data=data, headers=SAME_ORIGIN)
+    return post(browser, "/job/run", name="job", **{f"value.{x}": y for x, y in given.items()})
 
 
 def payloads(db: Db) -> list[Any]:
@@ -126,8 +125,7 @@ def test_a_bad_value_is_shown_again_beside_its_field(browser: TestClient, db: Db
         for other, entered in given.items():
             assert entered in unescape(property_of(refused.text, other))
     refused = run(browser, number="1", weight="3")
-    assert refused.status_code == 400
-    assert "The job has another schema now, without weight." in text(refused.text)
+    assert_refused(refused, "The job has another schema now, without weight.")
     assert payloads(db) == []
 
 
@@ -144,26 +142,17 @@ def test_a_secret_is_neither_shown_nor_repeated(database_url: str, logins: Login
     assert payloads(db) == [{"number": 1, "api_key": "hunter2hunter2"}]
 
 
-def test_a_required_property_may_be_null(browser: TestClient, db: Db) -> None:
-    schema = {
-        "type": "object", "required": ["a"], "properties": {
-            "a": {"type": ["string", "null"]}, "b": {"type": "integer"},
-        },
-    }  # fmt: skip
-    job(db, schema)
-    assert "empty: null" in text(browser.get("/job/run?name=job").text)
-    assert run(browser, a="", b="2").status_code == 303
-    assert payloads(db) == [{"a": None, "b": 2}]
-
-
-def test_references_and_constants_have_their_fields(browser: TestClient, db: Db) -> None:
+def test_references_constants_and_a_required_null_have_their_fields(
+    browser: TestClient, db: Db
+) -> None:
     schema = {
         "$ref": "#/$defs/Top",
         "$defs": {
             "Top": {
-                "type": "object", "properties": {
-                    "colour": {"$ref": "#/$defs/Colour"}, "kind": {"const": "x"},
-                    "level": {"enum": [1, None, "high"]}, "loop": {"$ref": "#/$defs/Loop"},
+                "type": "object", "required": ["a"], "properties": {
+                    "a": {"type": ["string", "null"]}, "colour": {"$ref": "#/$defs/Colour"},
+                    "kind": {"const": "x"}, "level": {"enum": [1, None, "high"]},
+                    "loop": {"$ref": "#/$defs/Loop"},
                 },
             },
             "Colour": {"type": "string", "enum": ["red", "blue"]},
@@ -173,8 +162,9 @@ def test_references_and_constants_have_their_fields(browser: TestClient, db: Db)
     job(db, schema)
     page = browser.get("/job/run?name=job").text
     assert '<option value="&#34;blue&#34;"' in property_of(page, "colour")
-    assert run(browser, colour='"blue"', kind='"x"', level="1").status_code == 303
-    assert payloads(db) == [{"colour": "blue", "kind": "x", "level": 1}]
+    assert "empty: null" in text(property_of(page, "a"))
+    assert run(browser, a="", colour='"blue"', kind='"x"', level="1").status_code == 303
+    assert payloads(db) == [{"a": None, "colour": "blue", "kind": "x", "level": 1}]
 
 
 def test_a_schema_without_simple_properties_keeps_the_field_for_json(
@@ -191,29 +181,22 @@ def test_a_schema_without_simple_properties_keeps_the_field_for_json(
         rows.job(db, name, payload_schema=Jsonb(schema))
         page = text(browser.get(f"/job/run?name={name}").text)
         assert "Payload as JSON" in page and "Schema of the payload" in page
-        data = {"name": name, "payload": bad}
-        shown = browser.post("/job/run", data=data, headers=SAME_ORIGIN)
-        assert shown.status_code == 400 and problem in text(shown.text)
+        assert_refused(post(browser, "/job/run", name=name, payload=bad), problem)
         assert len(payloads(db)) == number
-        data["payload"] = good
-        assert browser.post("/job/run", data=data, headers=SAME_ORIGIN).status_code == 303
+        assert post(browser, "/job/run", name=name, payload=good).status_code == 303
         assert payloads(db)[number:] == [json.loads(good)]
 
 
-def test_an_invalid_schema_is_named_and_not_applied(browser: TestClient, db: Db) -> None:
-    job(db, {"type": "objekt", "properties": {"a": {}}})
-    assert "The schema of the payload is invalid: 'objekt'" in text(
-        browser.get("/job/run?name=job").text
-    )
-    data = {"name": "job", "payload": "{}"}
-    assert browser.post("/job/run", data=data, headers=SAME_ORIGIN).status_code == 303
-
-
-def test_a_schema_is_not_fetched_from_the_network(browser: TestClient, db: Db) -> None:
+def test_a_schema_that_is_invalid_or_elsewhere_is_neither_applied_nor_fetched(
+    browser: TestClient, db: Db
+) -> None:
+    rows.job(db, "invalid", payload_schema=Jsonb({"type": "objekt", "properties": {"a": {}}}))
+    form = text(browser.get("/job/run?name=invalid").text)
+    assert "The schema of the payload is invalid: 'objekt'" in form
+    assert post(browser, "/job/run", name="invalid", payload="{}").status_code == 303
     job(db, {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/schema"}}})
     refused = run(browser, a="1")
-    assert refused.status_code == 400
-    assert "the schema cannot be applied" in text(refused.text)
+    assert_refused(refused, "the schema cannot be applied")
     assert "use `cronledger trigger`" in text(refused.text)
 
 
@@ -258,7 +241,6 @@ def test_a_nested_secret_is_neither_quoted_nor_repeated(browser: TestClient, db:
         refused = run(browser, db=nested)
         assert refused.status_code == 400 and "hunter2" not in refused.text
         assert "is refused by `" in text(refused.text) and "enter them again" in text(refused.text)
-        whole = {"name": "job", "payload": f'{{"db": {nested}}}'}
-        refused = browser.post("/job/run", data=whole, headers=SAME_ORIGIN)
+        refused = post(browser, "/job/run", name="job", payload=f'{{"db": {nested}}}')
         assert refused.status_code == 400 and "hunter2" not in refused.text
         assert '"password": null' in unescape(refused.text)

@@ -3,7 +3,6 @@
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -49,40 +48,30 @@ def test_a_page_that_has_not_started_names_the_remedy(database_url: str) -> None
     assert re.search(remedy, served.text)
 
 
-@pytest.fixture
-def serve(tmp_path: Path, database_url: str) -> Iterator[Callable[..., Run]]:
-    """Start a uvicorn with the program."""
-    with ExitStack() as stack:
-
-        def started(*options: str) -> Run:
-            environment = clean_environ() | {
-                VARIABLE: database_url, "PYTHONPATH": str(ROOT), "CRONLEDGER_LOG_FORMAT": "json",
-            }  # fmt: skip
-            uvicorn = (sys.executable, "-m", "uvicorn", "tests.web.support.program:api")
-            run = Run(tmp_path, environment, "--port", "0", *options, program=uvicorn)
-            stack.callback(run.process.wait)
-            stack.callback(run.process.kill)
-            return run
-
-        yield started
-
-
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "loop"), [(signal.SIGTERM, "asyncio"), (signal.SIGINT, "uvloop")]
+)
 def test_a_signal_ends_the_open_pages_of_a_program_before_its_replica_drains(
-    serve: Callable[..., Run], number: signal.Signals, loop: str
+    tmp_path: Path, database_url: str, number: signal.Signals, loop: str
 ) -> None:
-    run = serve("--loop", loop)
-    listens = re.compile(r"running on (http://\S+)")
-    run.until(lambda: listens.search(run.err))
-    (url,) = listens.findall(run.err)
-    assert httpx2.get(url, timeout=60).json() == {"word": "own", "replica": "running"}
-    assert "report" in httpx2.get(f"{url}/ops/cron/jobs", timeout=60).text
-    with httpx2.stream("GET", f"{url}/ops/cron/events", timeout=PATIENCE) as stream:
-        lines = stream.iter_lines()
-        assert next(lines).startswith("retry: ")
-        run.signal(number)
-        for _ in lines:
-            pass  # until the server ends the stream
-    run.until_event("runner_stopped")
-    assert run.end() in (0, -number)
+    environment = clean_environ() | {
+        VARIABLE: database_url, "PYTHONPATH": str(ROOT), "CRONLEDGER_LOG_FORMAT": "json",
+    }  # fmt: skip
+    uvicorn = (sys.executable, "-m", "uvicorn", "tests.web.support.program:api")
+    run = Run(tmp_path, environment, "--port", "0", "--loop", loop, program=uvicorn)
+    with ExitStack() as stack:
+        stack.callback(run.process.wait)
+        stack.callback(run.process.kill)
+        listens = re.compile(r"running on (http://\S+)")
+        run.until(lambda: listens.search(run.err))
+        (url,) = listens.findall(run.err)
+        assert httpx2.get(url, timeout=60).json() == {"word": "own", "replica": "running"}
+        assert "report" in httpx2.get(f"{url}/ops/cron/jobs", timeout=60).text
+        with httpx2.stream("GET", f"{url}/ops/cron/events", timeout=PATIENCE) as stream:
+            lines = stream.iter_lines()
+            assert next(lines).startswith("retry: ")
+            run.signal(number)
+            for _ in lines:
+                pass  # until the server ends the stream
+        run.until_event("runner_stopped")
+        assert run.end() in (0, -number)

@@ -18,7 +18,7 @@ from cronledger.ledger.reports import ReadRows
 from cronledger.web import reading
 from cronledger.web.reading import Reader
 from tests.db.support import rows
-from tests.db.support.rows import Db, value
+from tests.db.support.rows import Db
 from tests.web.support.browsing import expire, panel, text
 from tests.web.support.logins import Logins
 from tests.web.support.outages import away
@@ -119,13 +119,6 @@ def test_a_login_without_the_role_gets_the_remedy(
         db.execute(sql.SQL("GRANT cronledger_viewer TO {}").format(name))
     assert "permission denied for schema cronledger" in page
     assert "grant the right to the current role" in page
-
-
-def test_the_pools_do_not_outlive_the_page(browser: TestClient, db: Db) -> None:
-    browser.get("/")
-    names = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname = %s"
-    here = value(db, "SELECT current_database()")
-    assert 0 < value(db, names, reading.NAME, here) <= reading.MOST_CONNECTIONS
 
 
 async def test_what_is_computed_stays_while_it_cannot_be_read_again(

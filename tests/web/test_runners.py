@@ -29,7 +29,7 @@ def test_runners_have_their_state(browser: TestClient, db: Db) -> None:
     assert shown.index("lost dead") < shown.index("ended stopped")
 
 
-def test_a_queue_is_paused_with_a_reason_resumed_and_limited(browser: TestClient, db: Db) -> None:
+def test_queues_are_paused_with_a_reason_resumed_and_limited(browser: TestClient, db: Db) -> None:
     rows.job(db, queue="slow")
     assert "slow active 1 0 0 none none" in panel(browser.get("/runners").text, "queues")
     assert "Queue slow is paused." in act(browser, "/queues/pause", queue="slow", reason="moving")
@@ -40,22 +40,14 @@ def test_a_queue_is_paused_with_a_reason_resumed_and_limited(browser: TestClient
     assert "Queue slow is resumed." in act(browser, "/queues/resume", queue="slow")
     assert "Queue slow was not paused." in act(browser, "/queues/resume", queue="slow")
     assert queue(db)["paused_at"] is None
-    assert "Queue slow: limit 3 (before: none)." in act(
-        browser, "/queues/limit", queue="slow", limit="3"
-    )
-    assert queue(db)["max_running"] == 3
-    assert "Queue slow: limit none (before: 3)." in act(
-        browser, "/queues/limit", queue="slow", limit=""
-    )
-    assert queue(db)["max_running"] is None
-
-
-def test_all_queues_are_paused_and_resumed(browser: TestClient, db: Db) -> None:
-    rows.job(db, "a", queue="slow")
-    rows.job(db, "b", queue="fast")
+    rows.job(db, "other", queue="fast")
     assert "Queues that are paused now: 2." in act(browser, "/queues/pause-all", reason="incident")
     assert queue(db)["paused_reason"] == "incident"
     assert "Queues that are resumed: 2." in act(browser, "/queues/resume-all")
+    for limit, said, kept in (("3", "3 (before: none)", 3), ("", "none (before: 3)", None)):
+        shown = act(browser, "/queues/limit", queue="slow", limit=limit)
+        assert f"Queue slow: limit {said}." in shown
+        assert queue(db)["max_running"] == kept
 
 
 def test_a_change_of_a_queue_that_is_impossible_is_refused(browser: TestClient, db: Db) -> None:

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from cronledger.web.access import sessions
 from tests.db.support.rows import Db
-from tests.web.support.browsing import SAME_ORIGIN, TOKENS, app, client, text
+from tests.web.support.browsing import SAME_ORIGIN, TOKENS, app, client, sign_in, text
 from tests.web.support.logins import Logins
 from tests.web.support.outages import away
 
@@ -20,15 +20,6 @@ def process(database_url: str, logins: Logins, **settings: Any) -> TestClient:
     """A process of the page, and a browser."""
     given = {"web_auth": "token", "web_tokens": TOKENS} | settings
     return client(app(database_url, logins, **given), PEER)
-
-
-def sign_in(browser: TestClient, **headers: str) -> str:
-    """Return the cookie that the browser gets, with its attributes."""
-    data, given = {"token": "alice-secret"}, SAME_ORIGIN | headers
-    entered = browser.post("/sign-in", data=data, headers=given)
-    assert entered.status_code == 303
-    cookie: str = entered.headers["set-cookie"]
-    return cookie
 
 
 @pytest.fixture
@@ -121,12 +112,3 @@ def test_the_cookie_is_secure_if_the_browser_uses_https(database_url: str, login
             assert "Domain" not in cookie
             shown = browser.get("/", headers={"Cookie": cookie.partition(";")[0], **headers})
             assert shown.status_code == 200
-
-
-def test_the_sign_in_leads_somebody_with_a_session_to_the_wanted_page(
-    database_url: str, logins: Logins
-) -> None:
-    with process(database_url, logins) as browser:
-        sign_in(browser)
-        again = browser.get("/sign-in?next=%2Fledger%3Fjob%3Da%2520b")
-        assert (again.status_code, again.headers["location"]) == (303, "/ledger?job=a%20b")

@@ -1,6 +1,7 @@
-"""The page reads from a standby, and acts on the primary."""
+"""A standby is read by the page, doctor and commands, and the primary is changed."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,57 +16,57 @@ from tests.database import fast_directory, scratch_directory
 from tests.db.support import rows
 from tests.db.support.scrapes import Scrape
 from tests.waiting import until
-from tests.web.support.browsing import SAME_ORIGIN, client, panel, text
+from tests.web.support.browsing import client, panel, post, text
 
 MISSING = Pair.missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
 
 
-def test_doctor_and_commands_name_a_standby(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with scratch_directory(fast_directory()) as directory, stopping(pair := Pair(directory)):
-        migrate(pair.primary.start())
-        with rows.connected(pair.primary.start()) as db:
-            rows.job(db, "report")
-        monkeypatch.chdir(tmp_path)
-        standby = pair.standby.start()
-        monkeypatch.setenv("CRONLEDGER_DATABASE_URL", standby)
-        with rows.connected(standby) as db:
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    """A primary and a standby, both with one job."""
+    with scratch_directory(fast_directory()) as directory, stopping(made := Pair(directory)):
+        migrate(made.primary.start())
+        with rows.connected(made.primary.start()) as db:
+            rows.job(db, "report", queue="slow")
+        with rows.connected(made.standby.start()) as db:
             jobs = "SELECT count(*) FROM cronledger.job_details"
             until("the job has arrived", lambda: rows.value(db, jobs) == 1)
-        found = {x["check"]: x for x in json.loads(call("doctor", "--json").stdout)}
-        assert "the server is a standby" in found["standby"]["found"]
-        assert found["listening"]["severity"] == "unchecked"
-        for arguments in (["trigger", "report"], ["jobs", "pause", "report"], ["refuse-database"]):
-            refused = call(*arguments)
-            assert refused.exit_code == 1
-            assert "Error: the server is a standby, or its transactions are read" in refused.stderr
-            assert "Hint: use the connection string of the primary" in refused.stderr
+        yield made
 
 
 def call(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-def test_a_standby_is_read_and_the_primary_is_changed(tmp_path: Path) -> None:
-    with scratch_directory(fast_directory()) as directory, stopping(pair := Pair(directory)):
-        primary = pair.primary.start()
-        migrate(primary)
-        with rows.connected(primary) as db:
-            rows.job(db, queue="slow")
-            settings = Settings.load({"web_read_url": pair.standby.start(), "web_act_url": primary})
-            page = create_app(settings=settings, url=primary)
-            with client(page) as browser:
+def test_doctor_and_commands_name_a_standby(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", pair.standby.start())
+    found = {x["check"]: x for x in json.loads(call("doctor", "--json").stdout)}
+    assert "the server is a standby" in found["standby"]["found"]
+    assert found["listening"]["severity"] == "unchecked"
+    for arguments in (["trigger", "report"], ["jobs", "pause", "report"], ["refuse-database"]):
+        refused = call(*arguments)
+        assert refused.exit_code == 1
+        assert "Error: the server is a standby, or its transactions are read" in refused.stderr
+        assert "Hint: use the connection string of the primary" in refused.stderr
 
-                def shown() -> str:
-                    page.state.site.reader.expire()
-                    return browser.get("/runners").text
 
-                until("the job has arrived", lambda: "slow active" in panel(shown(), "queues"))
-                assert "Read from a standby, whose last change is" in text(shown())
-                assert Scrape(browser.get("/metrics").text)["queue_paused"] == {("slow",): 0}
-                data = {"queue": "slow", "reason": "incident"}
-                done = browser.post("/queues/pause", data=data, headers=SAME_ORIGIN)
-                assert done.status_code == 303
-                until("the pause has arrived", lambda: "incident" in panel(shown(), "queues"))
+def test_a_standby_is_read_and_the_primary_is_changed(pair: Pair) -> None:
+    primary = pair.primary.start()
+    settings = Settings.load({"web_read_url": pair.standby.start(), "web_act_url": primary})
+    page = create_app(settings=settings, url=primary)
+    with client(page) as browser:
+
+        def shown() -> str:
+            page.state.site.reader.expire()
+            return browser.get("/runners").text
+
+        assert "slow active" in panel(shown(), "queues")
+        assert "Read from a standby, whose last change is" in text(shown())
+        assert Scrape(browser.get("/metrics").text)["queue_paused"] == {("slow",): 0}
+        done = post(browser, "/queues/pause", queue="slow", reason="incident")
+        assert done.status_code == 303
+        until("the pause has arrived", lambda: "incident" in panel(shown(), "queues"))

@@ -1,10 +1,19 @@
-"""The statements of the page: what they name, and what they promise."""
+"""The statements of the page: what they name and promise, and plans with and without filters."""
 
+import json
 import re
 from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from tests.db.support.rows import Db
+import pytest
+
+from cronledger.ledger import queries
+from tests.db.support import rows
+from tests.db.support.rows import Db, one
 
 PAGE = Path(__file__).parents[2] / "src" / "cronledger" / "web"
 OWN = {path.stem: path for path in (PAGE / "sql").glob("*.sql")}
@@ -14,6 +23,7 @@ SHARED = {
     for name in re.findall(r"\bread\(\s*\"(\w+)\"", path.read_text("utf-8"))
 } - OWN.keys()  # fmt: skip
 STATEMENTS = sorted(OWN.keys() | SHARED)
+WINDOW = ("list_timeline", "list_density")
 
 
 def head(name: str) -> str:
@@ -45,3 +55,102 @@ def test_a_statement_is_bounded_and_explained() -> None:
         text = head(name)
         assert text.startswith("-- ") and "No lock." in text, name
         assert not name.startswith("list_") or "LIMIT" in body(name), name
+
+
+def end(db: Db) -> datetime:
+    """Return the last Sunday at noon: the 500 minutes before it lie in one partition."""
+    now = rows.now(db).astimezone(UTC)
+    noon = now.replace(hour=12, minute=0, second=0, microsecond=0)
+    return noon - timedelta(days=now.weekday() + 1)
+
+
+@pytest.fixture
+def filled(db: Db) -> Db:
+    """Forty jobs with 500 executions each, of the 500 minutes before `end`."""
+    for number in range(40):
+        rows.job(db, f"job-{number:02}")
+    rows.partitions(db, *(end(db) - n * timedelta(hours=1) for n in range(11)))
+    db.execute(
+        "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
+        " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
+        " started_at, finished_at, duration_ms)"
+        " SELECT format('job-%%s', lpad(j::text, 2, '0')), 'global', 'global', at, 'SUCCESS',"
+        " 'schedule', 1, 'default', at, 1, 1, 'r', gen_random_uuid(), at,"
+        " at + interval '1 s', 1000 FROM generate_series(0, 39) j, generate_series(1, 500) m,"
+        " LATERAL (SELECT %s::timestamptz - m * interval '1 min' AS at) a",
+        [end(db)],
+    )
+    db.execute("ANALYZE cronledger.executions")
+    return db
+
+
+def plan(db: Db, name: str, **params: Any) -> dict[str, Any]:
+    """The plan of a statement with the settings of the page."""
+    text = queries.text(name, "cronledger", "cronledger.web")
+    with db.transaction():
+        db.execute("SET LOCAL plan_cache_mode = force_custom_plan")
+        db.execute("SET LOCAL enable_sort = off")
+        found = db.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) {text}".encode(), params)
+        (value,) = one(found).values()
+    ((top,),) = [value if isinstance(value, list) else json.loads(value)]
+    result: dict[str, Any] = top["Plan"]
+    return result
+
+
+def nodes(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield found
+    for one_ in found.get("Plans", ()):
+        yield from nodes(one_)
+
+
+def window(db: Db, **params: Any) -> dict[str, Any]:
+    at = end(db)
+    bounds = {"since": at - timedelta(hours=1), "until": at, "max_rows": 2001}
+    density = {"by": "runner", "buckets": 120, "lanes": 20}
+    return bounds | {"planned_from": at - timedelta(hours=2)} | density | params
+
+
+@pytest.mark.own_database  # plans depend on sizes and statistics
+def test_a_window_is_read_by_an_index_with_and_without_a_job(filled: Db) -> None:
+    partitions = filled.execute(
+        "SELECT DISTINCT c.relname FROM cronledger.executions e"
+        " JOIN pg_class c ON c.oid = e.tableoid"
+    )
+    with_rows = {row["relname"] for row in partitions}
+    for name, job in product(WINDOW, (None, "job-07")):
+        found = nodes(plan(filled, name, **window(filled, job=job)))
+        scans = [node for node in found if node.get("Relation Name") in with_rows]
+        assert scans, name
+        for scan in scans:
+            condition = scan.get("Index Cond", "") + scan.get("Recheck Cond", "")
+            by_index = "Index Name" in scan or "Bitmap" in scan["Node Type"]
+            assert by_index, f"{name}: {scan['Node Type']} of {scan['Relation Name']}"
+            assert ("job-07" in condition) is (job is not None), scan
+            assert "IS NULL OR" not in json.dumps(scan)
+    # The condition of a label is part of the plan.
+    params = dict.fromkeys(("search", "queue", "source", "owner", "state", "after", "names"))
+    for name in ("list_shown_jobs", "list_job_states"):
+        found = nodes(plan(filled, name, **params, label="team=data", max_rows=100))
+        written = json.dumps(list(found))
+        assert "has_label(" not in written
+        assert "split_part" in written or "'team'" in written
+
+
+def test_without_a_filter_by_owner_the_ledger_reads_no_jobs_for_it(db: Db) -> None:
+    params: dict[str, Any] = dict.fromkeys(
+        ("outcomes", "reason", "runner", "owner", "label", "before_time", "before_job",
+         "before_scope_kind", "before_scope_id", "before_kind")
+    )  # fmt: skip
+    at = rows.now(db)
+    params |= {"since": at - timedelta(hours=1), "until": at, "of_kinds": ["execution", "skip"]}
+    params |= {"max_rows": 101, "max_read": 20_000}
+
+    def subplans(**chosen: str) -> int:
+        found = nodes(plan(db, "list_ledger", **params | chosen))
+        return sum(
+            "SubPlan" in node.get("Subplan Name", "") and node.get("Relation Name") == "jobs"
+            and "owner" in node.get("Filter", "") for node in found
+        )  # fmt: skip
+
+    assert subplans() == 0
+    assert subplans(owner="data") == 1

@@ -13,7 +13,7 @@ from cronledger.web import queries
 from cronledger.web.pages import timeline
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.support.browsing import panel, text
+from tests.web.support.browsing import assert_refused, panel, text
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
@@ -64,38 +64,28 @@ def test_overlapping_attempts_have_lanes_of_their_own(browser: TestClient, db: D
     assert len(set(tops)) == 4  # the axis of the group, and three lanes
 
 
-def test_a_stolen_attempt_follows_the_one_that_crashed(browser: TestClient, db: Db) -> None:
+def test_a_stolen_attempt_follows_the_one_that_crashed_and_a_released_one_waits(
+    browser: TestClient, db: Db
+) -> None:
     rows.job(db)
     at = rows.now(db)
     crashed = {
         "attempt": 1, "runner_id": "r1", "lease_token": "t", "error_code": "runner_crashed",
         "started_at": (at - 9 * MINUTE).isoformat(), "last_seen": (at - 8 * MINUTE).isoformat(),
     }  # fmt: skip
-    ran(db, at - 5 * MINUTE, 60, runner_id="r2", attempt=2, attempts=Jsonb([crashed]))
+    stolen = ran(db, at - 5 * MINUTE, 60, runner_id="r2", attempt=2, attempts=Jsonb([crashed]))
+    released = crashed | {"error_code": "shutdown", "ended_at": crashed["last_seen"]}
+    rows.execution(
+        db, "PENDING", plan_time=at - 9 * MINUTE, scope_id="b", attempts=Jsonb([released])
+    )  # fmt: skip
     page = browser.get("/timeline").text
-    first, second = bars(page)
+    first, second = (bar for bar in bars(page) if f"execution {stolen}," in bar)
     assert "attempt 1: crashed (runner_crashed) after 1m on r1" in first
     assert "attempt 2: stolen, succeeded after 1m on r2" in second
     words = panel(page, "timeline")
-    assert "succeeded 1 crashed 1 stolen 1" in words
+    assert "succeeded 1 crashed 1 released 1 stolen 1" in words
+    assert "released (shutdown) after 1m on r1" in " ".join(bars(page))
     assert "crashed (runner_crashed)" in words and "succeeded, stolen" in words
-
-
-def test_released_and_swept_attempts_have_their_state(browser: TestClient, db: Db) -> None:
-    rows.job(db)
-    at = rows.now(db)
-    released = {
-        "attempt": 1, "runner_id": "r1", "lease_token": "t", "error_code": "shutdown",
-        "started_at": (at - 9 * MINUTE).isoformat(), "ended_at": (at - 8 * MINUTE).isoformat(),
-    }  # fmt: skip
-    rows.execution(db, "PENDING", plan_time=at - 9 * MINUTE, attempts=Jsonb([released]))
-    ran(db, at - 6 * MINUTE, 60, "FAILED", scope_id="b", error_code="stale_timeout",
-        heartbeat_at=at - 5.5 * MINUTE)  # fmt: skip
-    ran(db, at - 3 * MINUTE, 60, "CANCELLED", scope_id="c", error_code="cancelled")
-    found = " ".join(bars(browser.get("/timeline").text))
-    assert "released (shutdown) after 1m" in found
-    assert "crashed (stale_timeout) after 30s" in found
-    assert "cancelled (cancelled) after 1m" in found
 
 
 def test_the_window_the_group_and_the_job_are_in_the_address(browser: TestClient, db: Db) -> None:
@@ -176,23 +166,8 @@ def test_many_executions_are_density(
     assert "r0 6 5 1 r1 6 5 1 2 others 12 10 2" in words
     parts = re.findall(r'href="(/timeline\?[^"]*since=[^"]*)">[-\d ]*\d\d:\d\d:\d\d</a>', page)
     assert len(parts) == 12
-    starts = 0
-    for part in parts:
-        shown = browser.get(part.replace("&amp;", "&")).text
-        inside = [x for x in bars(shown) if "after 1.0s" in x]
-        starts += len(inside)
-    assert starts == 24
-
-
-def test_a_picture_that_would_be_too_tall_is_density(
-    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timeline, "MOST_LANES", 3)
-    rows.job(db)
-    start = rows.now(db) - 10 * MINUTE
-    for number in range(4):
-        ran(db, start, 120, scope_id=str(number))
-    assert "4 starts" in text(browser.get("/timeline").text)
+    inside = [bars(browser.get(part.replace("&amp;", "&")).text) for part in parts]
+    assert sum("after 1.0s" in bar for found in inside for bar in found) == 24
 
 
 def test_bars_and_density_and_the_view_agree_on_how_an_attempt_ended(
@@ -209,6 +184,12 @@ def test_bars_and_density_and_the_view_agree_on_how_an_attempt_ended(
     ran(db, at - 6 * MINUTE, 60, "FAILED", scope_id="c", error_code="stale_timeout",
         heartbeat_at=at - 5.5 * MINUTE)  # fmt: skip
     ran(db, at - 6 * MINUTE, 60, "FAILED", scope_id="d")
+    found = " ".join(bars(browser.get("/timeline").text))
+    for ended in (
+        "released (shutdown) after 1m", "crashed (stale_timeout) after 30s",
+        "cancelled (cancelled) after 1m", "failed (boom) after 1m",
+    ):  # fmt: skip
+        assert ended in found
     counts = "failed 1 crashed 1 released 1 cancelled 1"
     for job in ("", "?job=job"):
         monkeypatch.setattr(timeline, "MOST_LANES", 120)
@@ -271,8 +252,7 @@ def test_an_invalid_window_is_refused(browser: TestClient) -> None:
         "since=soon": "since: 'soon' is neither a time nor a duration; write 2026-",
         "by=host": "by is one of runner, queue, not 'host'.",
     }.items():
-        refused = browser.get(f"/timeline?{query}")
-        assert refused.status_code == 400 and message in text(refused.text)
+        assert_refused(browser.get(f"/timeline?{query}"), message)
 
 
 def test_names_of_others_in_the_picture_are_escaped(browser: TestClient, db: Db) -> None:

@@ -24,7 +24,6 @@ class ApschedulerPeer(Peer):
     """One scheduler, until it has executed every job."""
 
     def scheduler(self, concurrency: int) -> AsyncScheduler:
-        """Return a scheduler on the database."""
         engine = create_async_engine(self.dsn.replace("postgresql:", "postgresql+asyncpg:"))
         return AsyncScheduler(SQLAlchemyDataStore(engine), max_concurrent_jobs=concurrency)
 
@@ -68,6 +67,3 @@ class ApschedulerPeer(Peer):
             firing.require_ahead()
             await scheduler.start_in_background()
             await calls.complete()
-
-
-PEER = ApschedulerPeer

@@ -3,12 +3,16 @@
 The scripts run in an environment of their own, which has no cronledger.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import psycopg
 
 from tests.bench.firing import Calls
 
+T = TypeVar("T")
 PAYLOAD = '{"n": 1}'
 """What each message contains, as those of cronledger in the same run."""
 
@@ -19,6 +23,10 @@ class Scheduler(ABC):
     def __init__(self, dsn: str, c: psycopg.Connection) -> None:
         self.dsn = dsn
         self.c = c
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in an event loop of its own, and return its result."""
+        return asyncio.run(coroutine)
 
     @abstractmethod
     async def install(self) -> None:
@@ -41,7 +49,6 @@ class Peer(Scheduler):
         """Execute the messages that wait, and return the seconds from the first to the last one."""
 
     def seconds(self, query: str) -> float:
-        """Return the interval that a query of one value selects."""
         row = self.c.execute(query.encode()).fetchone()
         assert row is not None
         return float(row[0].total_seconds())

@@ -32,6 +32,3 @@ class PgCronPeer(Scheduler):
                 calls.found[job, firing.first] = at
         if not calls.found:
             raise RuntimeError("pg_cron has started nothing")
-
-
-PEER = PgCronPeer

@@ -1,13 +1,18 @@
-"""PGQueuer with any driver: durable tables, tuned like by `pgq autovac`.
+"""PGQueuer with asyncpg or psycopg, and uvloop: durable tables, tuned like by `pgq autovac`.
 
 Its `batch_size` is the concurrency. It limits how many jobs one fetch takes, not how many run.
 """
 
 import asyncio
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
+import asyncpg
+import psycopg
+import uvloop
 from pgqueuer import PgQueuer
+from pgqueuer.db import AsyncpgDriver, PsycopgDriver
 from pgqueuer.models import Job, Schedule
 from pgqueuer.queries import Queries
 from pgqueuer.types import QueueExecutionMode
@@ -15,6 +20,7 @@ from pgqueuer.types import QueueExecutionMode
 from tests.bench.firing import Calls, now
 from tests.bench.peers.contract import PAYLOAD, Peer
 
+T = TypeVar("T")
 _WORKED = """
 SELECT max(created) FILTER (WHERE status = 'successful')
      - min(created) FILTER (WHERE status = 'picked') FROM pgqueuer_log
@@ -22,7 +28,10 @@ SELECT max(created) FILTER (WHERE status = 'successful')
 
 
 class PgQueuerPeer(Peer):
-    """One worker in the mode that ends when the queue is empty."""
+    """One worker, on a connection of its own, in the mode that ends when the queue is empty."""
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return uvloop.run(coroutine)
 
     @abstractmethod
     async def connect(self) -> Any:
@@ -66,3 +75,17 @@ class PgQueuerPeer(Peer):
         await calls.complete()
         scheduler.sm.shutdown.set()
         await running
+
+
+class AsyncpgPeer(PgQueuerPeer):
+    """PGQueuer on an asyncpg connection."""
+
+    async def connect(self) -> AsyncpgDriver:
+        return AsyncpgDriver(await asyncpg.connect(self.dsn))
+
+
+class PsycopgPeer(PgQueuerPeer):
+    """PGQueuer on a psycopg connection."""
+
+    async def connect(self) -> PsycopgDriver:
+        return PsycopgDriver(await psycopg.AsyncConnection.connect(self.dsn, autocommit=True))

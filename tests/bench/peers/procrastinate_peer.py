@@ -74,6 +74,3 @@ class ProcrastinatePeer(Peer):
             worker.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await worker
-
-
-PEER = ProcrastinatePeer

@@ -11,25 +11,25 @@ The server and the ledger are removed at the end. Exit 1 if the p95 of a page ex
 import argparse
 import json
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
 
 from tests.bench import environment
 from tests.bench.ledger import Ledger, new_ledger
-from tests.bench.product import OURS, ROOT
+from tests.bench.product import ROOT
 from tests.bench.server import durable_server
 from tests.bench.usage import Usage
 from tests.bench.web import pages, viewers
 from tests.bench.web.dataset import Size, fill
-from tests.processes import clean_environ
+from tests.cli.support.daemon import starter
+from tests.web.support.command import address
 
 LIMIT_MS = 150.0
 MEMORY_MB = 50.0
@@ -38,26 +38,7 @@ SHORT = Size(2_000, 100_000)
 FULL = Size(1_000_000, 50_000_000)
 
 
-@contextmanager
-def served(dsn: str) -> Iterator[tuple[str, int]]:
-    """Serve the page of this ledger by `cronledger web`. Yields its address and its pid."""
-    command = [str(OURS.python), "-c", "from cronledger.cli import main; main()", "web"]
-    with subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"], text=True, stderr=subprocess.PIPE,
-        env=clean_environ() | {"CRONLEDGER_DATABASE_URL": dsn},
-    ) as process:  # fmt: skip
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        if not line.startswith("cronledger web: "):
-            raise RuntimeError(f"the page did not start: {line}{process.stderr.read()}")
-        try:
-            yield line.removeprefix("cronledger web: ").strip(), process.pid
-        finally:
-            process.terminate()
-
-
 def run(options: argparse.Namespace, size: Size) -> dict[str, Any]:
-    """Fill a ledger, measure, and return the report."""
     with durable_server(options.binaries) as server, new_ledger(server, verify=False) as ledger:
         began = time.monotonic()
         fill(ledger, size)
@@ -70,7 +51,12 @@ def run(options: argparse.Namespace, size: Size) -> dict[str, Any]:
             ),
             "seconds_to_fill": round(time.monotonic() - began),
         }
-        with served(ledger.dsn) as (url, pid):
+        with (
+            TemporaryDirectory() as place,
+            starter(Path(place), "web", CRONLEDGER_DATABASE_URL=ledger.dsn) as start,
+        ):
+            page = start("--listen", "127.0.0.1:0")
+            url, pid = address(page), page.process.pid
             with httpx2.Client(base_url=url, timeout=pages.PATIENCE) as client:
                 requested = pages.addresses(ledger, size, client)
                 taken = pages.measure(client, requested, options.repeats, lambda: _cpu(ledger, pid))
@@ -97,7 +83,6 @@ def _summary(taken: list[pages.Taken]) -> dict[str, float]:
 
 
 def text(report: Mapping[str, Any]) -> str:
-    """Return the report as a table."""
     lines = [
         f"{report['schedules']:,} schedules, {report['executions']:,} executions,"
         f" {report['bytes'] / 2**30:.1f} GB, filled in {report['seconds_to_fill']} s",

@@ -6,12 +6,9 @@ FAILED and 5 CANCELLED; 2 plan_times of a thousand were skipped. Each hundredth 
 this morning. Some executions are RUNNING, and some are overdue.
 """
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import psycopg
-
+from tests.bench.dataset import in_parallel, text
 from tests.bench.ledger import Ledger
 
 WEEKS = 4
@@ -36,7 +33,6 @@ class Size:
 
     @property
     def scoped(self) -> int:
-        """Jobs with many scopes."""
         return self.jobs // 10
 
     @property
@@ -46,7 +42,6 @@ class Size:
 
     @property
     def single(self) -> int:
-        """Jobs with one scope."""
         return self.jobs - self.scoped
 
     @property
@@ -199,18 +194,17 @@ def fill(ledger: Ledger, size: Size) -> None:
         "days": size.days, "seconds": size.seconds, "runners": RUNNERS,
     }  # fmt: skip
     c.execute("SET jit = off")
-    for text in (_JOBS, _BEGAN, _SCHEDULES):
-        c.execute(_text(text, **values))
+    for statement in (_JOBS, _BEGAN, _SCHEDULES):
+        c.execute(text(statement, **values))
     c.execute(
         "SELECT cronledger_internal.create_missing_partitions(ARRAY(SELECT generate_series("
         "cronledger.db_now() - interval '1 day' * %s, cronledger.db_now(), '1 day')))",
         [size.days],
     )
-    days = [_text(_EXECUTIONS, ago=ago, **values) for ago in range(size.days - 1, -1, -1)]
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        list(threads.map(lambda day: _execute(ledger.dsn, day), days))
-    for text in (_SKIPS, _RUNNING, _OVERDUE, _RUNNERS):
-        c.execute(_text(text, **values))
+    days = range(size.days - 1, -1, -1)
+    in_parallel(c, (text(_EXECUTIONS, ago=ago, **values) for ago in days))
+    for statement in (_SKIPS, _RUNNING, _OVERDUE, _RUNNERS):
+        c.execute(text(statement, **values))
     c.execute("VACUUM (ANALYZE) cronledger.executions")
     _roll_up(ledger)
     c.execute(
@@ -226,13 +220,3 @@ def _roll_up(ledger: Ledger) -> None:
         after = ledger.one(_MARK.replace("%s", "%(after)s::xid8"), after=after)["next"]
     while ledger.one(_ROLL_UP)["count"]:
         pass
-
-
-def _text(text: str, **values: int) -> bytes:
-    return text.format(**values).replace("%%", "%").encode()
-
-
-def _execute(dsn: str, statement: bytes) -> None:
-    with psycopg.connect(dsn, autocommit=True) as c:
-        c.execute("SET jit = off")
-        c.execute(statement)

@@ -28,7 +28,6 @@ SELECT (SELECT id FROM cronledger.execution_status
 
 
 def addresses(ledger: Ledger, size: Size, client: httpx2.Client) -> Mapping[str, str]:
-    """Return the addresses by what they show."""
     ids = ledger.one(_IDS)
     single, scoped = f"job-{size.jobs - 2:05}", f"job-{size.scoped // 2:05}"
     failing = f"job-{size.jobs - 1:05}"

@@ -1,9 +1,11 @@
 """A command that runs until a signal, such as `run` or `dev`."""
 
 import json
+import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,3 +72,29 @@ class Run:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             pytest.fail(f"it has not ended: {self.err}")
+
+
+Start = Callable[..., Run]
+
+
+@contextmanager
+def starter(
+    directory: Path, command: str, ending: signal.Signals = signal.SIGKILL, **variables: str
+) -> Iterator[Start]:
+    """Yield a function that starts the command in the directory, with further variables.
+
+    What still runs at the end gets the signal `ending`.
+    """
+    started: list[Run] = []
+
+    def start(*arguments: str, **more: str) -> Run:
+        started.append(Run(directory, os.environ | variables | more, command, *arguments))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for run in started:
+            if run.process.poll() is None:
+                run.signal(ending)
+                run.end()

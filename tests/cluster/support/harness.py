@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -15,27 +15,25 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from cronledger.ledger.migrate import migrate
 from tests.cluster.support.marks import VARIABLE, Mark, read
-from tests.processes import alive, clean_environ
+from tests.processes import CRONLEDGER, alive, clean_environ
 from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[3]
 
 
-RUNNER = "tests.cluster.support.runner"
+RUNNER = (sys.executable, "-m", "tests.cluster.support.runner")
 
 
 class Process:
     """One replica, or a server with several. Its log is a list of events."""
 
-    def __init__(
-        self, arguments: Sequence[str], log: Path, environ: dict[str, str], module: str = RUNNER
-    ) -> None:
+    def __init__(self, argv: Sequence[str], log: Path, environ: Mapping[str, str]) -> None:
         self._log = log
         with log.open("wb") as file:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=file,
+                argv, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=file,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
@@ -110,21 +108,20 @@ class Cluster:
     ) -> Process:
         """A replica that runs `app` of `tests.cluster.support.jobs`; `wait`: it has started."""
         arguments = [url or self.url, f"tests.cluster.support.jobs:{app}", json.dumps(settings)]
-        process = self._begin(RUNNER, arguments, environ)
+        process = self.begin([*RUNNER, *arguments], environ)
         if wait:
             process.event("runner_started")
         return process
 
     def serve(self, *options: str, **variables: str) -> Process:
         """Return a uvicorn that serves `tests.cluster.support.web:api` on a free port."""
-        arguments = ["tests.cluster.support.web:api", "--port", "0", *options]
+        program = (sys.executable, "-m", "uvicorn", "tests.cluster.support.web:api")
         environ = {"CRONLEDGER_DATABASE_URL": self.url, **variables}
-        return self._begin("uvicorn", arguments, environ)
+        return self.begin([*program, "--port", "0", *options], environ)
 
-    def _begin(self, module: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Process:
+    def begin(self, argv: Sequence[str], environ: Mapping[str, str]) -> Process:
         log = self._directory / f"replica-{len(self._processes)}.log"
-        given = {**clean_environ(), VARIABLE: str(self._marks), **environ}
-        process = Process(arguments, log, given, module)
+        process = Process(argv, log, {**clean_environ(), VARIABLE: str(self._marks), **environ})
         self._processes.append(process)
         return process
 
@@ -182,19 +179,32 @@ class Cluster:
             assert process.wait() == 0, process.text()
 
     def close(self) -> None:
+        """End what is left, and print the logs, which pytest shows if the test has failed."""
         for process in self._processes:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
-        for process in self._processes:
-            process.popen.wait()
+            process.kill()
+            print(f"--- {process.pid}\n{process.text()}")
         self._connection.close()
         pids = {mark.pid for mark in self.marks()}
         for pid in pids:  # their supervisors end them; no test may leave one
             until(f"{pid} has ended", lambda pid=pid: not alive(pid))  # type: ignore[misc]
 
-    def report(self) -> str:
-        """What the processes wrote, for a test that failed."""
-        return "\n".join(f"--- {p.pid}\n{p.text()}" for p in self._processes)
+
+@contextmanager
+def cluster_on(url: str, directory: Path, *, migrated: bool = True) -> Iterator[Cluster]:
+    """Yield the replicas of a block, which begins with migrations unless `migrated`."""
+    if not migrated:
+        migrate(url)
+    with closing(Cluster(url, directory)) as made:
+        yield made
+
+
+def cronledger(url: str, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `cronledger` in a directory, to its end."""
+    return subprocess.run(
+        [*CRONLEDGER, *arguments],
+        cwd=directory, env={**clean_environ(), "CRONLEDGER_DATABASE_URL": url},
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
 
 
 def instant(text: str) -> float:

@@ -5,13 +5,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from psycopg import AsyncConnection
 
-from cronledger.channels import FromEnvironment, Webhook
+from cronledger.channels import Function
 from cronledger.declaring.app import App, Context
 from cronledger.rules.model import Handler, Job
 from tests.cluster.support.marks import mark
@@ -23,6 +23,8 @@ LEASE_VARIABLE = "CLUSTER_LEASE"
 LEASE = os.environ.get(LEASE_VARIABLE, "3s")
 GATE = "CLUSTER_GATE"
 """The variable with the file that ends what waits for it."""
+RECEIVER = "CLUSTER_RECEIVER"
+"""The variable with the directory of what the channel `ops` receives."""
 
 
 def say(what: str, ctx: Context) -> None:
@@ -64,10 +66,20 @@ def live_in_thread(ctx: Context, seconds: float) -> None:
     say("end", ctx)
 
 
+AGAIN: dict[str, Any] = {"allow_stale_reentry": True}
+ONCE: dict[str, Any] = {"max_attempts": 3, "retry_backoff": ["0s"]}
+SECONDLY: dict[str, Any] = {"schedule": "@every 1s", "grace": "1h"}
+THREE: dict[str, Any] = {"scope_kind": "shard", "scopes": ["a", "b", "c"]}
+
 steady = App()
+crash = App()
+effects = App()
+control = App()
+failover = App()
+alerting = App(channels={"ops": Function(python=f"{__name__}:receive")})
 
 
-@steady.job("@every 1s", grace="1h", scope_kind="shard", scopes=["a", "b", "c"])
+@steady.job(**SECONDLY, **THREE)
 async def beat(ctx: Context) -> None:
     say("start", ctx)
     await asyncio.sleep(0.05)
@@ -79,69 +91,67 @@ def tick(ctx: Context) -> None:
     say("start", ctx)
 
 
-crash = App()
-
-
-@crash.job(stale_timeout=LEASE, allow_stale_reentry=True)
-async def async_again(ctx: Context) -> None:
+@crash.job(name="async_again", stale_timeout=LEASE, **AGAIN)
+@crash.job(name="async_once", stale_timeout=LEASE, **ONCE)
+@effects.job(name="held", stale_timeout=LEASE)
+@alerting.job(name="occupying", stale_timeout="60s")
+async def lives(ctx: Context) -> None:
     await live(ctx, 60)
 
 
-@crash.job(stale_timeout=LEASE, max_attempts=3, retry_backoff=["0s"])
-async def async_once(ctx: Context) -> None:
-    await live(ctx, 60)
-
-
-@crash.job(stale_timeout=LEASE, allow_stale_reentry=True)
-def thread_again(ctx: Context) -> None:
+@crash.job(name="thread_again", stale_timeout=LEASE, **AGAIN)
+@crash.job(name="thread_once", stale_timeout=LEASE, **ONCE)
+def lives_in_thread(ctx: Context) -> None:
     live_in_thread(ctx, 60)
 
 
-@crash.job(stale_timeout=LEASE, max_attempts=3, retry_backoff=["0s"])
-def thread_once(ctx: Context) -> None:
-    live_in_thread(ctx, 60)
-
-
-@crash.job()
-async def probe(ctx: Context) -> None:
+@crash.job(name="probe")
+@failover.job(name="triggered", overlap="allow")
+async def starts(ctx: Context) -> None:
     say("start", ctx)
 
 
 fence = App()
 SCOPES = [f"s{number:02}" for number in range(50)]
+FENCED: dict[str, Any] = {
+    "stale_timeout": "10s", "allow_stale_reentry": True, "scope_kind": "shard", "scopes": SCOPES,
+}  # fmt: skip
 
 
-@fence.job(stale_timeout="10s", allow_stale_reentry=True, scope_kind="shard", scopes=SCOPES)
+@fence.job(**FENCED)
 async def fenced_async(ctx: Context) -> None:
     await live(ctx, 60)
 
 
 blocking = App()
-THREE = ["a", "b", "c"]
 
 
-@blocking.job(stale_timeout=LEASE, allow_stale_reentry=True)
+@blocking.job(stale_timeout=LEASE, **AGAIN)
 async def blocks_the_loop(ctx: Context) -> None:
     say("start", ctx)
     time.sleep(9)
     say("end", ctx)
 
 
-@blocking.job(
-    stale_timeout=LEASE, allow_stale_reentry=True, scope_kind="shard", scopes=["a", "b", "c"]
-)
+@blocking.job(stale_timeout=LEASE, **AGAIN, **THREE)
 async def beside_async(ctx: Context) -> None:
     await live(ctx, 4)
 
 
-@blocking.job(
-    stale_timeout=LEASE, allow_stale_reentry=True, scope_kind="shard", scopes=["a", "b", "c"]
-)
+@blocking.job(stale_timeout=LEASE, **AGAIN, **THREE)
 def beside_thread(ctx: Context) -> None:
     live_in_thread(ctx, 4)
 
 
-alerting = App(channels={"ops": Webhook(url=FromEnvironment(env="ALERT_URL"), allow_private=True)})
+async def receive(message: Mapping[str, Any]) -> None:
+    """A channel that notes its message, waits while it is held, and fails while it refuses."""
+    directory = Path(os.environ[RECEIVER])
+    with (directory / "received").open("a") as file:
+        file.write(json.dumps(dict(message), default=str) + "\n")
+    while (directory / "held").exists():  # noqa: ASYNC110 - another process removes it
+        await asyncio.sleep(0.01)
+    if (directory / "refuses").exists():
+        raise ValueError("refused")
 
 
 @alerting.job(notify="ops")
@@ -150,49 +160,10 @@ def flipping(payload: bool) -> None:
         raise ValueError("no disk")
 
 
-@alerting.job(stale_timeout="60s")
-async def occupying(ctx: Context) -> None:
-    await live(ctx, 60)
-
-
-drained = App()
-
-
-@drained.job(stale_timeout="60s")
-async def short(ctx: Context) -> None:
-    await live(ctx, 1)
-
-
-@drained.job(stale_timeout="60s", allow_stale_reentry=True)
-async def long_again(ctx: Context) -> None:
-    await live(ctx, 60)
-
-
-@drained.job(stale_timeout="60s", max_attempts=3, retry_backoff=["0s"])
-async def long_once(ctx: Context) -> None:
-    await live(ctx, 60)
-
-
-@drained.job(stale_timeout="60s", max_attempts=3, retry_backoff=["0s"])
-def deaf_thread(ctx: Context) -> None:
-    say("start", ctx)
-    while True:
-        time.sleep(0.02)
-        say("alive", ctx)
-
-
-@drained.job(stale_timeout=LEASE, allow_stale_reentry=True)
-def deaf_thread_again(ctx: Context) -> None:
-    say("start", ctx)
-    while ctx.attempt == 1:
-        time.sleep(0.02)
-        say("alive", ctx)
-
-
 away = App()
 
 
-@away.job(stale_timeout="12s", allow_stale_reentry=True)
+@away.job(stale_timeout="12s", **AGAIN)
 async def outlives(ctx: Context) -> str:
     """Live for 3 s; with a gate, until that is open."""
     gate = os.environ.get(GATE)
@@ -207,15 +178,12 @@ async def outlives(ctx: Context) -> str:
     return "kept"
 
 
-@away.job("@every 1s", grace="1h", overlap="allow")
+@away.job(overlap="allow", **SECONDLY)
 async def goes_on(ctx: Context) -> None:
     say("start", ctx)
 
 
-effects = App()
-
-
-@effects.job("@every 1s", grace="1h", overlap="allow", stale_timeout="12s")
+@effects.job(overlap="allow", stale_timeout="12s", **SECONDLY)
 async def counted(ctx: Context) -> None:
     """Its row in `effects` and its SUCCESS are one commit."""
     say("start", ctx)
@@ -224,46 +192,10 @@ async def counted(ctx: Context) -> None:
         await asyncio.sleep(0.3)
 
 
-@effects.job(stale_timeout=LEASE)
-async def held(ctx: Context) -> None:
-    await live(ctx, 60)
-
-
-before, after = App(), App()
-"""Two deploys of one source."""
-
-
-@before.job("@every 1s", grace="1h", scope_kind="shard", scopes=["a", "b"], stale_timeout=LEASE)
-@after.job("@every 1s", grace="1h", scope_kind="shard", scopes=["a", "b"], stale_timeout=LEASE)
-async def stays(ctx: Context) -> None:
-    say("start", ctx)
-
-
-@before.job("@every 1s", grace="1h", stale_timeout=LEASE)
-async def leaves(ctx: Context) -> None:
-    say("start", ctx)
-
-
-@after.job("@every 1s", grace="1h", stale_timeout=LEASE)
-async def arrives(ctx: Context) -> None:
-    say("start", ctx)
-
-
-failover = App()
-
-
-@failover.job("@every 1s", grace="1h", scope_kind="shard", scopes=["a", "b", "c"])
+@failover.job(**SECONDLY, **THREE)
 async def through(ctx: Context) -> None:
     say("start", ctx)
     await asyncio.sleep(0.05)
-
-
-@failover.job(overlap="allow")
-async def triggered(ctx: Context) -> None:
-    say("start", ctx)
-
-
-control = App()
 
 
 @control.job()
@@ -272,14 +204,41 @@ async def told(ctx: Context) -> dict[str, object]:
     return {"trigger": str(ctx.trigger), "payload": ctx.payload}
 
 
-@control.job(stale_timeout="60s")
-async def long(ctx: Context) -> None:
-    await live(ctx, 60)
+verdict = App("verdict")
+SHARDS = tuple(f"s{n:03}" for n in range(100))
+FIRINGS = 10
+WAITING: dict[str, Any] = {
+    "schedule": "* * * * *", "scope_kind": "shard", "scopes": SHARDS, "overlap": "wait",
+    "catch_up": "all",
+}  # fmt: skip
 
 
-@control.job(stale_timeout="15s")
-async def renewed(ctx: Context) -> None:
-    await live(ctx, 60)
+@verdict.job(**WAITING)
+def once(ctx: Context) -> None:
+    say("start", ctx)
+    time.sleep(0.002)
+    say("end", ctx)
+
+
+@verdict.job(**WAITING, allow_stale_reentry=True, max_attempts=3)
+async def reentrant(ctx: Context) -> None:
+    say("start", ctx)
+    await asyncio.sleep(0.002)
+    say("end", ctx)
+
+
+rolling = App("rolling")
+
+
+@rolling.job("* * * * * *", catch_up="all", grace="1h", overlap="allow")
+async def brief(ctx: Context) -> None:
+    say("start", ctx)
+
+
+@rolling.job(catch_up="all", overlap="allow", **SECONDLY)
+def lasting(ctx: Context) -> None:
+    say("start", ctx)
+    time.sleep(1.5)
 
 
 statement = App()
@@ -291,21 +250,21 @@ SHORT = "8s"
 FIRST = "current_setting('cronledger.attempt') = '1'"
 
 
-@lost.job(stale_timeout=LEASE, allow_stale_reentry=True)
+@lost.job(stale_timeout=LEASE, **AGAIN)
 async def writes(ctx: Context) -> None:
     async with ctx.transaction() as c:
         await c.execute("SELECT 1")
         await live(ctx, 90)
 
 
-@lost.job(stale_timeout=LEASE, allow_stale_reentry=True)
+@lost.job(stale_timeout=LEASE, **AGAIN)
 def writes_in_thread(ctx: Context) -> None:
     with ctx.transaction() as c:
         c.execute("SELECT 1")
         live_in_thread(ctx, 90)
 
 
-@lost.job(stale_timeout=LEASE, allow_stale_reentry=True)
+@lost.job(stale_timeout=LEASE, **AGAIN)
 async def asserts(ctx: Context) -> None:
     """A program of its own with a connection of its own."""
     async with await AsyncConnection.connect(os.environ[OWN_DSN], application_name="asserts") as c:
@@ -315,7 +274,7 @@ async def asserts(ctx: Context) -> None:
         await live(ctx, 90)
 
 
-@lost.job(stale_timeout=LEASE, allow_stale_reentry=True, run_timeout=SHORT)
+@lost.job(stale_timeout=LEASE, run_timeout=SHORT, **AGAIN)
 async def is_answered(ctx: Context) -> None:
     """An answer of the server is always under way."""
     say("start", ctx)
@@ -324,59 +283,18 @@ async def is_answered(ctx: Context) -> None:
             await c.execute("SELECT pg_sleep(0.2)")
 
 
-@lost.job("@every 1s", grace="1h", stale_timeout=LEASE, scope_kind="shard", scopes=["a", "b"])
+@lost.job(stale_timeout=LEASE, scope_kind="shard", scopes=["a", "b"], **SECONDLY)
 async def fires(ctx: Context) -> None:
     say("start", ctx)
 
 
-TREE = f"""
-python="{" ".join(PYTHON)} {ALIVE}"
-$python 60 deaf &
-setsid $python 60 deaf &
-(setsid $python 60 deaf >/dev/null 2>&1 </dev/null &)
-wait
-"""
-"""A command whose work is done by its child, by what left its session, and by a daemon."""
-
-tree = App()
-
 COMMANDS = {
-    "tree": tuple(
-        Job.model_validate(
-            {
-                "name": name,
-                "handler": Handler.COMMAND,
-                "target": {"command": TREE},
-                "stale_timeout": LEASE,
-                "allow_stale_reentry": name == "tree_again",
-            }
-        )
-        for name in ("tree_again", "tree_once")
-    ),
     "crash": (
-        command("command_again", "60", "deaf", allow_stale_reentry=True),
-        command("command_once", "60", max_attempts=3, retry_backoff=["0s"]),
+        command("command_again", "60", "deaf", **AGAIN),
+        command("command_once", "60", **ONCE),
     ),
-    "fence": (
-        command(
-            "fenced_command",
-            "60",
-            stale_timeout="10s",
-            allow_stale_reentry=True,
-            scope_kind="shard",
-            scopes=SCOPES,
-        ),
-    ),
-    "statement": (
-        Job.model_validate(
-            {
-                "name": "statement",
-                "handler": Handler.SQL,
-                "stale_timeout": LEASE,
-                "target": {"sql": "SELECT pg_sleep(300)"},
-            }
-        ),
-    ),
+    "fence": (command("fenced_command", "60", **FENCED),),
+    "statement": (in_sql("statement", "SELECT pg_sleep(300)", allow_stale_reentry=False),),
     "lost": (
         in_sql("sleeps", f"SELECT pg_sleep(300) WHERE {FIRST}"),
         in_sql(
@@ -386,59 +304,6 @@ COMMANDS = {
             run_timeout=SHORT,
         ),
     ),
-    "blocking": (command("beside_command", "4", allow_stale_reentry=True),),
-    "drained": (
-        command("long_command", "60", "deaf", stale_timeout="60s", allow_stale_reentry=True),
-        command("long_command_once", "60", stale_timeout="60s", max_attempts=3),
-    ),
+    "blocking": (command("beside_command", "4", **AGAIN),),
 }
 """Commands by the name of the App they are applied with."""
-
-starved = App()
-FIVE = ["a", "b", "c", "d", "e"]
-
-
-async def signs(ctx: Context) -> None:
-    """A life sign every 0.2 s. It is always ready to run, so that it is first after a pause."""
-    next_at = 0.0
-    while True:
-        await asyncio.sleep(0)
-        if time.monotonic() >= next_at:
-            say("alive", ctx)
-            next_at = time.monotonic() + 0.2
-
-
-@starved.job(stale_timeout="15s", allow_stale_reentry=True, scope_kind="shard", scopes=FIVE)
-async def starved_async(ctx: Context) -> None:
-    """Life signs of the handler and of a task that it started, in the first attempt."""
-    say("start", ctx)
-    if ctx.attempt == 1:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(signs(ctx))
-            await signs(ctx)
-
-
-@asynccontextmanager
-async def spans_in_the_log(app: App) -> AsyncIterator[None]:
-    """Write each span, when it has ended, as an event of the log."""
-    # Not at the top: the other replicas do without.
-    from opentelemetry import trace
-    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-    from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
-
-    def as_event(span: ReadableSpan) -> str:
-        return json.dumps({"event": "span", **json.loads(span.to_json())}) + "\n"
-
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(formatter=as_event)))
-    trace.set_tracer_provider(provider)
-    yield
-    provider.shutdown()
-
-
-traced = App(lifespan=spans_in_the_log)
-
-
-@traced.job(stale_timeout=LEASE, allow_stale_reentry=True)
-async def traced_async(ctx: Context) -> None:
-    await live(ctx, 60)

@@ -1,7 +1,7 @@
 """A replica as a process of its own: `python -m tests.cluster.support.runner DSN APP [SETTINGS]`.
 
-APP: `module:name` of an App; SETTINGS: JSON, with `grace` for that of the executor. Logs are JSON
-lines on stdout. The first SIGTERM drains, the second aborts.
+APP: `module:name` of an App; SETTINGS: JSON, with `apply` in addition. Logs are JSON lines on
+stdout. SIGTERM drains.
 """
 
 import asyncio
@@ -14,26 +14,16 @@ from typing import Any
 import structlog
 
 from cronledger.declaring.app import App
-from cronledger.engine.running.executor import Executor
-from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 
 
 async def serve(url: str, app: App, settings: dict[str, Any]) -> None:
-    loop = asyncio.get_running_loop()
-    replica = Replica(app, url=url, settings=Settings(**settings), applied=True)
-    signals: asyncio.Queue[int] = asyncio.Queue()
-    loop.add_signal_handler(signal.SIGTERM, signals.put_nowait, 1)
-    await replica.start()
-    await signals.get()
-    drain = asyncio.ensure_future(replica.drain())
-    again = asyncio.ensure_future(signals.get())
-    await asyncio.wait([drain, again], return_when=asyncio.FIRST_COMPLETED)
-    if not again.cancel():
-        await replica.abort()
-    await drain
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    async with Replica(app, url=url, settings=Settings(**settings), applied=True):
+        await stopped.wait()
 
 
 def log_json() -> None:
@@ -58,17 +48,9 @@ def main(url: str, reference: str, settings: str = "{}") -> None:
     module, _, name = reference.partition(":")
     app: App = getattr(importlib.import_module(module), name)
     given = json.loads(settings)
-    Executor.GRACE = given.pop("grace", Executor.GRACE)
-    if given.pop("migrate", False):
-        applied = migrate(url)
-        structlog.get_logger().info("migrated", applied=applied)
     if given.pop("apply", True):
         commands = importlib.import_module(module).COMMANDS.get(name, ())
-        source = given.pop("source", reference)
-        deploy = given.get("deploy")
-        became = apply(url, [*app.jobs.values(), *commands], source=source, deploy=deploy)
-        if became.refused is not None:
-            structlog.get_logger().warning("source_refused", why=became.refused)
+        apply(url, [*app.jobs.values(), *commands], source=reference)
     asyncio.run(serve(url, app, given))
     structlog.get_logger().info("ended")
 

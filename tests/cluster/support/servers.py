@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from cronledger.embedded.binaries import as_ordinary_user, find_binaries
 from cronledger.embedded.postmaster import Postmaster, server_pid
 from tests.database import chosen_binaries
-from tests.processes import alive
+from tests.processes import alive, children
 from tests.waiting import until
 
 How = Literal["fast", "immediate", "kill"]
@@ -44,10 +44,6 @@ class OwnServer:
     def data(self) -> Path:
         return self._postmaster.data
 
-    @property
-    def alive(self) -> bool:
-        return server_pid(self.data) is not None
-
     def start(self) -> str:
         """The DSN of a superuser on database `cronledger`; the server answers."""
         return self._postmaster.ensure()
@@ -61,7 +57,7 @@ class OwnServer:
             self._postmaster.stop()
             return
         number = signal.SIGQUIT if how == "immediate" else signal.SIGKILL
-        processes = [pid, *(_children(pid) if how == "kill" else ())]
+        processes = [pid, *(children(pid) if how == "kill" else ())]
         for process in processes:
             with suppress(ProcessLookupError):
                 os.kill(process, number)
@@ -201,7 +197,3 @@ def free_disk(c: psycopg.Connection) -> None:
         return True
 
     until("no trigger refuses the writes", drop)
-
-
-def _children(pid: int) -> list[int]:
-    return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

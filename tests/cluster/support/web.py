@@ -8,11 +8,8 @@ from fastapi import FastAPI, Request
 
 from cronledger import App, Context
 from cronledger.contrib.starlette import cronledger_lifespan
-from tests.cluster.support.jobs import live, say
+from tests.cluster.support.jobs import GATE, say
 from tests.cluster.support.runner import log_json
-
-GATE = "CLUSTER_GATE"
-"""The variable with the file that `gated` waits for."""
 
 log_json()
 app = App("web")
@@ -29,16 +26,6 @@ def gated(ctx: Context) -> None:
     say("alive", ctx)
     while not Path(os.environ[GATE]).exists():
         time.sleep(0.01)
-
-
-@app.job(allow_stale_reentry=True)
-async def long_again(ctx: Context) -> None:
-    await live(ctx, 600)
-
-
-@app.job(max_attempts=3, retry_backoff=["0s"])
-async def long_once(ctx: Context) -> None:
-    await live(ctx, 600)
 
 
 api = FastAPI(lifespan=cronledger_lifespan(app))

@@ -66,10 +66,7 @@ class Ledger(testing.Ledger):
         """INSERT a python job; intervals as text, everything else as its column wants it."""
         handler = columns.get("handler", "python")
         values = {"name": name, "handler": handler, "target": json.loads(TARGETS[handler])}
-        values |= columns
-        adapted = [Jsonb(v) if k in ("target", "payload") else v for k, v in values.items()]
-        names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
-        self.values(f"INSERT INTO jobs ({names}) VALUES ({marks})", *adapted)
+        self._insert("jobs", values | columns)
 
     def runner(self, name: str = "r1", **columns: Any) -> None:
         """INSERT a runner that lives for a day; a dict as JSON."""
@@ -77,14 +74,58 @@ class Ledger(testing.Ledger):
             "id": name, "host": "h", "pid": 1, "version": "1", "state": "running",
             "queues": ["default"], "slots": 10, "stale_after": self.now() + timedelta(days=1),
         } | columns  # fmt: skip
-        adapted = [Jsonb(v) if isinstance(v, dict) else v for v in values.values()]
+        self._insert("runners", values)
+
+    def _insert(self, table: str, values: dict[str, Any]) -> None:
         names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
-        self.values(f"INSERT INTO runners ({names}) VALUES ({marks})", *adapted)
+        self.values(f"INSERT INTO {table} ({names}) VALUES ({marks})", *_adapted(values))
+
+    def channel(self, name: str = "ops", **target: Any) -> None:
+        """INSERT a channel of alerts, by default one that runs a command."""
+        channel = {"kind": "command", "command": ["true"], **target}
+        self.job(
+            f"alerts.{name}", queue="alerts", handler="external", target={"channel": channel}
+        )  # fmt: skip
+
+    def raise_alerts(self) -> list[tuple[str, str]]:
+        """Take steps of the alerts until nothing is left. Return event and kind of all alerts."""
+        while self.one("SELECT cronledger_internal.raise_alerts(1000)"):
+            pass
+        return self.values("SELECT event, kind FROM alerts ORDER BY id")
+
+    def ended(
+        self, plan_times: Sequence[datetime], statuses: str | Sequence[str] = "SUCCESS", *,
+        late: timedelta | Sequence[timedelta] = timedelta(0), finished: datetime | None = None,
+        **columns: Any,
+    ) -> None:  # fmt: skip
+        """INSERT ended executions, with the partitions of the first and the last one.
+
+        Each started `late` after it was due, and ended then or at `finished`.
+        """
+        count = len(plan_times)
+        statuses = [statuses] * count if isinstance(statuses, str) else statuses
+        late = [late] * count if isinstance(late, timedelta) else late
+        values = {"job_name": "job", "trigger": "schedule", "revision": 1, "duration_ms": 1}
+        values |= columns
+        self.values(
+            "SELECT cronledger_internal.create_missing_partitions(%s::timestamptz[])",
+            [min(plan_times), max(plan_times)],
+        )
+        self.values(
+            f"INSERT INTO executions ({', '.join(values)}, scope_kind, scope_id, plan_time, due_at,"
+            " status, queue, attempt, max_attempts, lease_token, started_at, finished_at,"
+            f" error_code, changed_xact) SELECT {', '.join(['%s'] * len(values))}, 'global',"
+            " 'global', t.at, t.at, t.status, 'default', 1, 1, gen_random_uuid(), t.started,"
+            " coalesce(%s::timestamptz, t.started), CASE t.status WHEN 'FAILED' THEN 'boom' END,"
+            " pg_current_xact_id()"
+            " FROM unnest(%s::timestamptz[], %s::text[], %s::timestamptz[]) t(at, status, started)",
+            *values.values(), finished, list(plan_times), list(statuses),
+            [at + after for at, after in zip(plan_times, late, strict=True)],
+        )  # fmt: skip
 
     def edit(self, name: str = "job", **columns: Any) -> None:
-        adapted = [Jsonb(v) if k in ("target", "payload") else v for k, v in columns.items()]
         sets = ", ".join(f"{column} = %s" for column in columns)
-        self.values(f"UPDATE jobs SET {sets} WHERE name = %s", *adapted, name)
+        self.values(f"UPDATE jobs SET {sets} WHERE name = %s", *_adapted(columns), name)
 
     @contextmanager
     def unchecked(self) -> Iterator[None]:
@@ -145,6 +186,14 @@ class Ledger(testing.Ledger):
             .replace("%(n)s", "%s"), name, name,
         )  # fmt: skip
         return count
+
+
+def _adapted(columns: dict[str, Any]) -> list[Any]:
+    """Return the values as psycopg sends them: what is JSON in the ledger as JSON."""
+    return [
+        Jsonb(value) if name in ("target", "payload") or isinstance(value, dict) else value
+        for name, value in columns.items()
+    ]
 
 
 @dataclass(eq=False)
@@ -324,12 +373,17 @@ class Runner:
 
         self.statements._send = send  # type: ignore[method-assign,assignment]
 
-    def record(self) -> list[str]:
-        """Return a list that grows by the name of each statement that is sent from now on."""
+    def record(self, **first: Callable[[], object]) -> list[str]:
+        """Return a list that grows by the name of each statement that is sent from now on.
+
+        `first` has what happens before a statement of a name is sent for the first time.
+        """
         names: list[str] = []
 
         async def note(name: str) -> None:
             names.append(name)
+            if name in first:
+                first.pop(name)()
 
         self.before_sending(note)
         return names

@@ -14,7 +14,9 @@ from tests.db.support.model_of_ledger import Model
 from tests.db.support.model_of_rows import COLUMNS, Known, Policy, Row, Rows
 
 START = datetime(2030, 1, 7, 12, 0, 30, 500_000, tzinfo=UTC)
-REPLICA, WORKER = ("python",), ("external",)
+EMPTIED = (
+    "executions", "skips", "schedules", "job_revisions", "jobs", "rolled_up_hours", "changed_hours",
+)  # fmt: skip
 
 
 class Bench:
@@ -38,15 +40,7 @@ class Bench:
             replica.crash()
         with psycopg.connect(self.url, options="-csearch_path=cronledger") as c:
             c.execute("SET session_replication_role = replica")
-            for table in (
-                "executions",
-                "skips",
-                "schedules",
-                "job_revisions",
-                "jobs",
-                "rolled_up_hours",
-                "changed_hours",
-            ):
+            for table in EMPTIED:
                 c.execute(f"DELETE FROM {table}".encode())
             c.execute("DELETE FROM runners WHERE version = 'external'")
             c.execute("UPDATE time_travel SET ahead = '0'")

@@ -139,6 +139,10 @@ class Cluster:
         if self._tell is not None:
             self._tell(line)
 
+    def wrong(self, text: str) -> None:
+        """Something that must never be is so now."""
+        self.record.wrong(text, self.loop.time())
+
     @property
     def digest(self) -> str:
         return self._hash.hexdigest()
@@ -195,13 +199,13 @@ class Cluster:
             line = f"{self.loop.time():.6f} {LOGGED} {type(error).__name__} {error}"
             self._tell(line.replace("\n", " | "))
         if state.startswith("SIM"):
-            self.record.wrong(str(error).partition("\n")[0], self.loop.time())
+            self.wrong(str(error).partition("\n")[0])
         elif state == "40P01":
-            self.record.wrong(f"deadlock: {process.name} {request.label}", self.loop.time())
+            self.wrong(f"deadlock: {process.name} {request.label}")
         elif state in REFUSED and self.elsewhere.began:
             return
         elif not process.name.startswith("client") and state not in EXPECTED:
-            self.record.wrong(f"{process.name} {request.label}: {error}", self.loop.time())
+            self.wrong(f"{process.name} {request.label}: {error}")
 
     def _notify(self, notes: list[str]) -> None:
         for payload in notes:
@@ -351,7 +355,7 @@ class Cluster:
             await asyncio.sleep(LOOK_SECONDS)
             left = self._unsettled()
         for text in left:
-            self.record.wrong(f"not settled after {SETTLE_SECONDS:.0f} s: {text}", self.loop.time())
+            self.wrong(f"not settled after {SETTLE_SECONDS:.0f} s: {text}")
         rows = self.database.eye.execute(
             "SELECT job_name, scope_kind, scope_id, plan_time, status, attempt, max_attempts,"
             " due_at, lease_token FROM executions"
@@ -365,7 +369,7 @@ class Cluster:
         for violation in verify(self.database.judge(self.now())):
             if self.record.backwards and violation.kind not in TIMELESS:
                 continue
-            self.record.wrong(f"verify: {violation}", self.loop.time())
+            self.wrong(f"verify: {violation}")
 
     def _unsettled(self) -> list[str]:
         rows = self.database.eye.execute(

@@ -106,9 +106,6 @@ class Effects:
         ).fetchall()
         for token, times, status in rows:
             if token in self.wrote and times != 1 and status is not None:
-                self._wrong(f"a SUCCESS whose effect is there {times} times")
+                self._cluster.wrong(f"a SUCCESS whose effect is there {times} times")
             elif times > 1 or (times and status is None):
-                self._wrong(f"an effect is there {times} times, its execution is {status}")
-
-    def _wrong(self, text: str) -> None:
-        self._cluster.record.wrong(text, self._cluster.loop.time())
+                self._cluster.wrong(f"an effect is there {times} times, its execution is {status}")

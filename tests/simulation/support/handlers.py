@@ -187,6 +187,4 @@ class Handlers:
             (execution, attempt),
         ).fetchone()
         if row is not None:
-            self._record.wrong(
-                f"a lease of {row[0]} was given up that nobody has taken", self._cluster.loop.time()
-            )
+            self._cluster.wrong(f"a lease of {row[0]} was given up that nobody has taken")

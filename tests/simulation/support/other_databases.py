@@ -79,19 +79,16 @@ class Elsewhere:
             return
         # Who accepted it may not have the answer yet.
         if self._execute("SELECT FROM identity WHERE database_oid = 0"):
-            self._wrong(f"{span} started in another database")
+            self._cluster.wrong(f"{span} started in another database")
 
     def _judge(self) -> None:
         held, cursors, swept = self._now()
         if held - self._held:
-            self._wrong("something was claimed in another database")
+            self._cluster.wrong("something was claimed in another database")
         if any(cursors.get(key, at) != at for key, at in self._cursors.items()):
-            self._wrong("something was planned in another database")
+            self._cluster.wrong("something was planned in another database")
         if swept - self._swept:
-            self._wrong("something was swept in another database")
-
-    def _wrong(self, text: str) -> None:
-        self._cluster.record.wrong(text, self._cluster.loop.time())
+            self._cluster.wrong("something was swept in another database")
 
     def restore(self) -> None:
         """For the next seed it is the ledger's own."""

@@ -57,7 +57,7 @@ class Providers:
         if self._has_turn(lane.process):
             self._look(name)
         elif not self._disturbed():
-            self._cluster.record.wrong(f"{name} is called out of turn", self._cluster.loop.time())
+            self._cluster.wrong(f"{name} is called out of turn")
         loop, seed = self._cluster.loop, self._cluster.seed
         self._asked[lane.process, name] = loop.time()
         random = Random(f"provider {seed} {name} {loop.time()}")
@@ -115,10 +115,10 @@ class Providers:
         since the last look, or what it had then; and what was pushed."""
         live, pushed = self._live(name), self.pushed[name]
         if not any(set_ <= live and live - set_ <= pushed for set_ in self._may_be[name]):
-            self._cluster.record.wrong(
+            self._cluster.wrong(
                 f"the scopes of {name} are {sorted(live)}; its provider has answered"
-                f" {[sorted(x) for x in self._may_be[name]]}", self._cluster.loop.time(),
-            )  # fmt: skip
+                f" {[sorted(x) for x in self._may_be[name]]}"
+            )
         self._may_be[name] = [live]
 
     def unsettled(self) -> list[str]:

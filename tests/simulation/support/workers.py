@@ -107,7 +107,9 @@ class Workers:
             "cancel_requested": held.why == "lost",
         }[answer]
         if wrong:
-            self._wrong(f"{call} of {self._name(held)} said {answer}, the row is {status} {error}")
+            self._cluster.wrong(
+                f"{call} of {self._name(held)} said {answer}, the row is {status} {error}"
+            )
 
     def succeeded(self, held: Held) -> None:
         """finish said ok, and its transaction is committed."""
@@ -121,10 +123,7 @@ class Workers:
                 (held.token,),
             ).fetchone()
             if found is None:
-                self._wrong(f"finish of {self._name(held)} said ok, and it is no SUCCESS")
-
-    def _wrong(self, text: str) -> None:
-        self._cluster.record.wrong(text, self._cluster.loop.time())
+                self._cluster.wrong(f"finish of {self._name(held)} said ok, and it is no SUCCESS")
 
     def _name(self, held: Held) -> str:
         return f"{held.key.job_name}/{held.key.scope_id} {held.key.plan_time} #{held.attempt}"

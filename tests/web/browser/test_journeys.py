@@ -1,51 +1,42 @@
-"""Journeys through the page, by mouse and by keyboard, in a real browser."""
+"""Journeys through the page in a real browser, with its script and without."""
 
 import re
-from contextlib import ExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from starlette.applications import Starlette
-from starlette.responses import HTMLResponse
-from starlette.routing import Route
+from psycopg.types.json import Jsonb
 
 from tests.db.support import rows
-from tests.db.support.rows import Db, one
+from tests.db.support.rows import Db, value
 from tests.waiting import until
 from tests.web.browser.conftest import Serve, Visit, enter_text, press, strike
 from tests.web.support.browsing import TOKENS
-from tests.web.support.serving import served
+from tests.web.support.clock_changes import BERLIN, SANTIAGO, open_days
 from tests.web.support.shop import open_shop
-from tests.web.test_access import PROXY
-from tests.web.test_jobs import many, paused
+from tests.web.test_jobs import paused
 from tests.web.test_prefix import mounted
+from tests.web.test_verification import spoil
 
 pytestmark = pytest.mark.browser
+
+BAD = "400 (Bad Request)"
+SCHEMA = {
+    "type": "object", "required": ["number"], "properties": {
+        "number": {"type": "integer", "minimum": 1},
+        "day": {"type": "string", "format": "date"},
+        "express": {"type": "boolean"},
+    },
+}  # fmt: skip
 
 
 def heading(page: Page) -> Any:
     return page.get_by_role("heading", level=1)
 
 
-def test_a_job_is_paused_by_mouse(site: str, visit: Visit, db: Db) -> None:
-    open_shop(db)
-    page = visit(site)
-    page.get_by_role("link", name="Jobs", exact=True).click()
-    page.get_by_label("Choose sync-crm").check()
-    page.get_by_role("button", name="Pause…").click()
-    expect(heading(page)).to_have_text("Pause sync-crm")
-    page.get_by_label("Reason").fill("the API is away")
-    page.get_by_role("button", name="Pause", exact=True).click()
-    expect(page.get_by_role("status").first).to_contain_text("sync-crm is paused.")
-    row = page.get_by_role("row").filter(has_text="sync-crm")
-    expect(row).to_contain_text("the API is away")
-    (job,) = [found for found in paused(db) if found[0] == "sync-crm"]
-    assert job[2] == "the API is away" and "@" in job[1]
-
-
-def test_a_job_is_paused_by_keyboard(site: str, visit: Visit, db: Db) -> None:
-    open_shop(db)
+def test_a_job_is_paused_by_keyboard(site: str, visit: Visit, db: Db, database_url: str) -> None:
+    open_shop(db, database_url)
     page = visit(site)
     strike(page, "/")
     enter_text(page, "sync")
@@ -63,8 +54,10 @@ def test_a_job_is_paused_by_keyboard(site: str, visit: Visit, db: Db) -> None:
 
 
 @pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_the_page_works_without_javascript(site: str, visit: Visit, db: Db, by: str) -> None:
-    open_shop(db)
+def test_the_page_works_without_javascript(
+    site: str, visit: Visit, db: Db, database_url: str, by: str
+) -> None:
+    open_shop(db, database_url)
     page = visit(site, java_script_enabled=False)
     press(page.get_by_role("link", name="Jobs", exact=True), by)
     press(page.get_by_role("link", name="sync-crm"), by)
@@ -81,30 +74,12 @@ def test_the_page_works_without_javascript(site: str, visit: Visit, db: Db, by: 
     page.get_by_label("Reason for the pause of default").fill("incident")
     press(page.get_by_role("button", name="Pause default"), by)
     expect(page.get_by_role("status")).to_have_text("Queue default is paused.")
-    row = one(db.execute("SELECT paused_reason FROM cronledger.queues WHERE name = 'default'"))
-    assert row["paused_reason"] == "incident"
+    reason = "SELECT paused_reason FROM cronledger.queues WHERE name = 'default'"
+    assert value(db, reason) == "incident"
 
 
-@pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_one_of_10000_jobs_is_found_in_the_browser(
-    site: str, visit: Visit, db: Db, by: str
-) -> None:
-    many(db, 10_000)
-    page = visit(site)
-    if by == "keyboard":
-        strike(page, "/")
-        enter_text(page, "07777")
-        strike(page, "Enter")
-    else:
-        page.get_by_role("link", name="Jobs", exact=True).click()
-        page.get_by_label("Name contains").fill("07777")
-        page.get_by_role("button", name="Filter").click()
-    expect(page.get_by_role("row")).to_have_count(2)
-    expect(page.get_by_role("link", name="job-07777")).to_be_visible()
-
-
-def test_rows_are_reached_by_keys(site: str, visit: Visit, db: Db) -> None:
-    execution = open_shop(db)
+def test_rows_are_reached_by_keys(site: str, visit: Visit, db: Db, database_url: str) -> None:
+    execution = open_shop(db, database_url)
     page = visit(f"{site}/ledger?job=send-invoices")
     strike(page, "j")
     strike(page, "j")
@@ -120,78 +95,20 @@ def test_rows_are_reached_by_keys(site: str, visit: Visit, db: Db) -> None:
     expect(page.get_by_role("dialog")).not_to_be_visible()
 
 
-@pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_a_person_signs_in_with_a_token(
-    serve: Serve, visit: Visit, complaints: list[str], by: str
-) -> None:
+def test_a_person_signs_in_with_a_token(serve: Serve, visit: Visit, complaints: list[str]) -> None:
     page = visit(f"{serve(web_auth='token', web_tokens=TOKENS)}/runners")
-
-    def enter(token: str) -> None:
-        if by == "keyboard":
-            enter_text(page, token)
-            strike(page, "Enter")
-        else:
-            page.get_by_label("Token").click()
-            page.get_by_label("Token").fill(token)
-            page.get_by_role("button", name="Sign in").click()
-
     expect(heading(page)).to_have_text("Sign in")
-    enter("guess")
+    enter_text(page, "guess")
+    strike(page, "Enter")
     expect(page.get_by_role("alert").first).to_have_text("This token is unknown.")
     assert len(complaints) == 1 and "403" in complaints.pop()
     expect(page.get_by_label("Token")).to_be_focused()
-    enter("alice-secret")
+    enter_text(page, "alice-secret")
+    strike(page, "Enter")
     expect(heading(page)).to_have_text("Runners and queues")
     expect(page.locator(".who")).to_contain_text("alice")
     assert "alice-secret" not in page.content()
     assert "alice" not in page.evaluate("document.cookie")
-    press(page.get_by_role("button", name="Sign out"), by)
-    expect(heading(page)).to_have_text("Sign in")
-
-
-@pytest.mark.parametrize("header", ["X-Forwarded-User", "x-forwarded-user"])
-def test_a_forged_header_of_the_proxy_shows_nothing(
-    serve: Serve, visit: Visit, complaints: list[str], header: str
-) -> None:
-    forged = {header: "root", "X-Forwarded-Groups": "ops"}
-    page = visit(serve(**PROXY), extra_http_headers=forged)
-    expect(heading(page)).to_have_text("Not permitted")
-    expect(page.locator("main")).to_contain_text("This page is reached through its proxy only.")
-    expect(page.get_by_role("navigation")).to_have_count(0)
-    # The stylesheets and the script are refused as well.
-    assert all("403" in complaint or "MIME" in complaint for complaint in complaints)
-    complaints.clear()
-
-
-@pytest.fixture
-def foreign(site: str, db: Db, stack: ExitStack) -> str:
-    """The address of a page of another site, whose button pauses a queue here."""
-    rows.job(db, queue="slow")
-    form = f'<form method="post" action="{site}/queues/pause"><input name="queue" value="slow">'
-    page = Starlette(
-        routes=[Route("/", lambda _: HTMLResponse(f"{form}<button>A prize</button></form>"))]
-    )
-    return stack.enter_context(served(page)).replace("127.0.0.1", "localhost")
-
-
-@pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_a_foreign_page_changes_nothing(
-    foreign: str, visit: Visit, db: Db, complaints: list[str], by: str
-) -> None:
-    page = visit(foreign)
-    press(page.get_by_role("button"), by)
-    expect(heading(page)).to_have_text("Not permitted")
-    assert [x for x in complaints if "403" not in x and "favicon" not in x and "404" not in x] == []
-    complaints.clear()
-    assert rows.value(db, "SELECT count(*) FROM cronledger.queues WHERE paused_at IS NOT NULL") == 0
-
-
-def test_an_open_page_shows_what_changes(site: str, visit: Visit, db: Db) -> None:
-    rows.job(db, "report", queue="slow")
-    page = visit(f"{site}/runners")
-    expect(page.locator("#queues")).not_to_contain_text("incident")
-    db.execute("SELECT cronledger.pause_queue('slow', reason => 'incident')")
-    expect(page.locator("#queues")).to_contain_text("incident")
 
 
 def test_what_somebody_writes_is_left_alone(site: str, visit: Visit, db: Db) -> None:
@@ -216,22 +133,109 @@ def test_times_have_the_zone_of_the_viewer(site: str, visit: Visit, db: Db) -> N
     assert "GMT-3" in own or "GMT-4" in own
 
 
-@pytest.mark.parametrize("by", ["mouse", "keyboard"])
 def test_the_page_works_below_a_prefix_in_the_browser(
-    serve: Serve, visit: Visit, db: Db, by: str
+    serve: Serve, visit: Visit, db: Db, database_url: str
 ) -> None:
-    execution = open_shop(db)
+    execution = open_shop(db, database_url)
     address = serve(mounted)
     page = visit(f"{address}/ops/cron/")
-    for name in ("Jobs", "Ledger", "Runners and queues", "Now"):
-        press(page.get_by_role("link", name=name, exact=True), by)
+    for name in ("Jobs", "Ledger", "Runners and queues"):
+        page.get_by_role("link", name=name, exact=True).click()
         expect(heading(page)).to_have_text(name)
     db.execute("SELECT cronledger.pause_queue('default', reason => 'an event below the prefix')")
-    press(page.get_by_role("link", name="Runners and queues", exact=True), by)
     expect(page.locator("#queues")).to_contain_text("an event below the prefix")
     page.goto(f"{address}/ops/cron/execution?id={execution}")
-    press(page.get_by_role("button", name="Retry"), by)
+    page.get_by_role("button", name="Retry").click()
     expect(page.get_by_role("status").first).to_contain_text("has one more attempt")
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_run_now_with_a_bad_value_and_then_a_good_one(
+    site: str, visit: Visit, db: Db, complaints: list[str], *, javascript: bool
+) -> None:
+    rows.job(db, payload_schema=Jsonb(SCHEMA))
+    page = visit(f"{site}/job/run?name=job", java_script_enabled=javascript)
+    page.get_by_label("number").fill("0")
+    page.get_by_label("day").fill("2026-11-22")
+    page.get_by_label("express").select_option("true")
+    page.get_by_role("button", name="Run now").click()
+    expect(page.get_by_text("0 is less than the minimum of 1")).to_be_visible()
+    expect(page.get_by_label("number")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("express")).to_have_value("true")
+    complaints[:] = [one for one in complaints if BAD not in one]  # the refused form
+    assert value(db, "SELECT count(*) FROM cronledger.executions") == 0
+    page.get_by_label("number").fill("12")
+    page.get_by_role("button", name="Run now").click()
+    expect(page.get_by_role("status")).to_contain_text("is due now")
+    made = value(db, "SELECT payload FROM cronledger.executions")
+    assert made == {"number": 12, "day": "2026-11-22", "express": True}
+
+
+def test_the_timeline_leads_to_an_execution_by_mouse_and_by_keyboard(
+    site: str, visit: Visit, db: Db
+) -> None:
+    rows.job(db)
+    start = rows.now(db) - timedelta(minutes=30)
+    made = rows.execution(
+        db, "FAILED", plan_time=start, finished_at=start + timedelta(minutes=5)
+    )["id"]  # fmt: skip
+    page = visit(site)
+    page.get_by_role("link", name="Timeline").click()
+    page.locator("svg.timeline a").click()
+    expect(page).to_have_url(f"{site}/execution?id={made}")
+    page.goto(f"{site}/timeline")
+    page.get_by_text("The same as a table").focus()
+    strike(page, "Enter")
+    strike(page, "j")  # to the job of the first row
+    strike(page, "Tab")
+    strike(page, "Enter")
+    expect(page).to_have_url(f"{site}/execution?id={made}")
+
+
+def day_of(page: Page) -> str:
+    return page.locator("#day .sum").inner_text()
+
+
+def test_a_day_with_a_fold_and_one_with_a_gap(site: str, visit: Visit, db: Db) -> None:
+    open_days(db)
+    fold = f"{site}/job?name=fold&day={BERLIN[2]}"
+    page = visit(fold)
+    assert day_of(page).startswith(
+        "100 planned = 94 ran (3 late) + 3 failed + 2 skipped (2 missed)"
+    )
+    assert "+ 1 unexplained" in day_of(page)
+    expect(page.locator("svg.day .band-fold")).to_have_count(1)
+    page.get_by_text("The same as a table").click()
+    twice = page.get_by_role("row").filter(has_text="second time")
+    expect(twice).to_have_count(5)  # four plan_times, and the change itself
+    page.get_by_role("row").filter(has_text="unexplained").get_by_role("link").click()
+    expect(page).to_have_url(re.compile(r"/why\?job=fold"))
+    expect(page.locator("#answer-1")).to_contain_text("which is a violation")
+    page.goto(fold)
+    page.get_by_role("link", name="← 2026-10-24").click()
+    expect(page.locator("#day h2")).to_contain_text("Saturday 2026-10-24")
+
+    page.goto(f"{site}/job?name=gap&day={SANTIAGO[2]}")
+    assert day_of(page).startswith("92 planned = ")
+    assert page.locator("svg.day .band-gap").get_attribute("fill") == "url(#day-hatch)"
+    page.get_by_text("The same as a table").click()
+    first = page.get_by_role("row").nth(1)
+    expect(first).to_contain_text("00:00 to 01:00 does not occur")
+    # A mark leads to its execution.
+    page.locator("svg.day a").first.click()
+    expect(page).to_have_url(re.compile(r"/execution\?id=\d+"))
+
+
+def test_verify_runs_and_its_result_appears(site: str, visit: Visit, db: Db) -> None:
+    spoil(db)
+    page = visit(f"{site}/verify")
+    page.get_by_label("Plan times").select_option("all kept history")
+    page.get_by_role("button", name="Run verify").click()
+    expect(page.get_by_role("status")).to_contain_text("checks all kept history of all jobs.")
+    # Nobody reloads the page.
+    expect(page.locator("#last")).to_contain_text("1 violation")
+    expect(page.locator("#found")).to_contain_text("hourly")
+    expect(page.get_by_role("button", name="Run verify")).to_be_visible()
 
 
 def test_a_violation_of_the_policy_and_an_error_fail_a_test(

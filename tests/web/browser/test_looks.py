@@ -1,4 +1,7 @@
-"""Every page, light and dark: axe finds nothing serious, and a picture is kept if you want it."""
+"""Every page, light and dark: axe finds nothing serious, and a picture is kept if you want it.
+
+Long names hide no column, and in a narrow window a job is a card.
+"""
 
 import os
 from pathlib import Path
@@ -7,6 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, ViewportSize, expect
 
+from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.web.browser.conftest import Visit
 from tests.web.support.clock_changes import BERLIN, SANTIAGO, open_days
@@ -14,9 +18,9 @@ from tests.web.support.shop import open_shop
 
 pytestmark = pytest.mark.browser
 
+LONG = "reconcile-" + "a" * 90
 PICTURES = "CRONLEDGER_TEST_SCREENSHOTS"
-SERIOUS = ("serious", "critical")
-NARROW: ViewportSize = {"width": 390, "height": 844}
+NARROW: ViewportSize = {"width": 375, "height": 800}
 TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll('.scroll')]
     .filter((part) => part.scrollWidth > part.clientWidth)
     .map((part) => part.getAttribute('aria-label') ?? 'the page')"""
@@ -28,6 +32,16 @@ def keep(page: Page, name: str) -> None:
     if directory := os.environ.get(PICTURES):
         Path(directory).mkdir(parents=True, exist_ok=True)
         page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
+
+
+def barriers(page: Page, name: str) -> list[tuple[str, str, str]]:
+    """Return what axe finds serious or critical: the name, the rule and the element."""
+    return [
+        (name, rule["id"], node["html"])
+        for rule in Axe().run(page).response["violations"]
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
+    ]
 
 
 def addresses(execution: int) -> dict[str, str]:
@@ -45,51 +59,84 @@ def addresses(execution: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: str) -> None:
-    execution = open_shop(db)
+def test_every_page_is_accessible_and_fits_into_a_narrow_window(
+    site: str, visit: Visit, db: Db, database_url: str, scheme: str
+) -> None:
+    execution = open_shop(db, database_url)
     open_days(db)
     page = visit(site, color_scheme=scheme)
     found = []
     for name, address in addresses(execution).items():
         page.goto(f"{site}{address}")
-        found += [
-            (name, rule["id"], node["html"])
-            for rule in Axe().run(page).response["violations"]
-            if rule["impact"] in SERIOUS
-            for node in rule["nodes"]
-        ]
+        found += barriers(page, name)
         assert page.evaluate(TOO_WIDE) == [], name
         keep(page, f"{name}-{scheme}")
     page.goto(f"{site}/jobs")
     page.get_by_label("Choose sync-crm").check()
     page.get_by_role("button", name="Pause…").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Pause sync-crm")
-    found += [
-        ("pause", rule["id"], rule["help"])
-        for rule in Axe().run(page).response["violations"]
-        if rule["impact"] in SERIOUS
-    ]
+    found += barriers(page, "pause")
     assert found == []
-
-
-def test_a_page_fits_into_a_narrow_window(site: str, visit: Visit, db: Db) -> None:
-    execution = open_shop(db)
-    open_days(db)
-    page = visit(site, color_scheme="light")
     page.set_viewport_size(NARROW)
     for name, address in addresses(execution).items():
         page.goto(f"{site}{address}")
         assert "the page" not in page.evaluate(TOO_WIDE), name  # tables and pictures scroll alone
-        keep(page, f"{name}-narrow")
+        keep(page, f"{name}-{scheme}-narrow")
 
 
 def test_an_empty_ledger_is_accessible(site: str, visit: Visit, db: Db) -> None:
     page = visit(site)
     for address in ("/", "/jobs", "/ledger", "/runners", "/why", "/load", "/verify", "/timeline"):
         page.goto(f"{site}{address}")
-        found = [
-            rule["id"]
-            for rule in Axe().run(page).response["violations"]
-            if rule["impact"] in SERIOUS
-        ]
-        assert found == [], address
+        assert barriers(page, address) == []
+
+
+@pytest.fixture
+def named(db: Db) -> Db:
+    """A job whose name, queue and owner are long, with an execution of each kind."""
+    rows.job(db, LONG, queue="q" * 100, owner="o" * 100)
+    rows.job(db, "short")
+    for job in (LONG, "short"):
+        rows.execution(db, "SUCCESS", job)
+    rows.execution(db, "RUNNING", LONG, plan_time=rows.now(db))
+    db.execute("SELECT cronledger.pause('short', requested_by => %s)", ["p" * 100])
+    db.execute("SELECT cronledger.pause(%s, requested_by => %s)", [LONG, "p" * 100])
+    return db
+
+
+def hidden_columns(page: Page) -> list[str]:
+    """The columns of the first table that a person does not see without scrolling."""
+    found: list[str] = page.evaluate(
+        """() => [...document.querySelectorAll('main .scroll thead th')].filter((column) => {
+            const seen = column.closest('.scroll').getBoundingClientRect();
+            return column.getBoundingClientRect().left > seen.right - 8;
+        }).map((column) => column.textContent)"""
+    )
+    return found
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/audit", "/ledger", "/runners"])
+def test_a_long_name_hides_no_column(site: str, visit: Visit, named: Db, path: str) -> None:
+    page = visit(site + path)
+    shown = "q" * 40 if path == "/runners" else LONG[:40]
+    expect(page.locator("main tbody").get_by_text(shown).first).to_be_visible()
+    keep(page, f"long{path.replace('/', '-')}")
+    assert hidden_columns(page) == []
+    page.set_viewport_size(NARROW)
+    keep(page, f"long{path.replace('/', '-')}-narrow")
+    assert "the page" not in page.evaluate(TOO_WIDE)
+    names = page.locator("main tbody th[scope=row]").all()
+    assert names and all((box := x.bounding_box()) and box["width"] < 300 for x in names)
+
+
+def test_in_a_narrow_window_a_job_is_a_card(site: str, visit: Visit, named: Db) -> None:
+    page = visit(f"{site}/jobs")
+    page.set_viewport_size(NARROW)
+    assert page.evaluate(TOO_WIDE) == []
+    card = page.locator("#jobs tbody tr").filter(has_text="short")
+    card.scroll_into_view_if_needed()
+    for value in ("@hourly", "paused", "default", "SUCCESS"):
+        expect(card.get_by_text(value).first).to_be_in_viewport()
+    card.get_by_label("Choose short").check()
+    page.get_by_role("button", name="Resume…").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Resume short")

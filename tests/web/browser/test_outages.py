@@ -8,35 +8,27 @@ import pytest
 from playwright.sync_api import expect
 from starlette.requests import HTTPConnection
 
-from cronledger.ledger.migrate import migrate
 from cronledger.settings import Settings
 from cronledger.web import create_app
 from cronledger.web.access.identity import Identity, Role
-from tests.cluster.support.servers import OwnServer, stopping
-from tests.database import fast_directory, scratch_directory
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.web.browser.conftest import Serve, Visit
 from tests.web.support.browsing import TOKENS
 from tests.web.support.command import Start
 from tests.web.support.command import address as address_of
+from tests.web.support.outages import away
 from tests.web.support.serving import served
 
 pytestmark = pytest.mark.browser
 
 
-def test_a_killed_and_restarted_database(
-    visit: Visit, stack: ExitStack, complaints: list[str]
+def test_an_open_page_shows_what_it_read_until_its_database_is_back(
+    site: str, visit: Visit, complaints: list[str], db: Db, database_url: str
 ) -> None:
-    server = OwnServer(stack.enter_context(scratch_directory(fast_directory())) / "server")
-    url = stack.enter_context(stopping(server))
-    migrate(url)
-    with rows.connected(url) as db:
-        rows.job(db, "report")
-        rows.runner(db, "replica-1")
-    settings = Settings.load({"web_read_url": url, "web_act_url": url})
-    address = stack.enter_context(served(create_app(settings=settings, url=url)))
-    page = visit(f"{address}/runners")
+    rows.job(db, "report")
+    rows.runner(db, "replica-1")
+    page = visit(f"{site}/runners")
     expect(page.locator("#runners")).to_contain_text("replica-1")
 
     def pause() -> None:
@@ -44,13 +36,13 @@ def test_a_killed_and_restarted_database(
         page.get_by_label("Reason for the pause of default").fill("incident")
         page.get_by_role("button", name="Pause default").click()
 
-    server.stop("kill")
-    expect(page.locator("#database")).to_contain_text("This page shows what it read")
-    expect(page.locator("#runners")).to_contain_text("replica-1")
-    pause()
-    expect(page.get_by_role("heading", level=1)).to_have_text("The database did not confirm this")
-    page.goto(f"{address}/runners")
-    server.start()
+    with away(database_url):
+        expect(page.locator("#database")).to_contain_text("This page shows what it read")
+        expect(page.locator("#runners")).to_contain_text("replica-1")
+        pause()
+        title = page.get_by_role("heading", level=1)
+        expect(title).to_have_text("The database did not confirm this")
+        page.goto(f"{site}/runners")
     expect(page.locator("#database")).to_be_empty()
     pause()
     expect(page.get_by_role("status").first).to_have_text("Queue default is paused.")

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -9,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from tests.db.support import rows
 from tests.db.support.rows import Db, value
 from tests.web.browser.conftest import Serve, Visit
 from tests.web.support.browsing import TOKENS, app
@@ -33,12 +35,19 @@ def other_site(page: str) -> Starlette:
     return Starlette(routes=[Route("/", lambda _: HTMLResponse(body))])
 
 
-def test_a_link_from_another_site_opens_the_page_signed_in_and_its_form_does_nothing(
-    serve: Serve, visit: Visit, stack: ExitStack, db: Db, complaints: list[str]
-) -> None:
-    address = serve(web_auth="token", web_tokens=TOKENS)
+@pytest.mark.parametrize(
+    "access", [{}, {"web_auth": "token", "web_tokens": TOKENS}], ids=["loopback", "token"]
+)
+def test_a_link_from_another_site_opens_the_page_and_its_form_does_nothing(
+    serve: Serve, visit: Visit, stack: ExitStack, db: Db, complaints: list[str], *,
+    access: dict[str, Any],
+) -> None:  # fmt: skip
+    """Somebody who has signed in stays so."""
+    rows.job(db, "report")
+    address = serve(**access)
     page = visit(f"{address}/runners")
-    sign_in(page)
+    if access:
+        sign_in(page)
     # For a browser, localhost and 127.0.0.1 are two sites.
     other = stack.enter_context(served(other_site(address))).replace("127.0.0.1", "localhost")
     page.goto(other)

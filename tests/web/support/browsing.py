@@ -5,6 +5,7 @@ from hashlib import sha256
 from html import unescape
 from typing import Any
 
+from httpx2 import Response
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -42,12 +43,38 @@ def client(page: Starlette, peer: str = "127.0.0.1", **parameters: Any) -> TestC
     )
 
 
+def post(browser: TestClient, path: str, /, **data: Any) -> Response:
+    """Send a form of the page."""
+    return browser.post(path, data=data, headers=SAME_ORIGIN)
+
+
+def sign_in(browser: TestClient, **headers: str) -> str:
+    """Sign in as alice, who is an operator, and return the cookie with its attributes."""
+    data, given = {"token": "alice-secret"}, SAME_ORIGIN | headers
+    entered = browser.post("/sign-in", data=data, headers=given)
+    assert entered.status_code == 303
+    cookie: str = entered.headers["set-cookie"]
+    return cookie
+
+
 def act(browser: TestClient, path: str, /, **data: Any) -> str:
     """Send a form, and return the text of the page afterwards."""
-    done = browser.post(path, data=data, headers=SAME_ORIGIN)
+    done = post(browser, path, **data)
     if done.status_code != 303:
         return text(done.text)
     return text(browser.get(done.headers["location"]).text)
+
+
+def assert_refused(response: Response, message: str, status: int = 400) -> None:
+    """The page refuses a request, and says why."""
+    assert response.status_code == status, response.text
+    assert message in text(response.text)
+
+
+def next_page(html: str, words: str = "") -> str:
+    """Return the address of the following rows, whose link begins with these words, or ""."""
+    found = re.search(rf'rel="next" href="([^"]*)">{words}', html)
+    return unescape(found[1]) if found else ""
 
 
 def expire(browser: TestClient) -> None:
@@ -63,6 +90,15 @@ def text(html: str) -> str:
 
 def panel(html: str, name: str) -> str:
     """The text of one panel."""
+    return text(_section(html, name))
+
+
+def links(html: str, name: str) -> list[str]:
+    """The addresses to which one panel leads."""
+    return [unescape(found) for found in re.findall(r'href="([^"]*)"', _section(html, name))]
+
+
+def _section(html: str, name: str) -> str:
     found = re.search(rf'(?s)<section[^>]*id="{name}".*?</section>', html)
     assert found is not None, f"there is no panel {name}"
-    return text(found[0])
+    return found[0]

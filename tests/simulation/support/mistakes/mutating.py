@@ -43,14 +43,14 @@ def function(database: Database, name: str, *changes: tuple[str, str]) -> Iterat
 
 
 @contextmanager
-def method(owner: type | ModuleType, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """A method wrapped: `make` takes the original and answers what stands in its place."""
+def method(owner: type | ModuleType, name: str, mistake: Callable[..., Any]) -> Iterator[None]:
+    """`mistake` in place of a method, which it takes as its first argument."""
     original = getattr(owner, name)
-    made, used = make(original), []
+    used = []
 
     def called(*args: Any, **more: Any) -> Any:
         used.append(name)
-        return made(*args, **more)
+        return mistake(original, *args, **more)
 
     with mock.patch.object(owner, name, called):
         yield
@@ -64,3 +64,19 @@ def together(*changes: AbstractContextManager[None]) -> Iterator[None]:
         for change in changes:
             stack.enter_context(change)
         yield
+
+
+Apply = Callable[[Database], AbstractContextManager[None]]
+"""Makes a mistake for as long as the context lasts."""
+
+
+def in_statement(name: str, *changes: tuple[str, str]) -> Apply:
+    return lambda _: statement(name, *changes)
+
+
+def in_function(name: str, *changes: tuple[str, str]) -> Apply:
+    return lambda database: function(database, name, *changes)
+
+
+def both(*mistakes: Apply) -> Apply:
+    return lambda database: together(*(mistake(database) for mistake in mistakes))

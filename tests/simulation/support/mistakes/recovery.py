@@ -16,62 +16,47 @@ from tests.simulation.support.mistakes.mutating import method
 def rearms_nothing(_: Database) -> AbstractContextManager[None]:
     """A finish leaves what waited for it to the sweeper."""
 
-    def make(original: Any) -> Any:
-        async def rearm(self: Any, c: Any, ended: Any) -> bool:
-            return bool(await original(self, c, []))
+    async def rearm(original: Any, self: Any, c: Any, ended: Any) -> bool:
+        return bool(await original(self, c, []))
 
-        return rearm
-
-    return method(follow_up.FollowUp, "rearm", make)
+    return method(follow_up.FollowUp, "rearm", rearm)
 
 
 def parks_without_a_second_check(_: Database) -> AbstractContextManager[None]:
     """A claim parks, and what ended while it did so is left to the sweeper."""
 
-    def make(original: Any) -> Any:
-        async def after(self: Any, c: Any) -> Any:
-            self.decision.parked = []
-            return await original(self, c)
+    async def after(original: Any, self: Any, c: Any) -> Any:
+        self.decision.parked = []
+        return await original(self, c)
 
-        return after
-
-    return method(claim.Claim, "_after_commit", make)
+    return method(claim.Claim, "_after_commit", after)
 
 
 def forgets_unknown_commits(_: Database) -> AbstractContextManager[None]:
     """What a COMMIT of unknown outcome has claimed is nobody's business."""
 
-    def make(original: Any) -> Any:
-        async def resolve(self: Any) -> None:
-            self._executions.clear()
+    async def resolve(original: Any, self: Any) -> None:
+        self._executions.clear()
 
-        return resolve
-
-    return method(unknown_commits.UnknownCommits, "resolve", make)
+    return method(unknown_commits.UnknownCommits, "resolve", resolve)
 
 
 def looks_up_unlocked(_: Database) -> AbstractContextManager[None]:
     """The look-up of a COMMIT of unknown outcome does not wait for the old backend."""
 
-    def make(original: Any) -> Any:
-        async def lock(self: Any, c: Any, key: Any) -> None:
-            return None
+    async def lock(original: Any, self: Any, c: Any, key: Any) -> None:
+        return None
 
-        return lock
-
-    return method(statements.Statements, "lock_schedule", make)
+    return method(statements.Statements, "lock_schedule", lock)
 
 
 def drops_outcomes(_: Database) -> AbstractContextManager[None]:
     """An outcome that the database does not take at once is taken for written."""
 
-    def make(original: Any) -> Any:
-        async def write(self: Any, batch: Any, settled: Any) -> None:
-            try:
-                await original(self, batch, settled)
-            except psycopg.OperationalError:
-                settled.committed.extend(batch)
+    async def write(original: Any, self: Any, batch: Any, settled: Any) -> None:
+        try:
+            await original(self, batch, settled)
+        except psycopg.OperationalError:
+            settled.committed.extend(batch)
 
-        return write
-
-    return method(finisher.Finisher, "_write", make)
+    return method(finisher.Finisher, "_write", write)

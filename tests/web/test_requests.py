@@ -1,7 +1,8 @@
-"""Requests that end early or ask for nonsense leave nothing in the log."""
+"""Requests: those that end early or ask for nonsense, and those that cost little."""
 
 import gc
 import logging
+import re
 import socket
 import warnings
 from urllib.parse import urlsplit
@@ -10,10 +11,11 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tests.cli.support.clocks import set_ten_past
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.waiting import until
-from tests.web.support.browsing import TOKENS, app
+from tests.web.support.browsing import TOKENS, app, expire, text
 from tests.web.support.logins import Logins
 from tests.web.support.serving import served
 
@@ -58,3 +60,37 @@ def test_an_invalid_field_of_an_address_is_refused_before_anything_is_read(
             assert browser.get(f"/job?name=report&{query}").status_code == 400
         gc.collect()
     assert [str(one.message) for one in caught if "never awaited" in str(one.message)] == []
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again(browser: TestClient, db: Db) -> None:
+    rows.job(db, "report", schedule=None)
+    tags = {}
+    for path in ("/", "/jobs", "/audit", "/load"):
+        set_ten_past(db)  # Load is another page when a minute begins
+        expire(browser)
+        first = browser.get(path)
+        tags[path] = {"If-None-Match": first.headers["etag"]}
+        expire(browser)
+        again = browser.get(path, headers=tags[path])
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["database-time"] > first.headers["database-time"]
+        assert again.headers["cache-control"] == "no-store"
+    db.execute("SELECT cronledger.pause('report', reason => 'incident')")
+    expire(browser)
+    for path in ("/jobs", "/audit"):
+        changed = browser.get(path, headers=tags[path])
+        assert changed.status_code == 200 and "incident" in text(changed.text)
+
+
+def test_pages_are_compressed_and_events_are_not(browser: TestClient, db: Db) -> None:
+    for number in range(50):
+        rows.job(db, f"job-{number}")
+    sent = browser.get("/jobs", headers={"Accept-Encoding": "gzip"})
+    assert sent.headers["content-encoding"] == "gzip"
+    assert int(sent.headers["content-length"]) * 5 < len(sent.content)
+    plain = browser.get("/jobs", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert len(re.findall("job-", plain.text)) == len(re.findall("job-", sent.text))
+    browser.app.state.site.refresh.stop()  # type: ignore[attr-defined]
+    with browser.stream("GET", "/events", headers={"Accept-Encoding": "gzip"}) as events:
+        assert "content-encoding" not in events.headers
