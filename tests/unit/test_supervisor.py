@@ -15,12 +15,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cronledger.engine.commands import client
+from cronledger.engine.commands import client, guardian
 from cronledger.engine.commands import spawn as process_module
 from cronledger.engine.commands.cgroup import _home, _own
 from cronledger.engine.commands.client import CommandEnd, Supervisor
@@ -754,6 +755,19 @@ async def test_kill_9_of_the_supervisor(supervisor: Supervisor, tmp_path: Path) 
     os.kill(second, signal.SIGKILL)
     wait_until(lambda: not alive(second))  # in the loop's thread: the client has not read the end
     assert (await run(supervisor, "exit 8")).returncode == 8
+
+
+def test_a_guardian_that_stood_still_kills_before_it_gives_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(guardian, "monotonic", partial(next, count(step=LAST)))
+    monkeypatch.setattr(guardian._Guardian, "_anything_left", lambda _: True)
+    monkeypatch.setattr(guardian._Guardian, "_signal", lambda _, number: signals.append(number))
+    (control, supervisor), (_, report), (wake, _) = os.pipe(), os.pipe(), os.pipe()
+    os.close(supervisor)
+    guardian._Guardian(os.getpid(), control, report, wake, None).run()
+    assert signals == [signal.SIGKILL]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

@@ -180,9 +180,12 @@ class _Guardian:
     def run(self) -> None:
         """Run until no process of the command is left."""
         self._write(f"pid {self._pid}")
-        while self._anything_left() and monotonic() < self._give_up_at:
+        while self._anything_left():
             if self._killing_since != NEVER:
                 self._kill()
+            # After the kill, because this process may have stood still since the supervisor died.
+            if monotonic() >= self._give_up_at:
+                break
             for fd, _ in self._poll.poll(self._patience()):
                 self._read(fd)
         if self._group is not None:
