@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import product
+from math import inf
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -130,6 +131,43 @@ def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str, state
     faults = {v.name: v.faults for v in verdicts if v.faults}
     assert faults == {}
     assert len(verdicts) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["repaired", "new_week_repaired"])
+def test_no_view_reads_a_table_again_for_each_row(
+    filled: psycopg.Connection, database_url: str, state: str
+) -> None:
+    """As it would if its plan rested on statistics from before the rows came."""
+    usual = _blocks_of_views(filled)
+    with psycopg.connect(database_url, autocommit=True) as c:
+        with _rows_come_later(c, state):
+            pass
+        (size,) = c.execute(
+            "SELECT sum(pg_table_size(oid)) / 8192 FROM pg_class"
+            " WHERE relnamespace = 'cronledger'::regnamespace AND relkind = 'r'"
+        ).fetchone() or (0,)
+        costs = _blocks_of_views(c)
+    # Without statistics a plan may read the whole ledger, once for each of a few joins.
+    assert {view: n for view, n in costs.items() if n > 10 * usual[view] + 5 * size} == {}
+
+
+def _blocks_of_views(c: psycopg.Connection) -> dict[str, float]:
+    """Return how many blocks a query of each view reads; infinity: it took longer than a minute."""
+    views = c.execute("SELECT viewname FROM pg_views WHERE schemaname = 'cronledger'").fetchall()
+    blocks = {}
+    for (view,) in views:
+        query = sql.SQL("EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT json) SELECT * FROM {}")
+        try:
+            with c.transaction():
+                c.execute("SET LOCAL statement_timeout = '60 s'")
+                ((found,),) = c.execute(query.format(sql.Identifier("cronledger", view))).fetchall()
+        except psycopg.errors.QueryCanceled:
+            blocks[view] = inf
+        else:
+            plan = found[0]["Plan"]
+            blocks[view] = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    return blocks
 
 
 AUTOVACUUM = """
