@@ -114,7 +114,7 @@ def test_a_diff_of_what_would_be_refused(cli: Cli, applied: Path, surroundings: 
 
 POLICIES: dict[str, tuple[str, str, Any]] = {
     'run_timeout = "none"': ("run_timeout", "    run_timeout: 1h -> none", ["1h", None]),
-    "max_attempts = 2\nretry_on = [7]": ("retry_on", "    max_attempts: 1 -> 2", [None, ["7"]]),
+    "max_attempts = 2\nretry_on = [7]": ("retry_on", "    retry_on: none -> 7", [None, ["7"]]),
     'ping = "https://hc-ping.com/hunter2"': (
         "ping", "    ping: none -> https://hc-ping.com/***", [None, "https://hc-ping.com/***"],
     ),

@@ -79,7 +79,7 @@ def cell(value: object) -> str:
             return iso(value, "seconds")
         case timedelta():
             return _duration(value)
-        case list():
+        case list() | tuple():
             text = ", ".join(cell(item) for item in value[:MOST_ITEMS])
             more = len(value) - MOST_ITEMS
             return f"{text}, and {more:,} more" if more > 0 else text
