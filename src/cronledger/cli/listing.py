@@ -18,7 +18,7 @@ from cronledger.cli.show import cell, echo, json_option, print_json
 from cronledger.process.tables import print_table, width_of
 
 BAD, WAITING = "red", "yellow"
-STYLES = {
+COLOURS = {
     "FAILED": BAD,
     "dead": BAD,
     "refused": BAD,
@@ -27,7 +27,7 @@ STYLES = {
     "paused": WAITING,
     "no_runner": WAITING,
 }
-"""Colours of states. Other text has no colour."""
+"""Of states. Other text has no colour."""
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -75,7 +75,7 @@ def print_listing(
         list(zip(*(cells[key] for key in shown), strict=True)),
         sys.stdout,
         width=None if wide else width,
-        styles=STYLES,
+        colours=COLOURS,
     )
     if hidden:
         click.echo(f"Not shown: {', '.join(hidden)}; use --wide or --columns", err=True)

@@ -213,7 +213,7 @@ class Daemon:
         await asyncio.to_thread(self._migrate)
         await asyncio.to_thread(self._require_own_database)
         if self._daemon.summary:
-            from cronledger.process.summary import Summary  # noqa: PLC0415 - rich
+            from cronledger.process.summary import Summary  # noqa: PLC0415 - wcwidth
 
             self._summary = await asyncio.to_thread(self._report, Summary.begin)
 
