@@ -1,5 +1,6 @@
 """Fixtures of all suites. A test that asks for no database starts no server."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,12 @@ from tests.spans import Spans
 # Hypothesis limits the time of each example by default, and a busy machine exceeds any limit.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves out of every garbage collection from now on."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -45,8 +45,8 @@ async def test_only_the_heartbeats_emit_events_in_another_thread(ledger: Ledger)
         components = replica._runtime.components
         for name, event in events(components):
             event.then(noted(name), *event.reactions)
-        await eventually("it listens", lambda: threads["listener.notified"])
         ledger.trigger("job")
+        await eventually("it listens", lambda: threads["listener.notified"])
         await eventually("it runs", lambda: threads["executor.begun"])
         components.heartbeats.renew_now()
         await eventually("it is extended", lambda: threads["heartbeats.extended"])
