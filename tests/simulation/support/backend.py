@@ -20,6 +20,7 @@ from psycopg.rows import tuple_row
 
 from tests import interruptions
 from tests.simulation.support.loop import StuckError
+from tests.simulation.support.mistakes.text_anchors import definition, replaced
 from tests.simulation.support.row_order import Orderly, break_ties
 
 PROMPT_MS = 4
@@ -63,6 +64,13 @@ _CLOCK = b"""
 SELECT setval('cronledger.sim_clock', $1), set_config('sim.now', $2, false),
        set_config('sim.who', $3, false), set_config('sim.place', $4, false)
 """
+_HORIZON = (
+    "pg_snapshot_xmin(pg_current_snapshot())",
+    "coalesce((SELECT min(a.backend_xid::text::numeric)::text::xid8 FROM pg_stat_activity a"
+    " WHERE a.datname = current_database()), pg_snapshot_xmax(pg_current_snapshot()))",
+)
+"""The oldest open transaction of the server, and that of this database alone: other databases of
+the server do not decide how often a seed counts an hour again."""
 _AT_PLACE = """
     IF place = current_setting('sim.place', true) THEN
         BEGIN
@@ -103,6 +111,8 @@ def install(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL(_INSTALL).format(schema=sql.Identifier("cronledger")))
         break_ties(connection)
+        hours = replaced(definition(connection, "mark_changed_hours"), _HORIZON)
+        connection.execute(hours.encode())
         interruptions.install(connection, _AT_PLACE)
 
 
