@@ -45,23 +45,6 @@ async def test_i7_overlap_replace_asks_first_and_starts_after_the_end(
     assert ledger.statuses() == ["CANCELLED", "RUNNING"]
 
 
-async def test_a_replacement_notifies_the_holder(ledger: Ledger, one: Runner) -> None:
-    """Otherwise the holder reads the request with its next heartbeat, up to 20 s later."""
-    ledger.job(schedule="* * * * *", overlap="replace")
-    ledger.job("manual", handler="external", overlap="replace")
-    ledger.trigger("manual")
-    ledger.values("SELECT id FROM claim_next('default', 'w')")
-    ledger.travel(by=MINUTE)
-    await one.settle()
-    with psycopg.connect(ledger.url, autocommit=True) as c:
-        c.execute("LISTEN cronledger")
-        ledger.trigger("manual")
-        assert "cancel" in {note.payload for note in c.notifies(timeout=60, stop_after=2)}
-        ledger.travel(by=MINUTE)
-        assert await one.settle() == []
-        assert "cancel" in {note.payload for note in c.notifies(timeout=60, stop_after=1)}
-
-
 async def test_i7_a_replacement_that_could_not_be_asked_for_is_asked_for_later(
     ledger: Ledger, one: Runner
 ) -> None:

@@ -81,9 +81,6 @@ BEGIN
         WHERE (e.job_name, e.scope_kind, e.scope_id)
             = (scope.job_name, scope.scope_kind, scope.scope_id) AND e.plan_time = h.plan_time
           AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL;
-        IF FOUND THEN
-            PERFORM pg_notify('{schema}', 'cancel');
-        END IF;
     END IF;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'Applies the overlap policy to a triggered execution: skip raises while an execution is RUNNING, and replace requests that it ends. The caller holds the lock of the schedule row.';
