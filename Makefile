@@ -46,7 +46,7 @@ run: $(RUN_STAMP) ## a replica with sample jobs and the web page, on an embedded
 # The newest server that the system has, if it has one: the database tests run on it as well.
 SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin/initdb))))
 
-# Collecting the tests for a browser takes a second of each worker.
+# To collect the tests for a browser, each worker would need a second.
 FAST := -m "not slow and not tools and not browser" --ignore tests/web/browser
 
 test: $(STAMP) ## the fast tests: all but those marked slow or tools

@@ -31,8 +31,8 @@ WITH RECURSIVE held AS MATERIALIZED (
            greatest(s.next_due_at, s.next_plan_time) AS due_at, NULL::bigint AS id, NULL::text AS parked,
            NULL::timestamptz AS forced_at, NULL::text AS lease, NULL::boolean AS is_stealable
     FROM to_plan s
-    -- CASE: until jobs is analyzed, PostgreSQL expects IS NULL of one row in 200. With two jobs expected, all that is
-    -- due would be read once for each job.
+    -- CASE, because until jobs is analyzed, PostgreSQL expects IS NULL to be true for one job in 200. It would then
+    -- begin with the jobs, and read all that is due once for each of them.
     JOIN {schema}.jobs j ON j.name = s.job_name AND CASE WHEN j.retired_at IS NULL THEN j.schedule IS NOT NULL END
     WHERE (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
     UNION ALL

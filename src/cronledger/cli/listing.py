@@ -27,7 +27,7 @@ COLOURS = {
     "paused": WAITING,
     "no_runner": WAITING,
 }
-"""Of states. Other text has no colour."""
+"""The colours of states. Other text has none."""
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
