@@ -47,9 +47,10 @@ run: $(RUN_STAMP) ## a replica with sample jobs and the web page, on an embedded
 SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin/initdb))))
 
 # To collect the tests for a browser, each worker would need a second.
-FAST := -m "not slow and not tools and not browser" --ignore tests/web/browser
+DATED := -m "not slow and not tools and not browser" --ignore tests/web/browser
+FAST := -m "not long and not slow and not tools and not browser" --ignore tests/web/browser
 
-test: $(STAMP) ## the fast tests: all but those marked slow or tools
+test: $(STAMP) ## the fast tests: all but those marked long, slow or tools
 	$(PYTEST) $(FAST)
 
 # $(call program,PROGRAM,PACKAGE): fail if the program is missing and may not be installed. Debian's
@@ -81,8 +82,8 @@ test-web: $(STAMP) ## the web page in headless Chromium; SCREENSHOTS=DIR keeps a
 	@$(call program,chromium,chromium)
 	$(if $(SCREENSHOTS),CRONLEDGER_TEST_SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(PYTEST) -m browser tests/web
 
-dates: $(STAMP) ## the tests of `make test` as if at INSTANT, by default one that the commit draws; INSTANT=all: each kind of day
-	$(BIN)/python -m tests.dated $(or $(INSTANT),drawn) $(FAST) -n $(WORKERS) --dist worksteal
+dates: $(STAMP) ## the tests of `make test` and those marked long as if at INSTANT, by default one that the commit draws; INSTANT=all: each kind of day
+	$(BIN)/python -m tests.dated $(or $(INSTANT),drawn) $(DATED) -n $(WORKERS) --dist worksteal
 
 pictures: $(STAMP) ## renew the pictures of README.md and docs/, with Chromium
 	CRONLEDGER_TEST_PICTURES=1 $(BIN)/pytest -m browser tests/web/browser/test_pictures.py
@@ -143,11 +144,11 @@ soak: $(STAMP) ## the replicas and clients of chaos for MINUTES (10), with nothi
 	$(BIN)/python -m tests.chaos $(or $(MINUTES),10) \
 		--only 'replica killed -9' --only 'worker killed -9'
 
-proofs: $(STAMP) ## bench and chaos in their short forms, under three minutes on two cores
+proofs: $(STAMP) ## bench and chaos in their short forms, about five minutes on two cores
 	@$(MAKE) --no-print-directory bench SHORT=1
 	@$(MAKE) --no-print-directory chaos SHORT=1
 
-check: lint suite test-web dates proofs ## what CI runs: lint, all tests, the fast ones at a drawn date, bench and chaos in short
+check: lint suite test-web dates proofs ## what CI runs: lint, all tests, most of them also at a drawn date, bench and chaos in short
 
 clean: ## remove .venv, .peers and caches
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

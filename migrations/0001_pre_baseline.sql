@@ -21,6 +21,45 @@ CREATE FUNCTION {schema}.db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE PA
     AS 'SELECT clock_timestamp()';
 COMMENT ON FUNCTION {schema}.db_clock() IS 'Returns the current instant of the clock of the ledger. Use it after a lock wait.';
 
+-- Calendars
+
+-- The dates of a calendar are written out when it is set, so that replicas with other versions of a library agree, and an
+-- old day can always be explained. After a restore, the next revision gets the number of one that is lost, as with
+-- job_revisions, so each has a random id.
+CREATE TABLE {schema}.calendars (
+    name     text COLLATE "C" PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200 AND name !~ '[[:cntrl:]]'),
+    revision bigint NOT NULL,
+    source   text
+);
+COMMENT ON TABLE {schema}.calendars IS 'Calendars that jobs name, each with its present revision. Written by set_calendar().';
+COMMENT ON COLUMN {schema}.calendars.name IS 'Name of the calendar, as in jobs.calendar.';
+COMMENT ON COLUMN {schema}.calendars.revision IS 'The present revision, whose dates are in calendar_revisions.';
+COMMENT ON COLUMN {schema}.calendars.source IS 'File or App that declared the calendar; NULL: SQL.';
+
+CREATE TABLE {schema}.calendar_revisions (
+    calendar_name text COLLATE "C" NOT NULL,
+    revision      bigint NOT NULL,
+    id            uuid NOT NULL DEFAULT gen_random_uuid(),
+    created_at    timestamptz NOT NULL,
+    first         date NOT NULL,
+    through       date NOT NULL,
+    excluded      jsonb NOT NULL CHECK (jsonb_typeof(excluded) = 'object'),
+    definition    jsonb CHECK (jsonb_typeof(definition) = 'object'),
+    requested_by  text NOT NULL,
+    PRIMARY KEY (calendar_name, revision),
+    CHECK (first <= through AND first >= '1000-01-01' AND through < '9999-01-01')
+);
+COMMENT ON TABLE {schema}.calendar_revisions IS 'History of every calendar, written by set_calendar(). The planner and verify read the dates of calendars only from here. Rows are only added.';
+COMMENT ON COLUMN {schema}.calendar_revisions.calendar_name IS 'The calendar.';
+COMMENT ON COLUMN {schema}.calendar_revisions.revision IS 'Number of the revision. job_revisions.definition names it as calendar_revision.';
+COMMENT ON COLUMN {schema}.calendar_revisions.id IS 'Random. After a restore a new revision gets the number of a lost one, but never its id, by which replicas recognize a revision.';
+COMMENT ON COLUMN {schema}.calendar_revisions.created_at IS 'When it was set. The revisions of its jobs have the instant from which it counts.';
+COMMENT ON COLUMN {schema}.calendar_revisions.first IS 'The first date that it knows. Earlier dates are included.';
+COMMENT ON COLUMN {schema}.calendar_revisions.through IS 'The last date that it knows. A job has no plan_time on a later one.';
+COMMENT ON COLUMN {schema}.calendar_revisions.excluded IS 'Every excluded date from first to through, with the name of the day, such as {"2027-12-25": "Christmas Day"}.';
+COMMENT ON COLUMN {schema}.calendar_revisions.definition IS 'What was declared, such as weekend and holidays, for people; NULL: dates only.';
+COMMENT ON COLUMN {schema}.calendar_revisions.requested_by IS 'The person or program that set it.';
+
 -- Jobs
 
 -- Policies that are NULL by default are not part of a definition (job_definition), so that the history of a job without
@@ -32,6 +71,9 @@ CREATE TABLE {schema}.jobs (
     revision            bigint NOT NULL DEFAULT 1,
     schedule            text CHECK (length(schedule) <= 256),
     timezone            text NOT NULL DEFAULT 'UTC',
+    calendar            text COLLATE "C",
+    on_excluded         text NOT NULL DEFAULT 'skip' CHECK (on_excluded IN ('skip', 'next', 'previous')),
+    calendar_revision   bigint,
     day_or              boolean NOT NULL DEFAULT true,
     dst_gap             text NOT NULL DEFAULT 'shift' CHECK (dst_gap IN ('shift', 'skip')),
     dst_fold            text NOT NULL DEFAULT 'first' CHECK (dst_fold IN ('first', 'both')),
@@ -45,6 +87,7 @@ CREATE TABLE {schema}.jobs (
     catch_up_limit      integer NOT NULL DEFAULT 100 CHECK (catch_up_limit BETWEEN 1 AND 10000),
     overlap             text NOT NULL DEFAULT 'skip'
                         CHECK (overlap IN ('skip', 'wait', 'allow', 'replace')),
+    windows             boolean NOT NULL DEFAULT false,
     max_running         integer CHECK (max_running >= 1),
     queue               text COLLATE "C" NOT NULL DEFAULT 'default'
                         CHECK (length(queue) BETWEEN 1 AND 200),
@@ -62,6 +105,10 @@ CREATE TABLE {schema}.jobs (
     retry_jitter        double precision NOT NULL DEFAULT 0 CHECK (retry_jitter BETWEEN 0 AND 1),
     retry_on            text[],
     never_retry_on      text[],
+    requires            jsonb CHECK (jsonb_typeof(requires) = 'array'),
+    after               jsonb CHECK (jsonb_typeof(after) = 'array' AND jsonb_array_length(after) = 1),
+    wait_at_most        interval CHECK (wait_at_most > '0' AND wait_at_most <= interval '36525 days'),
+    gate_problem        text,
     start_by            text,
     finish_by           text,
     expect_duration     text,
@@ -84,7 +131,11 @@ CREATE TABLE {schema}.jobs (
     retired_at          timestamptz,
     edited_by           text,
     spec_error          text,
+    CONSTRAINT on_excluded_needs_calendar CHECK (on_excluded = 'skip' OR calendar IS NOT NULL),
+    CONSTRAINT every_cannot_be_moved CHECK (on_excluded = 'skip' OR schedule !~* '^[[:space:]]*@every'),
+    CONSTRAINT requires_needs_plan_times CHECK (requires IS NULL OR schedule IS NOT NULL OR after IS NOT NULL),
     CONSTRAINT catch_up_all_needs_overlap CHECK (NOT (catch_up = 'all' AND overlap = 'skip')),
+    CONSTRAINT windows_need_an_order CHECK (NOT (windows AND overlap = 'allow')),
     CONSTRAINT paused_columns CHECK (paused_at IS NOT NULL
         OR (paused_by IS NULL AND paused_reason IS NULL AND paused_until IS NULL)),
     CONSTRAINT scopes_need_a_kind CHECK (scopes IS NULL OR scope_kind <> 'global'),
@@ -100,6 +151,13 @@ CREATE INDEX jobs_provided ON {schema}.jobs (name)
     WHERE scopes IS NULL AND scope_kind <> 'global' AND retired_at IS NULL;
 -- Each poll of each replica reads the next end of a pause, and there may be a million jobs.
 CREATE INDEX jobs_paused_until ON {schema}.jobs (paused_until) WHERE paused_until IS NOT NULL;
+-- An edit of a calendar finds its jobs.
+CREATE INDEX jobs_calendar ON {schema}.jobs (calendar, name) WHERE calendar IS NOT NULL;
+-- A claim reads windows only if a job has them.
+CREATE INDEX jobs_windows ON {schema}.jobs (name) WHERE windows;
+-- An edit of a job finds the jobs that name it.
+CREATE INDEX jobs_after ON {schema}.jobs USING gin (after jsonb_path_ops) WHERE after IS NOT NULL;
+CREATE INDEX jobs_requires ON {schema}.jobs USING gin (requires jsonb_path_ops) WHERE requires IS NOT NULL;
 CREATE INDEX jobs_keep_output ON {schema}.jobs (name) WHERE keep_output IS NOT NULL;
 CREATE INDEX jobs_notify ON {schema}.jobs (name) WHERE notify IS NOT NULL;
 COMMENT ON TABLE {schema}.jobs IS 'Definitions of jobs: name, schedule, handler, policies. INSERT and UPDATE are enough to add or edit a job. Every edit is appended to job_revisions.';
@@ -107,6 +165,9 @@ COMMENT ON COLUMN {schema}.jobs.name IS 'Name of the job.';
 COMMENT ON COLUMN {schema}.jobs.revision IS 'Counts the edits, pauses, resumes, retirements; set by a trigger.';
 COMMENT ON COLUMN {schema}.jobs.schedule IS 'Cron text of five fields, or six with seconds first, @hourly and the like, @every 90s; NULL: runs only when triggered or enqueued.';
 COMMENT ON COLUMN {schema}.jobs.timezone IS 'Time zone of the schedule.';
+COMMENT ON COLUMN {schema}.jobs.calendar IS 'Calendar whose excluded dates the job leaves out; NULL: none.';
+COMMENT ON COLUMN {schema}.jobs.on_excluded IS 'What happens to a firing on an excluded date: skip it, or move it to the next or the previous date that is not excluded.';
+COMMENT ON COLUMN {schema}.jobs.calendar_revision IS 'Revision of the calendar; set by a trigger. NULL: no calendar.';
 COMMENT ON COLUMN {schema}.jobs.day_or IS 'true: day of month or day of week as in Debian''s cron; false: both must match.';
 COMMENT ON COLUMN {schema}.jobs.dst_gap IS 'Rule for a fixed time that a clock change leaves out: shift (right after it) or skip.';
 COMMENT ON COLUMN {schema}.jobs.dst_fold IS 'Rule for a fixed time that occurs twice: first (only the first pass) or both.';
@@ -119,6 +180,7 @@ COMMENT ON COLUMN {schema}.jobs.catch_up IS 'Which missed plan_times run: skip (
 COMMENT ON COLUMN {schema}.jobs.catch_up_window IS 'A plan_time that was missed longer ago than this never runs.';
 COMMENT ON COLUMN {schema}.jobs.catch_up_limit IS 'With catch_up = all: at most this many missed plan_times run, the newest.';
 COMMENT ON COLUMN {schema}.jobs.overlap IS 'Rule for a due plan_time while its (job, scope) is RUNNING: skip, wait, allow, replace.';
+COMMENT ON COLUMN {schema}.jobs.windows IS 'Each execution has a window of time, which begins where that of the last SUCCESS of its scope ended, and ends at its plan_time.';
 COMMENT ON COLUMN {schema}.jobs.max_running IS 'Executions RUNNING at once over all scopes and replicas; NULL: no limit.';
 COMMENT ON COLUMN {schema}.jobs.queue IS 'Queue of the job. Runners that serve it execute the job.';
 COMMENT ON COLUMN {schema}.jobs.handler IS 'Kind of handler: python, command, sql, http, external.';
@@ -133,6 +195,10 @@ COMMENT ON COLUMN {schema}.jobs.retry_backoff IS 'Wait before attempt 2, 3, …;
 COMMENT ON COLUMN {schema}.jobs.retry_jitter IS 'Share of the backoff added at random, 0 to 1.';
 COMMENT ON COLUMN {schema}.jobs.retry_on IS 'Only failures that match one of these items are retried: names of exceptions, exit statuses, HTTP statuses, SQLSTATEs, error codes. NULL or empty: all failures.';
 COMMENT ON COLUMN {schema}.jobs.never_retry_on IS 'Failures that match one of these items are not retried, even if they match retry_on. NULL or empty: none.';
+COMMENT ON COLUMN {schema}.jobs.requires IS 'Jobs whose plan_times must be a SUCCESS before an execution starts, such as [{"job": "extract", "scope": "same"}]. scope: same, or global, the only scope of the required job. NULL: none.';
+COMMENT ON COLUMN {schema}.jobs.after IS 'The job whose plan_times this job has, and which it requires, such as [{"job": "extract", "scope": "same"}]; NULL: it has a schedule of its own, or none.';
+COMMENT ON COLUMN {schema}.jobs.wait_at_most IS 'How long an execution waits for requires and after, and for a handler that is not ready; NULL: until the next plan_time.';
+COMMENT ON COLUMN {schema}.jobs.gate_problem IS 'Why the job cannot wait for what it requires, such as a retired job; set by triggers. It becomes the spec_error. NULL: it can.';
 COMMENT ON COLUMN {schema}.jobs.start_by IS 'Deadline of the start: a wall time in the zone of the job, such as 06:00, or a duration after plan_time, such as 15m. NULL: none.';
 COMMENT ON COLUMN {schema}.jobs.finish_by IS 'Deadline of the success, as start_by; NULL: none.';
 COMMENT ON COLUMN {schema}.jobs.expect_duration IS 'An attempt that runs for longer than this duration is a breach; NULL: none.';
@@ -177,6 +243,64 @@ COMMENT ON COLUMN {schema}.job_revisions.paused_until IS 'With state paused: whe
 COMMENT ON COLUMN {schema}.job_revisions.definition IS 'The row of jobs after the edit.';
 COMMENT ON COLUMN {schema}.job_revisions.requested_by IS 'The person or program that requested it.';
 COMMENT ON COLUMN {schema}.job_revisions.reason IS 'Reason that was given for the pause.';
+
+-- Pauses. The columns paused_* of jobs state the union of those that are in force for a job (apply_pauses).
+
+CREATE SEQUENCE {schema}.pause_id AS bigint;
+CREATE TABLE {schema}.pauses (
+    id           bigint PRIMARY KEY DEFAULT nextval('{schema}.pause_id'),
+    job_name     text COLLATE "C",
+    queue        text COLLATE "C",
+    owner        text,
+    labels       jsonb CHECK (jsonb_typeof(labels) = 'object'),
+    from_at      timestamptz NOT NULL,
+    until_at     timestamptz,
+    reason       text,
+    requested_by text NOT NULL,
+    created_at   timestamptz NOT NULL,
+    begun_at     timestamptz,
+    ended_at     timestamptz,
+    ended_by     text,
+    CHECK (ended_at IS NOT NULL OR ended_by IS NULL)
+);
+-- Each claim reads the first of these. It is empty unless a pause is planned.
+CREATE INDEX pauses_planned ON {schema}.pauses (from_at) WHERE begun_at IS NULL AND ended_at IS NULL;
+CREATE INDEX pauses_open ON {schema}.pauses (id) WHERE ended_at IS NULL;
+CREATE INDEX pauses_job ON {schema}.pauses (job_name) WHERE job_name IS NOT NULL AND ended_at IS NULL;
+COMMENT ON SEQUENCE {schema}.pause_id IS 'Numbers pauses.';
+COMMENT ON TABLE {schema}.pauses IS 'Pauses of jobs: planned, in force, and over. A job is selected if every part of the selection that is not NULL matches. Read through the view pause_status.';
+COMMENT ON COLUMN {schema}.pauses.id IS 'Number of the pause.';
+COMMENT ON COLUMN {schema}.pauses.job_name IS 'The job that it selects; NULL: jobs of any name.';
+COMMENT ON COLUMN {schema}.pauses.queue IS 'The queue whose jobs it selects; NULL: any.';
+COMMENT ON COLUMN {schema}.pauses.owner IS 'The owner whose jobs it selects; NULL: any.';
+COMMENT ON COLUMN {schema}.pauses.labels IS 'Labels that the jobs have, all of them; NULL: any.';
+COMMENT ON COLUMN {schema}.pauses.from_at IS 'It applies to what is due at this instant or later.';
+COMMENT ON COLUMN {schema}.pauses.until_at IS 'It applies to what is due up to and including this instant, and then ends; NULL: it lasts until it is ended.';
+COMMENT ON COLUMN {schema}.pauses.reason IS 'Why; NULL: no reason was given.';
+COMMENT ON COLUMN {schema}.pauses.requested_by IS 'The person or program that requested it.';
+COMMENT ON COLUMN {schema}.pauses.created_at IS 'When it was planned.';
+COMMENT ON COLUMN {schema}.pauses.begun_at IS 'When the ledger noted its jobs, soon after from_at; NULL: it has not begun.';
+COMMENT ON COLUMN {schema}.pauses.ended_at IS 'When it was ended before until_at, or withdrawn before it began; NULL: neither.';
+COMMENT ON COLUMN {schema}.pauses.ended_by IS 'The person or program that ended it.';
+
+CREATE SEQUENCE {schema}.unsettled_pause_id AS bigint;
+CREATE TABLE {schema}.unsettled_pauses (
+    id           bigint PRIMARY KEY DEFAULT nextval('{schema}.unsettled_pause_id'),
+    job_name     text COLLATE "C" NOT NULL,
+    at           timestamptz NOT NULL,
+    begins       boolean NOT NULL,
+    requested_by text,
+    xact         xid8
+);
+CREATE INDEX unsettled_pauses_job ON {schema}.unsettled_pauses (job_name);
+COMMENT ON SEQUENCE {schema}.unsettled_pause_id IS 'Numbers unsettled_pauses.';
+COMMENT ON TABLE {schema}.unsettled_pauses IS 'Jobs whose pauses have begun or ended, and whose row does not state it yet. Claims leave these jobs out. Almost always empty.';
+COMMENT ON COLUMN {schema}.unsettled_pauses.id IS 'Number of the row.';
+COMMENT ON COLUMN {schema}.unsettled_pauses.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.unsettled_pauses.at IS 'The instant whose pauses the job gets.';
+COMMENT ON COLUMN {schema}.unsettled_pauses.begins IS 'A planned pause begins: the revision takes effect at this instant, unless later plan_times were planned already.';
+COMMENT ON COLUMN {schema}.unsettled_pauses.requested_by IS 'Who began or ended the pause: the editor of the revision.';
+COMMENT ON COLUMN {schema}.unsettled_pauses.xact IS 'The transaction that settles it now; NULL: none has begun to.';
 
 -- Schedules
 
@@ -320,6 +444,7 @@ CREATE TABLE {schema}.executions (
     error_msg           text CHECK (length(error_msg) <= 4000),
     attempts            jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(attempts) = 'array'),
     watermark           bigint,
+    window_start        timestamptz,
     cancel_requested_at timestamptz,
     cancel_requested_by text,
     requested_by        text,
@@ -328,12 +453,20 @@ CREATE TABLE {schema}.executions (
     changed_xact        xid8,
     traceparent         text COLLATE "C",
     trace_id            text COLLATE "C",
+    gated_at            timestamptz,
+    gate_after          timestamptz,
+    waits_until         timestamptz,
     redacted_at         timestamptz,
     CONSTRAINT uq_execution PRIMARY KEY (job_name, scope_kind, scope_id, plan_time),
     CONSTRAINT attempts_bounded CHECK (attempt <= max_attempts),
+    CONSTRAINT window_has_a_length CHECK (window_start < plan_time),
+    -- next_attempt_at NULL: it waits for required jobs, and has a row in gates. Later than due_at: its handler
+    -- raised NotReady.
     CONSTRAINT pending_columns CHECK (status <> 'PENDING' OR (
-        next_attempt_at IS NOT NULL AND next_attempt_at = due_at AND runner_id IS NULL
-        AND lease_token IS NULL AND stale_after IS NULL AND finished_at IS NULL)),
+        CASE WHEN next_attempt_at IS NULL THEN gated_at IS NOT NULL AND attempt = 0
+             ELSE next_attempt_at = due_at OR (next_attempt_at > due_at AND attempt > 0) END
+        AND runner_id IS NULL
+        AND lease_token IS NULL AND stale_after IS NULL AND started_at IS NULL AND finished_at IS NULL)),
     CONSTRAINT running_columns CHECK (status <> 'RUNNING' OR (
         runner_id IS NOT NULL AND lease_token IS NOT NULL AND heartbeat_at IS NOT NULL
         AND stale_after IS NOT NULL AND started_at IS NOT NULL AND attempt >= 1
@@ -358,6 +491,9 @@ CREATE INDEX executions_superseded ON {schema}.executions (job_name, scope_kind,
     WHERE status = 'FAILED' AND next_attempt_at IS NOT NULL AND enqueue_key IS NOT NULL;
 CREATE INDEX executions_covered ON {schema}.executions (job_name, scope_kind, scope_id, watermark)
     WHERE status = 'SUCCESS' AND watermark IS NOT NULL;
+-- What waits for required jobs. Empty without gates.
+CREATE INDEX executions_gated ON {schema}.executions (job_name)
+    WHERE status = 'PENDING' AND next_attempt_at IS NULL;
 CREATE INDEX executions_group ON {schema}.executions (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX executions_results ON {schema}.executions (queue, finished_at)
     WHERE result IS NOT NULL AND result_taken_at IS NULL AND finished_at IS NOT NULL
@@ -392,13 +528,13 @@ COMMENT ON COLUMN {schema}.executions.group_id IS 'Group of executions that are 
 COMMENT ON COLUMN {schema}.executions.enqueue_key IS 'Key it was enqueued with: at most one execution of a key waits. Empty: enqueued with a watermark only. NULL: nothing is merged with it.';
 COMMENT ON COLUMN {schema}.executions.attempt IS 'Counts the claims; 0: never claimed.';
 COMMENT ON COLUMN {schema}.executions.max_attempts IS 'Copied from the job when the row was created; one more for each attempt that a drain released.';
-COMMENT ON COLUMN {schema}.executions.next_attempt_at IS 'PENDING: due_at. FAILED: when it is retried, NULL means never. Otherwise NULL.';
+COMMENT ON COLUMN {schema}.executions.next_attempt_at IS 'PENDING: due_at, or the next attempt after NotReady; NULL means that it waits for required jobs (gates). FAILED: when it is retried, NULL means never. Otherwise NULL.';
 COMMENT ON COLUMN {schema}.executions.runner_id IS 'Runner that holds the lease or held the last one.';
 COMMENT ON COLUMN {schema}.executions.lease_token IS 'The right to write: random, new with every claim, kept after the end.';
 COMMENT ON COLUMN {schema}.executions.heartbeat_at IS 'Last renewal of the lease.';
 COMMENT ON COLUMN {schema}.executions.stale_after IS 'End of the lease.';
-COMMENT ON COLUMN {schema}.executions.started_at IS 'When the last attempt was claimed.';
-COMMENT ON COLUMN {schema}.executions.finished_at IS 'When the last attempt ended.';
+COMMENT ON COLUMN {schema}.executions.started_at IS 'When the last attempt was claimed; NULL: it was never claimed, or was released.';
+COMMENT ON COLUMN {schema}.executions.finished_at IS 'When the last attempt ended; without started_at: when it was cancelled.';
 COMMENT ON COLUMN {schema}.executions.duration_ms IS 'How long the handler ran, by its runner''s monotonic clock.';
 COMMENT ON COLUMN {schema}.executions.rows_affected IS 'Number of affected rows that the handler reported.';
 COMMENT ON COLUMN {schema}.executions.result IS 'Return value of the handler.';
@@ -408,6 +544,7 @@ COMMENT ON COLUMN {schema}.executions.error_code IS 'Why it failed, in one word;
 COMMENT ON COLUMN {schema}.executions.error_msg IS 'The error as text, at most 4,000 characters.';
 COMMENT ON COLUMN {schema}.executions.attempts IS 'Earlier attempts, with their holders and their ends: attempt, runner_id, lease_token, started_at, last_seen, ended_at, error_code, error_msg.';
 COMMENT ON COLUMN {schema}.executions.watermark IS 'Input that this execution covers: what was enqueued until its claim, unless its worker reports another watermark; NULL: none.';
+COMMENT ON COLUMN {schema}.executions.window_start IS 'Start of the window of the last attempt, which ends before plan_time: [window_start, plan_time). NULL: it had none, or was never claimed.';
 COMMENT ON COLUMN {schema}.executions.cancel_requested_at IS 'When the cancellation of this execution was requested.';
 COMMENT ON COLUMN {schema}.executions.cancel_requested_by IS 'The person who requested the cancellation.';
 COMMENT ON COLUMN {schema}.executions.requested_by IS 'The person or program that requested this execution; NULL for the schedule.';
@@ -416,7 +553,68 @@ COMMENT ON COLUMN {schema}.executions.updated_at IS 'Last write other than a hea
 COMMENT ON COLUMN {schema}.executions.changed_xact IS 'Transaction that last ended this execution, or gave it another attempt after its end; NULL: it has not ended. By it the sweeper finds the hours to count again.';
 COMMENT ON COLUMN {schema}.executions.traceparent IS 'Span that enqueued or triggered this execution, in the format of the W3C header traceparent; NULL: none was given. Each attempt has a trace of its own, which links to this span.';
 COMMENT ON COLUMN {schema}.executions.trace_id IS 'Trace of the attempt that ended last, 32 hexadecimal digits; NULL: it was not traced, or a later attempt is RUNNING. Not the trace in traceparent.';
+COMMENT ON COLUMN {schema}.executions.gated_at IS 'When it began to wait for the jobs that its job requires; NULL: it is not gated.';
+COMMENT ON COLUMN {schema}.executions.gate_after IS 'With gated_at: the required jobs must succeed for each of their plan_times after this instant, up to plan_time. NULL: not known before the first check.';
+COMMENT ON COLUMN {schema}.executions.waits_until IS 'End of its wait for required jobs, and for what its handler reports with NotReady; NULL: none, or not known yet.';
 COMMENT ON COLUMN {schema}.executions.redacted_at IS 'When payload, result, output, key and messages of this execution were removed, by redact() or by keep_output of the job; NULL: they were not.';
+
+-- The windows of successes are a chain, because an exclusion constraint does not work across partitions of executions.
+-- A scope has one first window. Every other one begins at the end of another, which no third one does. So the windows of
+-- a scope neither overlap nor leave a gap. previous_end is window_start, except in the first one.
+CREATE TABLE {schema}.windows (
+    job_name     text COLLATE "C" NOT NULL,
+    scope_kind   text COLLATE "C" NOT NULL,
+    scope_id     text COLLATE "C" NOT NULL,
+    window_start timestamptz NOT NULL,
+    window_end   timestamptz NOT NULL,
+    previous_end timestamptz,
+    execution_id bigint NOT NULL,
+    PRIMARY KEY (job_name, scope_kind, scope_id, window_end),
+    CONSTRAINT window_ends_after_its_start CHECK (window_end > window_start),
+    CONSTRAINT window_begins_at_an_end CHECK (previous_end = window_start),
+    CONSTRAINT one_window_from_a_start UNIQUE (job_name, scope_kind, scope_id, window_start),
+    CONSTRAINT window_follows_another FOREIGN KEY (job_name, scope_kind, scope_id, previous_end)
+        REFERENCES {schema}.windows (job_name, scope_kind, scope_id, window_end) ON DELETE SET NULL (previous_end)
+);
+CREATE UNIQUE INDEX one_first_window ON {schema}.windows (job_name, scope_kind, scope_id) WHERE previous_end IS NULL;
+-- The upkeep of partitions deletes the oldest.
+CREATE INDEX windows_window_end ON {schema}.windows (window_end);
+COMMENT ON TABLE {schema}.windows IS 'The windows that successes of jobs with windows have processed, a chain for each scope. Written together with the SUCCESS. The last one of each scope is kept, older ones as long as executions.';
+COMMENT ON COLUMN {schema}.windows.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.windows.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.windows.scope_id IS 'Id of the scope.';
+COMMENT ON COLUMN {schema}.windows.window_start IS 'Start of the window, which is part of it.';
+COMMENT ON COLUMN {schema}.windows.window_end IS 'End of the window, which is not part of it: the plan_time of the execution.';
+COMMENT ON COLUMN {schema}.windows.previous_end IS 'window_end of the window before it; NULL: it is the first one of its scope, or the first one that is kept.';
+COMMENT ON COLUMN {schema}.windows.execution_id IS 'The execution that succeeded.';
+-- A table of its own, so that it is empty without gates, and the end of an execution needs one probe of an empty index.
+CREATE TABLE {schema}.gates (
+    job_name           text COLLATE "C" NOT NULL,
+    scope_kind         text COLLATE "C" NOT NULL,
+    scope_id           text COLLATE "C" NOT NULL,
+    plan_time          timestamptz NOT NULL,
+    check_at           timestamptz DEFAULT {schema}.db_now(),
+    upstream_job       text COLLATE "C",
+    upstream_kind      text COLLATE "C",
+    upstream_id        text COLLATE "C",
+    upstream_plan_time timestamptz,
+    missing            text,
+    PRIMARY KEY (job_name, scope_kind, scope_id, plan_time),
+    CHECK ((upstream_job IS NULL) = (missing IS NULL))
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0, fillfactor = 70);
+CREATE INDEX gates_upstream ON {schema}.gates (upstream_job, upstream_kind, upstream_id);
+CREATE INDEX gates_check_at ON {schema}.gates (check_at) WHERE check_at IS NOT NULL;
+COMMENT ON TABLE {schema}.gates IS 'One row for each execution that waits for jobs that its job requires. It is deleted when the gate opens, when the wait ends, and when the execution is cancelled.';
+COMMENT ON COLUMN {schema}.gates.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.gates.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.gates.scope_id IS 'Id of the scope.';
+COMMENT ON COLUMN {schema}.gates.plan_time IS 'The waiting execution.';
+COMMENT ON COLUMN {schema}.gates.check_at IS 'When the gate is checked next, at the latest at the end of the wait; NULL: after the next change of the job for which it waits.';
+COMMENT ON COLUMN {schema}.gates.upstream_job IS 'Required job for which it waits. There may be more of them, which are checked afterwards. NULL: not checked yet.';
+COMMENT ON COLUMN {schema}.gates.upstream_kind IS 'Kind of the scope of that job.';
+COMMENT ON COLUMN {schema}.gates.upstream_id IS 'Id of the scope of that job.';
+COMMENT ON COLUMN {schema}.gates.upstream_plan_time IS 'Its first plan_time that has not succeeded; NULL: it is not planned that far.';
+COMMENT ON COLUMN {schema}.gates.missing IS 'What is missing, for people.';
 
 CREATE TABLE {schema}.skips (
     job_name          text COLLATE "C" NOT NULL,
@@ -426,28 +624,69 @@ CREATE TABLE {schema}.skips (
     through_plan_time timestamptz NOT NULL,
     count             bigint NOT NULL CHECK (count >= 1),
     reason            text NOT NULL
-                      CHECK (reason IN ('overlap', 'superseded', 'missed', 'paused', 'retired')),
+                      CHECK (reason IN ('overlap', 'superseded', 'missed', 'paused', 'retired', 'operator',
+                                        'calendar', 'upstream')),
     blocked_by        bigint,
     revision          bigint NOT NULL,
     created_at        timestamptz NOT NULL DEFAULT {schema}.db_now(),
     changed_xact      xid8 DEFAULT pg_current_xact_id(),
+    detail            text,
     PRIMARY KEY (job_name, scope_kind, scope_id, from_plan_time)
 );
 CREATE INDEX skips_plan_time ON {schema}.skips (from_plan_time, job_name, scope_kind, scope_id);
 CREATE INDEX skips_changed ON {schema}.skips (changed_xact)
-    WHERE changed_xact IS NOT NULL AND reason IN ('overlap', 'missed');
-COMMENT ON TABLE {schema}.skips IS 'Ranges of plan_times that did not run, each with a reason. The plan_times that follow extend the range while its reason and revision are the same.';
+    WHERE changed_xact IS NOT NULL AND reason IN ('overlap', 'missed', 'upstream');
+COMMENT ON TABLE {schema}.skips IS 'Ranges of plan_times that did not run, each with a reason. The plan_times that follow extend the range while its reason, detail and revision are the same.';
 COMMENT ON COLUMN {schema}.skips.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.skips.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.skips.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.skips.from_plan_time IS 'First plan_time of the range.';
 COMMENT ON COLUMN {schema}.skips.through_plan_time IS 'Last plan_time of the range.';
 COMMENT ON COLUMN {schema}.skips.count IS 'Number of plan_times in the range.';
-COMMENT ON COLUMN {schema}.skips.reason IS 'overlap, superseded (a newer plan_time ran), missed, paused, retired.';
+COMMENT ON COLUMN {schema}.skips.reason IS 'overlap, superseded (a newer plan_time ran, or the window of a SUCCESS contains this one), missed, paused, retired, operator (a planned skip), calendar, upstream (a required job did not succeed in time).';
+COMMENT ON COLUMN {schema}.skips.detail IS 'With reason calendar: the name of the excluded day. With operator: the reason of the planned skip. With reason upstream: what was missing. Otherwise NULL.';
 COMMENT ON COLUMN {schema}.skips.blocked_by IS 'With reason overlap: id of the execution that was RUNNING.';
 COMMENT ON COLUMN {schema}.skips.revision IS 'Revision that the plan_times belong to.';
 COMMENT ON COLUMN {schema}.skips.created_at IS 'When the first plan_time of the range was skipped.';
 COMMENT ON COLUMN {schema}.skips.changed_xact IS 'Number of the transaction that created the range, or that extended it last if its reason is overlap or missed. By it, raise_alerts() finds what has changed.';
+
+-- A plan_time is covered if it lies between from_plan_time and covered_through. Nothing else decides that.
+CREATE SEQUENCE {schema}.planned_skip_id AS bigint;
+CREATE TABLE {schema}.planned_skips (
+    id                bigint PRIMARY KEY DEFAULT nextval('{schema}.planned_skip_id'),
+    job_name          text COLLATE "C" NOT NULL,
+    scope_kind        text COLLATE "C",
+    scope_id          text COLLATE "C",
+    from_plan_time    timestamptz NOT NULL CHECK (from_plan_time >= '1970-01-01 00:00+00'),
+    through_plan_time timestamptz NOT NULL CHECK (through_plan_time < '9999-01-01 00:00+00'),
+    reason            text NOT NULL CHECK (btrim(reason) <> '' AND length(reason) <= 1000),
+    requested_by      text NOT NULL,
+    created_at        timestamptz NOT NULL DEFAULT {schema}.db_clock(),
+    withdrawn_at      timestamptz,
+    withdrawn_by      text,
+    withdrawn_after   timestamptz,
+    covered_through   timestamptz NOT NULL GENERATED ALWAYS AS (least(through_plan_time, withdrawn_after)) STORED,
+    CHECK (from_plan_time <= through_plan_time),
+    CHECK ((scope_kind IS NULL) = (scope_id IS NULL)),
+    CHECK (num_nulls(withdrawn_at, withdrawn_by, withdrawn_after) IN (0, 3))
+);
+CREATE INDEX planned_skips_covered ON {schema}.planned_skips (job_name, covered_through)
+    WHERE covered_through >= from_plan_time;
+COMMENT ON SEQUENCE {schema}.planned_skip_id IS 'Numbers planned_skips.';
+COMMENT ON TABLE {schema}.planned_skips IS 'The decisions of operators that plan_times do not run. The planner and verify read them only from here. Written by skip() and unskip(). Pruned with the plan_times.';
+COMMENT ON COLUMN {schema}.planned_skips.id IS 'Id of the planned skip.';
+COMMENT ON COLUMN {schema}.planned_skips.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.planned_skips.scope_kind IS 'Kind of the scope; NULL: all scopes of the job.';
+COMMENT ON COLUMN {schema}.planned_skips.scope_id IS 'Id of the scope; NULL: all scopes of the job, also later ones.';
+COMMENT ON COLUMN {schema}.planned_skips.from_plan_time IS 'The first plan_time that does not run.';
+COMMENT ON COLUMN {schema}.planned_skips.through_plan_time IS 'The last plan_time that was not to run when the skip was planned.';
+COMMENT ON COLUMN {schema}.planned_skips.reason IS 'Why, in the words of the operator: the detail of the skips.';
+COMMENT ON COLUMN {schema}.planned_skips.requested_by IS 'The person or program that planned it.';
+COMMENT ON COLUMN {schema}.planned_skips.created_at IS 'When it was planned.';
+COMMENT ON COLUMN {schema}.planned_skips.withdrawn_at IS 'When it was withdrawn; NULL: it was not.';
+COMMENT ON COLUMN {schema}.planned_skips.withdrawn_by IS 'The person or program that withdrew it.';
+COMMENT ON COLUMN {schema}.planned_skips.withdrawn_after IS 'Later plan_times run again; earlier ones were reached before the withdrawal. NULL: it was not withdrawn.';
+COMMENT ON COLUMN {schema}.planned_skips.covered_through IS 'The last plan_time that does not run. Before from_plan_time: it was withdrawn before any was reached.';
 
 -- verify cannot conclude from the partitions where the history ends, because a partition that somebody dropped looks
 -- like one that was pruned.
@@ -582,7 +821,8 @@ CREATE TABLE {schema}.operator_actions (
     requested_by  text NOT NULL,
     verb          text NOT NULL CHECK (verb ~ '^[a-z_]{1,63}$'),
     object_kind   text NOT NULL
-                  CHECK (object_kind IN ('job', 'queue', 'execution', 'acceptance', 'ledger', 'source')),
+                  CHECK (object_kind IN ('job', 'queue', 'execution', 'channel', 'delivery', 'acceptance', 'ledger',
+                                         'pause', 'source', 'calendar')),
     object        text,
     job_name      text COLLATE "C",
     revision      bigint,
@@ -598,14 +838,14 @@ CREATE INDEX operator_actions_id ON {schema}.operator_actions (id);
 CREATE INDEX operator_actions_at ON {schema}.operator_actions (at, id);
 CREATE INDEX operator_actions_job ON {schema}.operator_actions (job_name, at, id) WHERE job_name IS NOT NULL;
 COMMENT ON SEQUENCE {schema}.operator_action_id IS 'Numbers operator_actions.';
-COMMENT ON TABLE {schema}.operator_actions IS 'The audit trail: one row for each call of an operator function, each edit of a job or queue, and each recorded refusal. UPDATE, DELETE and TRUNCATE are refused. Read through the view audit.';
+COMMENT ON TABLE {schema}.operator_actions IS 'The audit trail: one row for each call of an operator function, each edit of a job, queue or channel, and each recorded refusal. UPDATE, DELETE and TRUNCATE are refused. Read through the view audit.';
 COMMENT ON COLUMN {schema}.operator_actions.id IS 'Id of the row.';
 COMMENT ON COLUMN {schema}.operator_actions.at IS 'When it was done, or refused.';
 COMMENT ON COLUMN {schema}.operator_actions."session_user" IS 'The role that had logged in. Quote the name of this column.';
 COMMENT ON COLUMN {schema}.operator_actions.requested_by IS 'The person or program that requested it, as the caller named it; by default the role.';
-COMMENT ON COLUMN {schema}.operator_actions.verb IS 'Name of the function; for an edit by SQL or apply also add, edit, return, delete, edit_queue, delete_queue.';
-COMMENT ON COLUMN {schema}.operator_actions.object_kind IS 'Kind of the object: job, queue, execution, acceptance, ledger, source.';
-COMMENT ON COLUMN {schema}.operator_actions.object IS 'Name of the job, queue or source, or id of the execution or acceptance; NULL: all queues, or the ledger.';
+COMMENT ON COLUMN {schema}.operator_actions.verb IS 'Name of the function; for an edit by SQL or apply also add, edit, return, delete, edit_queue, delete_queue, add_channel, edit_channel, delete_channel.';
+COMMENT ON COLUMN {schema}.operator_actions.object_kind IS 'Kind of the object: job, queue, execution, channel, delivery, acceptance, ledger, pause, source, calendar.';
+COMMENT ON COLUMN {schema}.operator_actions.object IS 'Name of the job, queue, channel, source or calendar, or id of the execution, delivery, acceptance or pause; NULL: all queues, or the ledger.';
 COMMENT ON COLUMN {schema}.operator_actions.job_name IS 'The job; NULL: the action is not about one job.';
 COMMENT ON COLUMN {schema}.operator_actions.revision IS 'Revision of the job that the action made; NULL: it made none.';
 COMMENT ON COLUMN {schema}.operator_actions.execution_ids IS 'Executions that it created, retried or cancelled. Of a backfill: those that it retried.';
@@ -620,8 +860,63 @@ CREATE TABLE {schema}.actions_in_progress (
 COMMENT ON TABLE {schema}.actions_in_progress IS 'Transactions in which an operator function that edits jobs or queues, or that calls other functions, is in progress. Each row is deleted before it is committed, so no other transaction sees it.';
 COMMENT ON COLUMN {schema}.actions_in_progress.xact IS 'The transaction.';
 
--- Alerts: jobs.notify declares which changes of state are sent to which channel. raise_alerts() tracks the states, and
--- writes each edge once.
+-- Alerts: jobs.notify declares which changes of state are sent to which channel. raise_alerts() tracks the states,
+-- writes each edge once, and in the same transaction the deliveries of the edges: an outbox, from which replicas send.
+
+CREATE TABLE {schema}.channels (
+    name      text COLLATE "C" PRIMARY KEY,
+    settings  jsonb NOT NULL,
+    source    text,
+    paused_at timestamptz,
+    edited_by text
+);
+COMMENT ON TABLE {schema}.channels IS 'Where alerts are sent. Read through the view channel_status.';
+COMMENT ON COLUMN {schema}.channels.name IS 'The channel, as jobs.notify names it.';
+COMMENT ON COLUMN {schema}.channels.settings IS 'kind, the keys of that kind, and on_ledger: a JSON object such as {"kind": "slack", "url": {"env": "SLACK_URL"}}.';
+COMMENT ON COLUMN {schema}.channels.source IS 'File or App that declared it; NULL: SQL.';
+COMMENT ON COLUMN {schema}.channels.paused_at IS 'When it was paused, so that nothing is delivered; NULL: it is not paused.';
+COMMENT ON COLUMN {schema}.channels.edited_by IS 'The person or program that wrote the row last, if it gave its name.';
+
+CREATE SEQUENCE {schema}.delivery_id AS bigint;
+CREATE TABLE {schema}.deliveries (
+    id           bigint PRIMARY KEY DEFAULT nextval('{schema}.delivery_id'),
+    channel      text COLLATE "C" NOT NULL,
+    status       text NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'RUNNING', 'SUCCESS', 'FAILED')),
+    created_at   timestamptz NOT NULL DEFAULT {schema}.db_clock(),
+    due_at       timestamptz DEFAULT {schema}.db_clock(),
+    attempt      integer NOT NULL DEFAULT 0,
+    max_attempts integer NOT NULL DEFAULT 10,
+    lease_token  uuid,
+    runner_id    text,
+    started_at   timestamptz,
+    finished_at  timestamptz,
+    error_code   text,
+    error_msg    text,
+    requested_by text,
+    expires_at   timestamptz,
+    CONSTRAINT lease_columns CHECK ((status = 'RUNNING') = (lease_token IS NOT NULL)),
+    CONSTRAINT due_columns CHECK (status = 'FAILED' OR (due_at IS NULL) = (status = 'SUCCESS'))
+);
+CREATE INDEX deliveries_due ON {schema}.deliveries (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX deliveries_channel ON {schema}.deliveries (channel, created_at, id);
+CREATE INDEX deliveries_created ON {schema}.deliveries (created_at);
+COMMENT ON SEQUENCE {schema}.delivery_id IS 'Numbers deliveries.';
+COMMENT ON TABLE {schema}.deliveries IS 'Deliveries of alerts: the alerts that name the delivery are sent to its channel. Read through the view delivery_status.';
+COMMENT ON COLUMN {schema}.deliveries.id IS 'Id of the delivery, the same in each attempt.';
+COMMENT ON COLUMN {schema}.deliveries.channel IS 'The channel.';
+COMMENT ON COLUMN {schema}.deliveries.status IS 'PENDING, RUNNING, SUCCESS or FAILED. With due_at, FAILED is tried again.';
+COMMENT ON COLUMN {schema}.deliveries.created_at IS 'When it was created.';
+COMMENT ON COLUMN {schema}.deliveries.due_at IS 'When a replica may send it. While it is RUNNING: when its lease ends. NULL: it has ended.';
+COMMENT ON COLUMN {schema}.deliveries.attempt IS 'Number of the present or last attempt; 0: none has begun.';
+COMMENT ON COLUMN {schema}.deliveries.max_attempts IS 'Number of attempts after which it is not tried again.';
+COMMENT ON COLUMN {schema}.deliveries.lease_token IS 'Only the attempt with this token may write its end; NULL: it is not RUNNING.';
+COMMENT ON COLUMN {schema}.deliveries.runner_id IS 'The runner of the present or last attempt.';
+COMMENT ON COLUMN {schema}.deliveries.started_at IS 'When that attempt began.';
+COMMENT ON COLUMN {schema}.deliveries.finished_at IS 'When the last attempt ended.';
+COMMENT ON COLUMN {schema}.deliveries.error_code IS 'Why the last attempt failed; NULL: it did not.';
+COMMENT ON COLUMN {schema}.deliveries.error_msg IS 'That error in words.';
+COMMENT ON COLUMN {schema}.deliveries.requested_by IS 'Of a test: the person or program that requested it. NULL: it delivers alerts.';
+COMMENT ON COLUMN {schema}.deliveries.expires_at IS 'Of a test: the instant after which it is not sent.';
 
 CREATE TABLE {schema}.tracked_states (
     channel        text COLLATE "C" NOT NULL,
@@ -682,6 +977,7 @@ CREATE INDEX raised_alerts_at ON {schema}.raised_alerts (at, id);
 CREATE INDEX raised_alerts_job ON {schema}.raised_alerts (job_name, at, id) WHERE job_name IS NOT NULL;
 -- A redaction finds the alerts about an execution.
 CREATE INDEX raised_alerts_execution ON {schema}.raised_alerts (execution_id) WHERE execution_id IS NOT NULL;
+CREATE INDEX raised_alerts_delivery ON {schema}.raised_alerts (delivery_id, id) WHERE delivery_id IS NOT NULL;
 CREATE INDEX raised_alerts_undelivered ON {schema}.raised_alerts (channel, id) WHERE delivery_id IS NULL;
 COMMENT ON SEQUENCE {schema}.alert_id IS 'Numbers raised_alerts.';
 COMMENT ON TABLE {schema}.raised_alerts IS 'Each change of a state, and each reminder, once for each channel. Written by raise_alerts(), read through the view alerts.';
@@ -702,7 +998,7 @@ COMMENT ON COLUMN {schema}.raised_alerts.summary IS 'The alert as a sentence.';
 COMMENT ON COLUMN {schema}.raised_alerts.details IS 'The alert for programs, such as status, error_code, error_msg and the end of the output.';
 COMMENT ON COLUMN {schema}.raised_alerts.owner IS 'Owner of the job at that time; NULL: it had none.';
 COMMENT ON COLUMN {schema}.raised_alerts.labels IS 'Labels of the job at that time; NULL or empty: it had none.';
-COMMENT ON COLUMN {schema}.raised_alerts.delivery_id IS 'Execution that delivers the alert; NULL: none has been created yet.';
+COMMENT ON COLUMN {schema}.raised_alerts.delivery_id IS 'The delivery of the alert; NULL: none has been created yet.';
 
 CREATE TABLE {schema}.alert_progress (
     singleton      boolean PRIMARY KEY DEFAULT true CHECK (singleton),
@@ -716,7 +1012,7 @@ CREATE TABLE {schema}.alert_progress (
 );
 COMMENT ON TABLE {schema}.alert_progress IS 'How far raise_alerts() is. One row.';
 COMMENT ON COLUMN {schema}.alert_progress.singleton IS 'Always true: the table has one row.';
-COMMENT ON COLUMN {schema}.alert_progress.watching IS 'Whether a job has notify, or a channel subscribes to events of the ledger. Otherwise replicas do not call raise_alerts().';
+COMMENT ON COLUMN {schema}.alert_progress.watching IS 'Whether a job has notify, or a channel exists. Otherwise replicas do not call raise_alerts().';
 COMMENT ON COLUMN {schema}.alert_progress.handled IS 'Changes that are visible in this snapshot have been observed.';
 COMMENT ON COLUMN {schema}.alert_progress.since IS 'What happened before this instant raises no alert.';
 COMMENT ON COLUMN {schema}.alert_progress.next_at IS 'When events that have no change of an execution are next searched for.';
@@ -902,7 +1198,7 @@ COMMENT ON COLUMN {schema}.rolled_up_hours.duration_ms_sum IS 'Sum of the durati
 COMMENT ON COLUMN {schema}.rolled_up_hours.duration_ms_min IS 'Shortest duration, in milliseconds; NULL: there is none.';
 COMMENT ON COLUMN {schema}.rolled_up_hours.duration_ms_max IS 'Longest duration, in milliseconds; NULL: there is none.';
 COMMENT ON COLUMN {schema}.rolled_up_hours.duration_counts IS 'Number of durations in each bucket of estimated_quantile(), up to the last bucket that has any.';
-COMMENT ON COLUMN {schema}.rolled_up_hours.starts IS 'Number of executions whose lateness is known: fired by the schedule, and started once.';
+COMMENT ON COLUMN {schema}.rolled_up_hours.starts IS 'Number of executions whose lateness is known: fired by the schedule, started once, and without a wait for required jobs.';
 COMMENT ON COLUMN {schema}.rolled_up_hours.late_ms_sum IS 'Sum of their latenesses (started_at - due_at), in milliseconds.';
 COMMENT ON COLUMN {schema}.rolled_up_hours.late_ms_min IS 'Least lateness, in milliseconds; NULL: there is none.';
 COMMENT ON COLUMN {schema}.rolled_up_hours.late_ms_max IS 'Greatest lateness, in milliseconds; NULL: there is none.';

@@ -1,5 +1,5 @@
--- All triggers. Triggers of one table and kind fire in the order of their names: mark_editor before number_revision, and
--- record_edit after append_revision and record_deletion.
+-- All triggers. Triggers of one table and kind fire in the order of their names: follow_upstreams, mark_editor,
+-- number_revision; and record_edit and touch_dependents after append_revision and record_deletion.
 -- A trigger is created only where it is missing, because creating one waits for every writer of its table. To change a
 -- trigger, drop it in a numbered migration. The tables are in the order in which operator functions lock them.
 DO $triggers$
@@ -11,14 +11,18 @@ BEGIN
             ('queues', 'check_new_name', 'BEFORE INSERT', 'check_new_name',
                 'FOR EACH ROW WHEN ({schema}_internal.name_problem(NEW.name) IS NOT NULL)'),
             ('queues', 'record_edit', 'AFTER INSERT OR UPDATE OR DELETE', 'queues_record_edit', 'FOR EACH ROW'),
+            ('calendars', 'refuse_deletion', 'BEFORE DELETE', 'refuse_used_calendar', 'FOR EACH ROW'),
             ('jobs', 'check_values', 'BEFORE INSERT OR UPDATE', 'jobs_check_values', 'FOR EACH ROW'),
+            ('jobs', 'follow_upstreams', 'BEFORE INSERT OR UPDATE', 'jobs_follow_upstreams', 'FOR EACH ROW'),
             ('jobs', 'mark_editor', 'BEFORE UPDATE OF edited_by', 'jobs_mark_editor', 'FOR EACH ROW'),
             ('jobs', 'number_revision', 'BEFORE INSERT OR UPDATE', 'jobs_number_revision', 'FOR EACH ROW'),
             ('jobs', 'append_revision', 'AFTER INSERT OR UPDATE', 'jobs_append_revision', 'FOR EACH ROW'),
             ('jobs', 'record_deletion', 'AFTER DELETE', 'jobs_record_deletion', 'FOR EACH ROW'),
             ('jobs', 'record_edit', 'AFTER INSERT OR UPDATE OR DELETE', 'jobs_record_edit', 'FOR EACH ROW'),
+            ('jobs', 'touch_dependents', 'AFTER INSERT OR UPDATE OR DELETE', 'jobs_touch_dependents', 'FOR EACH ROW'),
             ('jobs', 'wake_deadlines', 'AFTER INSERT OR UPDATE', 'jobs_wake_deadlines', 'FOR EACH ROW'),
-            ('jobs', 'watch_alerts', 'AFTER INSERT OR UPDATE', 'jobs_watch_alerts', 'FOR EACH ROW'),
+            ('jobs', 'watch_alerts', 'AFTER INSERT OR UPDATE', 'watch_alerts',
+                'FOR EACH ROW WHEN (NEW.notify <> ''[]'')'),
             ('schedules', 'check_new_name', 'BEFORE INSERT', 'check_new_name',
                 'FOR EACH ROW WHEN ({schema}_internal.name_problem(NEW.scope_id) IS NOT NULL)'),
             ('schedules', 'keep_key', 'BEFORE INSERT', 'keep_schedule_key', 'FOR EACH ROW'),
@@ -28,20 +32,24 @@ BEGIN
             ('schedules', 'keep_no_key', 'AFTER TRUNCATE', 'keep_schedule_key', 'FOR EACH STATEMENT'),
             ('runners', 'mark_timeline', 'BEFORE INSERT OR UPDATE OF heartbeat_at', 'runners_mark_timeline',
                 'FOR EACH ROW'),
+            ('channels', 'check_values', 'BEFORE INSERT OR UPDATE', 'channels_check_values', 'FOR EACH ROW'),
+            ('channels', 'record_edit', 'AFTER INSERT OR UPDATE OR DELETE', 'channels_record_edit', 'FOR EACH ROW'),
+            ('channels', 'watch_alerts', 'AFTER INSERT', 'watch_alerts', 'FOR EACH ROW'),
             ('operator_actions', 'refuse_change', 'BEFORE UPDATE OR DELETE OR TRUNCATE', 'refuse_change',
                 'FOR EACH STATEMENT'),
             ('undated', 'date_at_commit', 'AFTER INSERT OR UPDATE', 'date_undated',
                 'DEFERRABLE INITIALLY DEFERRED FOR EACH ROW')
         ) t(of_table, name, event, function, level)
         UNION ALL
-        -- Not on runners, turns and scope_providers, whose rows are renewed all the time, not on schedule_keys, which a
+        -- Not on runners, turns and scope_providers, whose rows are renewed all the time, not on gates, which change beside
+        -- executions, or for a check that the sweeper repeats, not on schedule_keys, which a
         -- trigger of schedules writes, and not on undated and actions_in_progress, which are always empty.
         SELECT d.name, 'commit_durably', 'BEFORE INSERT OR UPDATE OR DELETE', 'commit_durably', 'FOR EACH STATEMENT'
         FROM regexp_split_to_table(
-            'queues jobs job_revisions schedules executions skips sources identity pruned acceptances
+            'queues calendars calendar_revisions jobs pauses unsettled_pauses job_revisions schedules executions windows skips sources identity pruned acceptances
              verification_runs rolled_up_hours changed_hours roll_up_state operator_actions tracked_states
-             raised_alerts alert_progress deadline_cursors manual_deadlines deadlines deadline_breaches
-             deadline_months page_sessions scope_retirements retention',
+             raised_alerts alert_progress channels deliveries deadline_cursors manual_deadlines deadlines deadline_breaches
+             deadline_months page_sessions scope_retirements planned_skips retention',
             '[[:space:]]+') d(name)
     LOOP
         IF NOT EXISTS (SELECT FROM pg_trigger t

@@ -1,6 +1,7 @@
 """Fixtures of all suites. A test that asks for no database starts no server."""
 
 import gc
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -38,6 +39,13 @@ def databases(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Ite
 def template_database(databases: Databases) -> str:
     """The name of a migrated database to clone; nobody can connect to it."""
     return databases.template()
+
+
+@pytest.fixture(autouse=True)
+def level_of_logs() -> Iterator[None]:
+    """Undo what `logs.output.configure` sets for the whole process."""
+    yield
+    logging.getLogger("cronledger").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

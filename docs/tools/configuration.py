@@ -12,12 +12,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from cronledger.rules.calendar_spec import CalendarSpec
 from cronledger.rules.channels import KINDS, Webhook
 from cronledger.rules.error_codes import ERROR_MEANINGS
 from cronledger.rules.model import Job
 from cronledger.rules.notify import Notify
 from cronledger.rules.outcome import ERROR_LENGTH
 from cronledger.rules.problems import EXIT_MEANINGS, shown
+from cronledger.rules.requirements import Requirement, Upstream
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.targets import FromEnvironment, HttpTarget
 from cronledger.settings import PREFIX, Settings, key_of
@@ -93,6 +95,8 @@ what is inherited. These variables describe the execution and override both:
 | `CRONLEDGER_ATTEMPT` | Number of the attempt, from 1 on. |
 | `CRONLEDGER_LEASE_TOKEN` | Token of the lease, for `SELECT cronledger.assert_lease(id, token)`. |
 | `CRONLEDGER_RUNNER_ID` | Id of the replica. |
+| `CRONLEDGER_WINDOW_START` | Start of its [window](howto/windows.md), if it has one. |
+| `CRONLEDGER_WINDOW_END` | End of its window, which is the plan_time. |
 | `TRACEPARENT`, `TRACESTATE` | Trace context of the attempt, if it is [traced](howto/traces.md). |
 
 Standard input is empty. Standard output and standard error together are kept as the output of the
@@ -109,13 +113,15 @@ FORMS: Mapping[type, str] = {
     SecretStr: "connection string (secret)",
     Path: "path",
     Notify: "rule or name of a channel",
+    Requirement: "name of a job or `{job = NAME, scope = SCOPE}`",
+    Upstream: "name of a job or `{job = NAME, scope = SCOPE}`",
     FromEnvironment: "`{env = NAME, prefix = TEXT}`",
 }
 
 
 def document() -> str:
     """Return the text of docs/configuration.md."""
-    sections = (_http(), [ENVIRONMENT], _channels(), _settings(), _codes(), _exits())
+    sections = (_http(), [ENVIRONMENT], _calendars(), _channels(), _settings(), _codes(), _exits())
     head = ["# Configuration\n", NOTE, INTRODUCTION]
     return "\n".join([*head, *_policies(), RUNS, *chain.from_iterable(sections)])
 
@@ -143,6 +149,20 @@ def _http() -> list[str]:
         for name, field in HttpTarget.model_fields.items()
     ]
     return [table(("name", "form", "default", "meaning"), rows)]
+
+
+def _calendars() -> list[str]:
+    intro = "Each `[calendars.NAME]` has these keys. [Calendars](howto/calendars.md) explains them."
+    dates = "list of dates, or table of their names"
+    rows = [
+        (
+            f"`{name}`", dates if name in ("exclude", "include") else form(field),
+            default(field), _meaning(field),
+        )
+        for name, field in CalendarSpec.model_fields.items()
+    ]  # fmt: skip
+    head = ("key", "form", "default", "meaning")
+    return ["## Calendars\n", _wrapped(intro), table(head, rows)]
 
 
 def _channels() -> list[str]:

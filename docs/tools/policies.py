@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from cronledger.rules import durations, model, notify, urls
+from cronledger.rules import durations, model, notify, requirements, urls
 from cronledger.rules.model import Job
 
 SOURCE = Path(__file__).parents[2] / "src" / "cronledger" / "declaring"
@@ -31,6 +31,8 @@ _FORMS: tuple[tuple[object, str], ...] = (
     (model.Labels, "Mapping[str, str] | None"),
     (model.RetryFilter, "Sequence[Failure] | None"),
     (notify.Rules, "str | Notify | Sequence[str | Notify] | None"),
+    (requirements.Requires, "str | Requirement | Sequence[str | Requirement] | None"),
+    (requirements.After, "str | Requirement | Sequence[str | Requirement] | None"),
     (urls.HttpUrl, "str"),
     (Any, "Any"),
 )
@@ -46,6 +48,7 @@ _MEANINGS: Mapping[str, str] = {
     "run_timeout": "An attempt is stopped after this time. None: no limit. Default: 1h.",
     "retry_on": "Only these exceptions are retried: classes, their names, or error codes.",
     "never_retry_on": "These are not retried, even if `retry_on` has them.",
+    "requires": 'Jobs that must have succeeded first: names, or Requirement(job=…, scope="same").',
     "scopes": "The scope_ids, or a function without parameters that returns them.",
 }
 """The meanings of policies that Python code writes differently than a file."""

@@ -1,12 +1,9 @@
--- delivery_status is read by id, of the few rows that a page shows.
 CREATE OR REPLACE VIEW {schema}.alerts AS
 SELECT a.id, a.at, a.event, a.kind, a.channel, a.job_name, a.scope_kind, a.scope_id, a.runner_id, a.execution_id,
        a.plan_time, a.summary, a.delivery_id,
-       (SELECT e.status FROM {schema}.executions e WHERE e.id = a.delivery_id) AS delivery_status,
-       (SELECT e.finished_at FROM {schema}.executions e WHERE e.id = a.delivery_id AND e.status = 'SUCCESS')
-           AS delivered_at,
+       d.status AS delivery_status, CASE d.status WHEN 'SUCCESS' THEN d.finished_at END AS delivered_at,
        a.owner, a.labels
-FROM {schema}.raised_alerts a;
+FROM {schema}.raised_alerts a LEFT JOIN {schema}.deliveries d ON d.id = a.delivery_id;
 COMMENT ON VIEW {schema}.alerts IS 'Alerts: for each channel, one row for each change of a state and for each reminder. Use ORDER BY at, id.';
 COMMENT ON COLUMN {schema}.alerts.id IS 'Id of the alert. Receivers recognise a repeated delivery by it.';
 COMMENT ON COLUMN {schema}.alerts.at IS 'When it was raised.';
@@ -20,8 +17,8 @@ COMMENT ON COLUMN {schema}.alerts.runner_id IS 'The runner; NULL: the alert is n
 COMMENT ON COLUMN {schema}.alerts.execution_id IS 'The execution; NULL: the alert is not about one.';
 COMMENT ON COLUMN {schema}.alerts.plan_time IS 'The plan_time; NULL: the alert is not about one.';
 COMMENT ON COLUMN {schema}.alerts.summary IS 'The alert as a sentence.';
-COMMENT ON COLUMN {schema}.alerts.delivery_id IS 'Id of the execution that delivers it; NULL: none has been created yet.';
-COMMENT ON COLUMN {schema}.alerts.delivery_status IS 'Status of that execution; NULL: there is none, or it was pruned.';
-COMMENT ON COLUMN {schema}.alerts.delivered_at IS 'When it was delivered; NULL: it was not, or the execution was pruned.';
+COMMENT ON COLUMN {schema}.alerts.delivery_id IS 'Id of its delivery; NULL: none has been created yet.';
+COMMENT ON COLUMN {schema}.alerts.delivery_status IS 'Status of that delivery; NULL: there is none, or it was pruned.';
+COMMENT ON COLUMN {schema}.alerts.delivered_at IS 'When it was delivered; NULL: it was not, or the delivery was pruned.';
 COMMENT ON COLUMN {schema}.alerts.owner IS 'Owner of the job when the alert was raised; NULL: it had none.';
 COMMENT ON COLUMN {schema}.alerts.labels IS 'Labels of the job when the alert was raised; NULL or empty: it had none.';

@@ -14,7 +14,7 @@ SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.trigger, e.rev
        CASE WHEN a.entry ->> 'error_code' NOT IN ('runner_crashed', 'stale_timeout')
             THEN (a.entry ->> 'ended_at')::timestamptz
             ELSE (a.entry ->> 'last_seen')::timestamptz END AS ran_until,
-       false AS is_last
+       false AS is_last, coalesce((a.entry ->> 'repeats')::integer, 0) AS repeats
 FROM {schema}.executions e
 CROSS JOIN LATERAL jsonb_array_elements(e.attempts) WITH ORDINALITY AS a(entry, number)
 WHERE e.attempts <> '[]'
@@ -31,7 +31,7 @@ SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.trigger, e.rev
        CASE WHEN e.status = 'RUNNING' THEN 'infinity'
             WHEN e.error_code = 'stale_timeout' THEN coalesce(e.heartbeat_at, e.started_at)
             ELSE e.finished_at END,
-       true
+       true, 0
 FROM {schema}.executions e
 WHERE e.status <> 'PENDING' AND e.started_at IS NOT NULL AND e.lease_token IS NOT NULL
   AND (e.attempts = '[]' OR e.attempts -> -1 ->> 'attempt' IS DISTINCT FROM e.attempt::text);
@@ -56,3 +56,4 @@ COMMENT ON COLUMN {schema}.attempts.ended_at IS 'When its end was written; NULL:
 COMMENT ON COLUMN {schema}.attempts.error_code IS 'How it ended, in one word; NULL: it succeeded or is RUNNING.';
 COMMENT ON COLUMN {schema}.attempts.ran_until IS 'The latest instant at which it is known to have run: its end, or last_seen if its end is unknown; infinity while it is RUNNING.';
 COMMENT ON COLUMN {schema}.attempts.is_last IS 'Whether it is the newest attempt of the execution.';
+COMMENT ON COLUMN {schema}.attempts.repeats IS 'How many attempts before this one were not ready as well, and have no row of their own.';

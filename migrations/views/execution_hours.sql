@@ -26,7 +26,7 @@ COMMENT ON COLUMN {schema}.execution_hours.duration_ms_sum IS 'Sum of the durati
 COMMENT ON COLUMN {schema}.execution_hours.duration_ms_min IS 'Shortest duration, in milliseconds; NULL: there is none.';
 COMMENT ON COLUMN {schema}.execution_hours.duration_ms_max IS 'Longest duration, in milliseconds; NULL: there is none.';
 COMMENT ON COLUMN {schema}.execution_hours.duration_counts IS 'Number of durations in each bucket of estimated_quantile(), up to the last bucket that has any.';
-COMMENT ON COLUMN {schema}.execution_hours.starts IS 'Number of executions whose lateness is known: fired by the schedule, and started once.';
+COMMENT ON COLUMN {schema}.execution_hours.starts IS 'Number of executions whose lateness is known: fired by the schedule, started once, and without a wait for required jobs.';
 COMMENT ON COLUMN {schema}.execution_hours.late_ms_sum IS 'Sum of their latenesses (started_at - due_at), in milliseconds.';
 COMMENT ON COLUMN {schema}.execution_hours.late_ms_min IS 'Least lateness, in milliseconds; NULL: there is none.';
 COMMENT ON COLUMN {schema}.execution_hours.late_ms_max IS 'Greatest lateness, in milliseconds; NULL: there is none.';

@@ -13,7 +13,11 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trig
             ELSE (e.attempts #>> '{0,started_at}')::timestamptz END AS first_started_at,
        (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,
        (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels,
-       e.traceparent, e.trace_id, e.redacted_at
+       e.traceparent, e.trace_id, e.redacted_at, e.window_start, e.gated_at, e.waits_until,
+       CASE WHEN e.status = 'PENDING' AND e.next_attempt_at IS NULL THEN coalesce((
+           SELECT g.missing FROM {schema}.gates g
+           WHERE (g.job_name, g.scope_kind, g.scope_id, g.plan_time)
+               = (e.job_name, e.scope_kind, e.scope_id, e.plan_time)), 'the jobs that it requires') END AS waits_for
 FROM {schema}.executions e
 WHERE e.attempt >= 0;
 
@@ -33,12 +37,12 @@ COMMENT ON COLUMN {schema}.execution_status.group_id IS 'Group of executions tha
 COMMENT ON COLUMN {schema}.execution_status.enqueue_key IS 'Key it was enqueued with: at most one execution of a key waits. Empty: enqueued with a watermark only. NULL: nothing is merged with it.';
 COMMENT ON COLUMN {schema}.execution_status.attempt IS 'Counts the claims; 0: never claimed.';
 COMMENT ON COLUMN {schema}.execution_status.max_attempts IS 'Copied from the job when the row was created; one more for each attempt that a drain released.';
-COMMENT ON COLUMN {schema}.execution_status.next_attempt_at IS 'PENDING: due_at. FAILED: when it is retried, NULL means never. Otherwise NULL.';
+COMMENT ON COLUMN {schema}.execution_status.next_attempt_at IS 'PENDING: due_at, or later if its handler was not ready; NULL means that it waits for required jobs. FAILED: when it is retried, NULL means never. Otherwise NULL.';
 COMMENT ON COLUMN {schema}.execution_status.runner_id IS 'Runner that holds the lease or held the last one.';
 COMMENT ON COLUMN {schema}.execution_status.heartbeat_at IS 'Last renewal of the lease.';
 COMMENT ON COLUMN {schema}.execution_status.stale_after IS 'End of the lease.';
-COMMENT ON COLUMN {schema}.execution_status.started_at IS 'When the last attempt was claimed.';
-COMMENT ON COLUMN {schema}.execution_status.finished_at IS 'When the last attempt ended.';
+COMMENT ON COLUMN {schema}.execution_status.started_at IS 'When the last attempt was claimed; NULL: it was never claimed, or was released.';
+COMMENT ON COLUMN {schema}.execution_status.finished_at IS 'When the last attempt ended; without started_at: when it was cancelled.';
 COMMENT ON COLUMN {schema}.execution_status.duration_ms IS 'How long the handler ran, by its runner''s monotonic clock.';
 COMMENT ON COLUMN {schema}.execution_status.rows_affected IS 'Number of affected rows that the handler reported.';
 COMMENT ON COLUMN {schema}.execution_status.watermark IS 'Input that this execution covers: what was enqueued until its claim, unless its worker reports another watermark; NULL: none.';
@@ -46,6 +50,9 @@ COMMENT ON COLUMN {schema}.execution_status.result IS 'Return value of the handl
 COMMENT ON COLUMN {schema}.execution_status.result_taken_at IS 'When a consumer took the result.';
 COMMENT ON COLUMN {schema}.execution_status.output IS 'End of the output that a command wrote.';
 COMMENT ON COLUMN {schema}.execution_status.output_characters IS 'Length of output.';
+COMMENT ON COLUMN {schema}.execution_status.gated_at IS 'When it began to wait for the jobs that its job requires; NULL: it is not gated.';
+COMMENT ON COLUMN {schema}.execution_status.waits_until IS 'End of its wait for required jobs, and for a handler that is not ready; NULL: it does not wait, or this is not known yet.';
+COMMENT ON COLUMN {schema}.execution_status.waits_for IS 'What it waits for of the jobs that its job requires; NULL: it does not wait for them.';
 COMMENT ON COLUMN {schema}.execution_status.error_code IS 'Why it failed, in one word; with SUCCESS: why the result could not be stored, or that it was changed.';
 COMMENT ON COLUMN {schema}.execution_status.error_msg IS 'The error as text, at most 4,000 characters.';
 COMMENT ON COLUMN {schema}.execution_status.cancel_requested_at IS 'When the cancellation of this execution was requested.';
@@ -60,3 +67,4 @@ COMMENT ON COLUMN {schema}.execution_status.labels IS 'Present labels of the job
 COMMENT ON COLUMN {schema}.execution_status.traceparent IS 'Span that enqueued or triggered it, in the format of the W3C header traceparent; NULL: none was given. The trace of each attempt links to it.';
 COMMENT ON COLUMN {schema}.execution_status.trace_id IS 'Trace of the attempt that ended last; NULL: it was not traced, or a later attempt is RUNNING. Not the trace in traceparent.';
 COMMENT ON COLUMN {schema}.execution_status.redacted_at IS 'When its payload, result, output, key and messages were removed, by redact() or by keep_output of the job; NULL: they were not.';
+COMMENT ON COLUMN {schema}.execution_status.window_start IS 'Start of the window of the last attempt, which ends before plan_time; NULL: it had none, or was never claimed.';

@@ -17,7 +17,8 @@ SELECT 'execution'::text AS kind, e.job_name, e.scope_kind, e.scope_id, e.plan_t
            WHEN 'FAILED' THEN format('attempt %s of %s failed%s: %s; %s', e.attempt, e.max_attempts,
                                      ' on ' || e.runner_id, coalesce(e.error_msg, e.error_code),
                                      coalesce('retried from ' || e.next_attempt_at, 'not retried'))
-           ELSE format('cancelled by %s', coalesce(e.cancel_requested_by, 'its runner'))
+           ELSE CASE e.error_code WHEN 'window_processed' THEN 'not run: ' || e.error_msg
+                ELSE format('cancelled by %s', coalesce(e.cancel_requested_by, 'its runner')) END
        END AS detail,
        (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,
        (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels
@@ -33,6 +34,8 @@ SELECT 'skip'::text, k.job_name, k.scope_kind, k.scope_id, k.from_plan_time,
                   WHEN 'superseded' THEN 'a newer plan_time ran instead'
                   WHEN 'missed' THEN 'grace passed before a start, and catch_up did not apply, or the definition was invalid'
                   WHEN 'paused' THEN 'the job was paused'
+                  WHEN 'operator' THEN format('an operator skipped it (%s)', k.detail)
+                  WHEN 'calendar' THEN format('its calendar excludes this day (%s)', k.detail)
                   ELSE 'the job or its scope was retired' END),
        (SELECT j.owner FROM {schema}.jobs j WHERE j.name = k.job_name),
        (SELECT j.labels FROM {schema}.jobs j WHERE j.name = k.job_name)
@@ -53,8 +56,8 @@ COMMENT ON COLUMN {schema}.ledger.reason IS 'Reason of the skip, or error_code o
 COMMENT ON COLUMN {schema}.ledger.id IS 'Id of the execution; NULL for a skip.';
 COMMENT ON COLUMN {schema}.ledger.attempt IS 'Attempts begun.';
 COMMENT ON COLUMN {schema}.ledger.trigger IS 'Origin of the execution: schedule, manual, backfill, enqueue.';
-COMMENT ON COLUMN {schema}.ledger.started_at IS 'When the last attempt was claimed.';
-COMMENT ON COLUMN {schema}.ledger.finished_at IS 'When the last attempt ended.';
+COMMENT ON COLUMN {schema}.ledger.started_at IS 'When the last attempt was claimed; NULL: it was never claimed, or was released.';
+COMMENT ON COLUMN {schema}.ledger.finished_at IS 'When the last attempt ended; without started_at: when it was cancelled.';
 COMMENT ON COLUMN {schema}.ledger.duration IS 'How long the handler ran.';
 COMMENT ON COLUMN {schema}.ledger.runner_id IS 'Runner of the last attempt.';
 COMMENT ON COLUMN {schema}.ledger.revision IS 'Revision of the job that the plan_time belongs to.';

@@ -172,18 +172,25 @@ SELECT p.job_name, p.scope_kind, NULL, NULL, p.due_at, {schema}.db_now() - p.due
                    p.failures, p.asked_at, p.asked_by) END || coalesce(': ' || p.error, ''),
        p.owner, p.labels
 FROM providers p
-WHERE p.due_at < {schema}.db_now() - interval '2 s';
-COMMENT ON VIEW {schema}.overdue IS 'Executions that have been due for more than 2 s and have not started, and RUNNING executions whose lease ended more than 2 s ago, with the reason.';
-COMMENT ON COLUMN {schema}.overdue.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.overdue.scope_kind IS 'Kind of the scope.';
-COMMENT ON COLUMN {schema}.overdue.scope_id IS 'Id of the scope; NULL: the row is about the scope provider of the job.';
+WHERE p.due_at < {schema}.db_now() - interval '2 s'
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, min(d.due_at), {schema}.db_now() - min(d.due_at), 'delivery', NULL, NULL, NULL,
+       format('deliveries of alerts to the channel %s that no replica has started: %s', d.channel, count(*)), NULL, NULL
+FROM {schema}.deliveries d
+WHERE d.due_at < {schema}.db_now() - interval '2 s'
+  AND NOT EXISTS (SELECT FROM {schema}.channels c WHERE c.name = d.channel AND c.paused_at IS NOT NULL)
+GROUP BY d.channel;
+COMMENT ON VIEW {schema}.overdue IS 'Executions that have been due for more than 2 s and have not started, and RUNNING executions whose lease ended more than 2 s ago, with the reason. Also one row for each channel whose deliveries of alerts wait for a replica.';
+COMMENT ON COLUMN {schema}.overdue.job_name IS 'The job; NULL: the row is about deliveries of alerts.';
+COMMENT ON COLUMN {schema}.overdue.scope_kind IS 'Kind of the scope; NULL: as of job_name.';
+COMMENT ON COLUMN {schema}.overdue.scope_id IS 'Id of the scope; NULL: the row is about the scope provider of the job, or about deliveries.';
 COMMENT ON COLUMN {schema}.overdue.plan_time IS 'The first plan_time that has not started; NULL: none has been planned yet.';
 COMMENT ON COLUMN {schema}.overdue.due_at IS 'When it became due. For a RUNNING execution: when its lease ended. For a scope provider: when it began to fail, or when it was last called.';
 COMMENT ON COLUMN {schema}.overdue.overdue_for IS 'How long ago that was.';
-COMMENT ON COLUMN {schema}.overdue.reason IS 'database (not the ledger''s own), retired, spec_error, paused, queue_paused, external (a worker has to claim it), no_runner, waiting (overlap), limit (max_running), no_slot, or behind: there are live runners with free slots. lease_expired: it is RUNNING, but its holder does not renew the lease, and nobody has taken it over or ended it. Of a scope provider: provider_failed, or no_provider (no runner calls it).';
+COMMENT ON COLUMN {schema}.overdue.reason IS 'database (not the ledger''s own), retired, spec_error, paused, queue_paused, external (a worker has to claim it), no_runner, waiting (overlap), limit (max_running), no_slot, or behind: there are live runners with free slots. lease_expired: it is RUNNING, but its holder does not renew the lease, and nobody has taken it over or ended it. Of a scope provider: provider_failed, or no_provider (no runner calls it). delivery: deliveries of alerts wait.';
 COMMENT ON COLUMN {schema}.overdue.blocked_by IS 'With reason waiting: id of the execution that is RUNNING.';
 COMMENT ON COLUMN {schema}.overdue.id IS 'Id of the execution that is PENDING, awaits its retry, or is RUNNING without a lease; NULL: the schedule itself is due.';
-COMMENT ON COLUMN {schema}.overdue.queue IS 'Its queue.';
+COMMENT ON COLUMN {schema}.overdue.queue IS 'Its queue; NULL: the row is about deliveries.';
 COMMENT ON COLUMN {schema}.overdue.detail IS 'The reason in words, for people.';
 COMMENT ON COLUMN {schema}.overdue.owner IS 'Present owner of the job; NULL: it has none.';
 COMMENT ON COLUMN {schema}.overdue.labels IS 'Present labels of the job; NULL or empty: it has none.';

@@ -1,23 +1,25 @@
 CREATE OR REPLACE VIEW {schema}.upcoming AS
-SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time AS plan_time, s.next_due_at AS due_at,
-       s.next_due_at - {schema}.db_now() AS due_in,
+SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time AS plan_time, s.due_at,
+       s.due_at - {schema}.db_now() AS due_in,
        {schema}_internal.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue,
        s.owner, s.labels
 FROM (
     -- Sorted before the zones are converted, so that a LIMIT converts only the rows that it returns.
-    SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, s.next_due_at, s.queue,
+    SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time,
+           -- It is due earlier if it was edited, or to record plan_times that are skipped.
+           greatest(s.next_due_at, s.next_plan_time) AS due_at, s.queue,
            j.timezone, j.schedule, j.owner, j.labels
     FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name
     WHERE s.next_due_at IS NOT NULL AND s.next_plan_time IS NOT NULL AND j.retired_at IS NULL
       AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
-    ORDER BY s.next_due_at, s.job_name, s.scope_kind, s.scope_id
+    ORDER BY due_at, s.job_name, s.scope_kind, s.scope_id
 ) s;
 COMMENT ON VIEW {schema}.upcoming IS 'The next plan_time of each (job, scope), the soonest first. Schedules that are parked or were never planned are in job_status only.';
 COMMENT ON COLUMN {schema}.upcoming.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.upcoming.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.upcoming.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.upcoming.plan_time IS 'The next plan_time.';
-COMMENT ON COLUMN {schema}.upcoming.due_at IS 'When it may start, with delay and jitter; or when the schedule is planned again because of an edit.';
+COMMENT ON COLUMN {schema}.upcoming.due_at IS 'When it may start, with delay and jitter; plan_time, if the schedule is planned earlier because of an edit or of plan_times that are skipped.';
 COMMENT ON COLUMN {schema}.upcoming.due_in IS 'Time until due_at; negative: it is overdue.';
 COMMENT ON COLUMN {schema}.upcoming.local_time IS 'plan_time as local time in the time zone of the job.';
 COMMENT ON COLUMN {schema}.upcoming.timezone IS 'Time zone of the schedule.';

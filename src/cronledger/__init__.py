@@ -7,14 +7,18 @@ if TYPE_CHECKING:
     from cronledger.declaring.app import App, Cancelled, CancelToken, Context
     from cronledger.declaring.middleware import Middleware
     from cronledger.replica import Replica
+    from cronledger.rules.calendar_spec import CalendarSpec
+    from cronledger.rules.model import Window
     from cronledger.rules.notify import Notify
-    from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
+    from cronledger.rules.outcome import Discard, LeaseLost, NotReady, Result, Retry
+    from cronledger.rules.requirements import Requirement
 
     __version__: str
 
 __all__ = [
     "App",
     "AsyncClient",
+    "CalendarSpec",
     "CancelToken",
     "Cancelled",
     "Client",
@@ -22,16 +26,20 @@ __all__ = [
     "Discard",
     "LeaseLost",
     "Middleware",
+    "NotReady",
     "Notify",
     "Replica",
+    "Requirement",
     "Result",
     "Retry",
+    "Window",
     "__version__",
 ]
 
 _HOMES = {
     "App": "cronledger.declaring.app",
     "AsyncClient": "cronledger.client",
+    "CalendarSpec": "cronledger.rules.calendar_spec",
     "CancelToken": "cronledger.declaring.app",
     "Cancelled": "cronledger.declaring.app",
     "Client": "cronledger.client",
@@ -39,10 +47,13 @@ _HOMES = {
     "Discard": "cronledger.rules.outcome",
     "LeaseLost": "cronledger.rules.outcome",
     "Middleware": "cronledger.declaring.middleware",
+    "NotReady": "cronledger.rules.outcome",
     "Notify": "cronledger.rules.notify",
     "Replica": "cronledger.replica",
+    "Requirement": "cronledger.rules.requirements",
     "Result": "cronledger.rules.outcome",
     "Retry": "cronledger.rules.outcome",
+    "Window": "cronledger.rules.model",
 }
 
 

@@ -80,24 +80,27 @@ MEASUREMENTS: Mapping[str, Callable[[Bench], Any]] = {
     "throughput": throughput.measure,
     "enqueue": enqueue.measure,
     "burst": burst.measure,
+    "analyzed_burst": burst.measure_analyzed,
     "replicas": replicas.measure,
     "schedules": schedules.measure,
     "large_ledger": large_ledger.measure,
     "ratios": measure_ratios,
 }
+ONLY_BY_NAME = {"throughput", "analyzed_burst", "schedules"}
+"""Measurements that the short form leaves out unless they are asked for."""
 
 
 def chosen(form: Form, only: list[str] | None) -> list[str]:
     """Return the names of the measurements of a form, or those of them that were asked for."""
     # The guard measures backlogs, too.
-    left_out = without_size(form) | {"throughput" if form.name == SHORT.name else "ratios"}
+    left_out = without_size(form) | (ONLY_BY_NAME if form.name == SHORT.name else {"ratios"})
     return [name for name in MEASUREMENTS if (name in only if only else name not in left_out)]
 
 
 def without_size(form: Form) -> set[str]:
     """Return the names of the measurements for which a form has no size."""
     sizes = {
-        "schedules": form.schedules, "large_ledger": form.schedules and form.rows,
+        "schedules": form.loads, "large_ledger": form.schedules and form.rows,
         "scheduling": form.each_second, "pinned": form.pinned_minutes,
     }  # fmt: skip
     return {name for name, size in sizes.items() if size is None}
@@ -152,9 +155,12 @@ def main() -> int:
         render(json.loads(options.render.read_text("utf-8")))
         return 0
     form = SHORT if options.short else FULL if options.full else PLAIN
-    form = replace(
-        form, rows=options.rows or form.rows, schedules=options.schedules or form.schedules
-    )
+    form = replace(form, rows=options.rows or form.rows)
+    if options.schedules:
+        loads = {min(form.loads or FULL.loads or {}): (1,), options.schedules: (1, 4)}
+        form = replace(form, schedules=options.schedules, loads=loads)
+    if options.idle_minutes:
+        form = replace(form, idle_seconds=60 * options.idle_minutes)
     names = chosen(form, options.only)
     if unsized := without_size(form) & {*names}:
         sys.exit(f"The {form.name} form does not measure {', '.join(sorted(unsized))}: use --full")
@@ -188,6 +194,7 @@ def _options() -> argparse.Namespace:
                         help=f"one of {', '.join(MEASUREMENTS)}; repeatable")  # fmt: skip
     parser.add_argument("--rows", type=int, help="executions of the large ledger")
     parser.add_argument("--schedules", type=int, help="schedules of the large ledgers")
+    parser.add_argument("--idle-minutes", type=int, help="how long the idle replica is observed")
     parser.add_argument("--binaries", help="the bin directory of a PostgreSQL")
     parser.add_argument("--peers", type=Path, default=PEERS, help="the interpreter of the peers")
     parser.add_argument("--profile", type=Path, help="where to write cProfiles of the backlogs")

@@ -8,6 +8,7 @@ from typing import Any
 from tests.bench.bench import Bench
 from tests.bench.floor import measure_floor
 from tests.bench.ledger import Ledger, new_ledger
+from tests.bench.sample import Json, ratio
 
 SLOTS = 10_000
 
@@ -25,6 +26,7 @@ cronledger.db_now() > %(at)s
 AND NOT EXISTS (SELECT FROM cronledger.schedules WHERE queue = 'default' AND next_due_at <= %(at)s)
 AND NOT EXISTS (SELECT FROM cronledger.executions WHERE status = 'RUNNING')
 """
+NOTICED = "NOT EXISTS (SELECT FROM cronledger_internal.analyzed_while_empty())"
 
 
 def measure(bench: Bench) -> dict[str, Any]:
@@ -46,12 +48,36 @@ def measure(bench: Bench) -> dict[str, Any]:
     return found
 
 
-def _burst(bench: Bench, replicas: int) -> dict[str, Any]:
+def measure_analyzed(bench: Bench) -> dict[str, Any]:
+    """Return the seconds to the last start through one replica in an ordinary ledger, and in one
+    that was analyzed while it was empty; and the ratio of both, pair by pair.
+    """
+    pairs = [(_burst(bench, 1), _burst(bench, 1, analyzed=True)) for _ in range(bench.form.repeats)]
+    usual, analyzed = zip(*pairs, strict=True)
+    return {
+        "schedules": bench.form.burst,
+        "usual": [round(run["last"], 3) for run in usual],
+        "analyzed": [round(run["last"], 3) for run in analyzed],
+        "ratio": round(ratio(analyzed, usual, _last), 2),
+    }
+
+
+def _last(run: Json) -> float:
+    return run["last"]
+
+
+def _burst(bench: Bench, replicas: int, *, analyzed: bool = False) -> dict[str, Any]:
+    """Return when the schedules started. `analyzed`: somebody analyzes the empty ledger before,
+    and the replica has noticed it.
+    """
     schedules = bench.form.burst
     with new_ledger(bench.server) as ledger:
         with ExitStack() as running:
             for _ in range(replicas):
                 running.enter_context(ledger.product.replica(ledger.dsn, SLOTS))
+            if analyzed:
+                ledger.connection.execute("VACUUM (ANALYZE)")
+                ledger.wait_for(NOTICED)
             at = _declare(ledger, schedules, bench.form.burst_ahead)
             ledger.wait_for(ENDED, at=at)
         row = ledger.one(STARTS)

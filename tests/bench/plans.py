@@ -114,7 +114,7 @@ def explain(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
     cursor = ClientCursor(c)
     cursor.execute("DEALLOCATE ALL")
     _set_planning(cursor, mode)
-    _prepare(cursor, "measured", statement)
+    prepare(cursor, "measured", statement)
     try:
         return _run(cursor, "measured", statement)
     finally:
@@ -126,8 +126,8 @@ def plan(c: psycopg.Connection, statement: Sent, mode: str) -> str:
     """Its plan as text; nothing is run."""
     cursor = ClientCursor(c)
     _set_planning(cursor, mode)
-    _prepare(cursor, "planned", statement)
-    cursor.execute(f"EXPLAIN {_execute(cursor, 'planned', statement)}".encode())
+    prepare(cursor, "planned", statement)
+    cursor.execute(f"EXPLAIN {execution(cursor, 'planned', statement)}".encode())
     lines = [line for (line,) in cursor.fetchall()]
     cursor.execute("DEALLOCATE planned")
     return "\n".join(lines)
@@ -147,20 +147,20 @@ def _order(statement: Sent) -> list[str]:
     return list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.text)))
 
 
-def _prepare(cursor: Cursor, name: str, statement: Sent) -> None:
+def prepare(cursor: Cursor, name: str, statement: Sent) -> None:
     order = _order(statement)
     text = re.sub(r"%\((\w+)\)s", lambda m: f"${order.index(m[1]) + 1}", statement.text)
     cursor.execute(f"PREPARE {name} AS {text.replace('%%', '%')}".encode())
 
 
-def _execute(cursor: Cursor, name: str, statement: Sent) -> str:
+def execution(cursor: Cursor, name: str, statement: Sent) -> str:
     order = _order(statement)
     values = cursor.mogrify(", ".join(["%s"] * len(order)), [statement.params[x] for x in order])
     return f"EXECUTE {name} ({values})" if order else f"EXECUTE {name}"
 
 
 def _run(cursor: Cursor, name: str, statement: Sent) -> Measured:
-    run = _execute(cursor, name, statement)
+    run = execution(cursor, name, statement)
     cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {run}".encode())
     ((explained,),) = cursor.fetchall()
     return _measured(explained[0])
@@ -302,6 +302,7 @@ def looks(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
         "lock_limited_jobs": assigned(c, "claim_look", "locked_jobs", values),
         "read_jobs": assigned(c, "claim_look", "jobs", values),
         "count_running_queues": assigned(c, "claim_look", "queue_room", values),
+        "read_planned_skips": assigned(c, "claim_look", "planned_skips", values),
         "read_running": assigned(c, "claim_look", "running", values),
     }  # fmt: skip
 
@@ -323,8 +324,8 @@ def assigned(
 def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
     """The last query of a function, with its parameters: no EXPLAIN looks into a function."""
     source, arguments = _source(c, function)
-    notifies = r"(?:--[^\n]*\s*)?IF FOUND THEN\s*PERFORM pg_notify[^;]*;\s*END IF;\s*"
-    body = re.search(rf"RETURN(?: QUERY)?\b(?!;)(.*?);\s*(?:{notifies})?END\s*$", source, re.DOTALL)
+    more = r"(?:--[^\n]*\s*)?IF (?:FOUND|with_windows) THEN\s*PERFORM [^;]*;\s*END IF;\s*"
+    body = re.search(rf"RETURN(?: QUERY)?\b(?!;)(.*?);\s*(?:{more})?END\s*$", source, re.DOTALL)
     assert body is not None
     text = body[1]
     for argument in arguments.split(", "):
@@ -589,7 +590,7 @@ class EarlyPlans:
         due = ScheduleRow(scope, "", now, 1, address="(0,1)")
         nobody = Rows(now, [due], [(ExecutionKey(*scope, now), UUID(int=0), "")])
         for name, statement in (_batched(c, nobody, 1) | _timed(c, nobody, 1)).items():
-            _prepare(self._cursor, name, statement)
+            prepare(self._cursor, name, statement)
             nulls = ", ".join(["NULL"] * len(_order(statement)))
             run = f"EXECUTE {name} ({nulls})" if nulls else f"EXECUTE {name}"
             self._cursor.execute(f"EXPLAIN {run}".encode())

@@ -9,13 +9,11 @@ epoch by the clock of the host, one call per line, and to --profile a cProfile o
 import argparse
 import asyncio
 import cProfile
-import logging
 import sys
 import time
 from pathlib import Path
 
-import structlog
-
+from cronledger.logs.output import configure
 from cronledger.process.daemon import tune_gc
 from cronledger.replica import Replica
 from cronledger.settings import Settings
@@ -35,10 +33,7 @@ async def recording_handler() -> None:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        cache_logger_on_first_use=True,
-    )
+    configure("json", "warning")
     functions = {FUNCTION: recording_handler if options.calls else handler}
     settings = Settings(slots=options.slots)
     async with Replica(url=options.dsn, settings=settings, functions=functions):

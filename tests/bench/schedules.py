@@ -1,10 +1,14 @@
-"""1,000,000 schedules of which 1,000 are due each second.
+"""Ledgers of up to 10,000,000 schedules, of which 1,000 are due each second.
 
-A job fires four times an hour, each of 900 jobs at a second of its own, and nine tenths of the
-schedules are scopes of these jobs. So each second another job is due, with all of its scopes.
+A job fires four times an hour, each of 900 jobs at a second of its own, and each of its scopes is a
+schedule. So each second another job is due, with all of its scopes. All other schedules are due in
+half a year. In a small ledger, ten jobs fire each ten seconds.
 """
 
+import shutil
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -13,44 +17,81 @@ from tests.bench.idle import declare_sleeping, wait_until_planned
 from tests.bench.ledger import Ledger, new_ledger
 from tests.bench.usage import Usage
 
-JOBS = 900
+QUARTER_HOUR, TEN_SECONDS = 900, 10
+"""Numbers of jobs, one for each second in which one fires."""
 SLOTS = 1_000
+SPARE_BYTES = 20_000_000_000
+"""For the WAL and temporary files."""
 
 MINUTE = timedelta(minutes=1)
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Return the lateness in milliseconds, and the CPU time of each execution."""
-    assert bench.form.schedules is not None
-    due = bench.form.schedules * 9 // 10 // JOBS
-    with new_ledger(bench.server, verify=False) as ledger:
-        declare_sleeping(ledger, bench.form.schedules - due * JOBS)
-        _declare_waking(ledger, due)
-        with ledger.product.replica(ledger.dsn, SLOTS) as pid:
-            began = time.monotonic()
-            wait_until_planned(ledger)
-            planned = time.monotonic() - began
-            ledger.settle()
-            before = Usage.until_now([pid], ledger.connection)
-            since = ledger.one("SELECT cronledger.db_now() AS now")["now"]
-            time.sleep(bench.form.schedules_seconds)
-            usage = Usage.until_now([pid], ledger.connection).since(before)
-        row = ledger.lateness(since)
-        minutes = [
-            ledger.lateness(since + n * MINUTE, since + (n + 1) * MINUTE)["p99"]
-            for n in range(max(1, bench.form.schedules_seconds // 60))
-        ]
-        if row["seconds"] < bench.form.schedules_seconds - 2:  # the first and the last are cut off
-            raise RuntimeError(f"in only {row['seconds']} seconds something started")
-        # A tenth of those that were due: each takes a process, and the others are too many.
-        jobs = ledger.connection.execute(
-            "SELECT DISTINCT job_name FROM cronledger.executions WHERE due_at > %s", [since]
-        ).fetchall()
-        ledger.product.verify(ledger.dsn, [job["job_name"] for job in jobs[::10]])
+    """Return for each ledger its size, and by the number of replicas the lateness in milliseconds
+    and the CPU time of each execution.
+
+    `schedules`: those that were declared, which are fewer if the disk has no room for more.
+    """
+    assert bench.form.loads is not None
     return {
-        "schedules": bench.form.schedules,
-        "due_each_second": due,
-        "seconds_to_plan_all": round(planned, 1),
+        "due_each_second": bench.form.due_each_second,
+        "ledgers": {
+            str(schedules): _load(bench, schedules, replicas)
+            for schedules, replicas in bench.form.loads.items()
+        },
+    }
+
+
+def _load(bench: Bench, schedules: int, replicas: Sequence[int]) -> dict[str, Any]:
+    due = bench.form.due_each_second
+    jobs = QUARTER_HOUR if schedules >= QUARTER_HOUR * due else TEN_SECONDS
+    with new_ledger(bench.server, verify=False) as ledger:
+        declared = jobs * due + declare_sleeping(
+            ledger, schedules - jobs * due, lambda: _has_room(bench, ledger)
+        )
+        for name, schedule in _waking(jobs):
+            ledger.declare(name, schedule, scopes=due)
+        first = ledger.one("SELECT cronledger.db_now() AS now")["now"]
+        found: dict[str, Any] = {"schedules": declared, "replicas": {}}
+        with ExitStack() as running:
+            pids: list[int] = []
+            for count in replicas:
+                while len(pids) < count:
+                    pids.append(running.enter_context(ledger.product.replica(ledger.dsn, SLOTS)))
+                began = time.monotonic()
+                wait_until_planned(ledger)
+                found.setdefault("seconds_to_plan_all", round(time.monotonic() - began, 1))
+                ledger.settle()
+                found["replicas"][str(count)] = _fire(bench, ledger, pids)
+        found["bytes"] = ledger.one("SELECT pg_database_size(current_database()) AS n")["n"]
+        # A tenth of those that were due: each takes a process, and the others are too many.
+        fired = ledger.connection.execute(
+            "SELECT DISTINCT job_name FROM cronledger.executions WHERE due_at > %s ORDER BY 1",
+            [first],
+        ).fetchall()
+        ledger.product.verify(ledger.dsn, [job["job_name"] for job in fired[::10]])
+    return found
+
+
+def _fire(bench: Bench, ledger: Ledger, pids: Sequence[int]) -> dict[str, Any]:
+    """Return the lateness and the CPU time of these replicas from now on.
+
+    Raises RuntimeError if executions are missing.
+    """
+    seconds, due = bench.form.schedules_seconds, bench.form.due_each_second
+    before = Usage.until_now(pids, ledger.connection)
+    since = ledger.one("SELECT cronledger.db_now() AS now")["now"]
+    time.sleep(seconds)
+    usage = Usage.until_now(pids, ledger.connection).since(before)
+    row = ledger.lateness(since)
+    minutes = [
+        ledger.lateness(since + n * MINUTE, since + (n + 1) * MINUTE)["p99"]
+        for n in range(max(1, seconds // 60))
+    ]
+    least = due * (seconds - 2)  # the first and the last second are cut off
+    if row["executions"] < least:
+        raise RuntimeError(f"{row['executions']} executions started, at least {least} were due")
+    return {
         **{name: round(value, 1) for name, value in row.items()},
         "p99_each_minute": [round(p99, 1) for p99 in minutes],
         "client_us": round(1e6 * usage.client / row["executions"], 1),
@@ -58,8 +99,17 @@ def measure(bench: Bench) -> dict[str, Any]:
     }
 
 
-def _declare_waking(ledger: Ledger, scopes: int) -> None:
-    """Declare 900 jobs with so many scopes each, one for each second of a quarter of an hour."""
-    for job in range(JOBS):
+def _has_room(bench: Bench, ledger: Ledger) -> bool:
+    """Return whether the disk has room for planning the declared schedules, which writes each of
+    them again."""
+    size = ledger.one("SELECT pg_database_size(current_database()) AS n")["n"]
+    return bool(shutil.disk_usage(bench.server.log.parent).free > 2 * size + SPARE_BYTES)
+
+
+def _waking(jobs: int) -> Iterator[tuple[str, str]]:
+    """Yield the jobs, one for each second of the period, with their schedules."""
+    for job in range(jobs):
         minute, second = divmod(job, 60)
-        ledger.declare(f"waking-{job:04}", f"{second} {minute}-59/15 * * * *", scopes=scopes)
+        minutes = f"{minute}-59/15" if jobs == QUARTER_HOUR else "*"
+        seconds = f"{second}" if jobs == QUARTER_HOUR else f"{second}-59/{jobs}"
+        yield f"waking-{job:04}", f"{seconds} {minutes} * * * *"

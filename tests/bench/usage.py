@@ -31,7 +31,7 @@ class Usage:
             cursor.execute("SELECT pg_current_wal_insert_lsn() - '0/0'")
             wal = cursor.fetchone()
         return cls(
-            sum(_seconds(psutil.Process(pid)) for pid in clients),
+            processor_seconds(clients),
             sum(map(_seconds, server)),
             float(wal or 0),
         )
@@ -40,6 +40,11 @@ class Usage:
         return Usage(
             self.client - before.client, self.server - before.server, self.wal - before.wal
         )
+
+
+def processor_seconds(pids: Sequence[int]) -> float:
+    """Return the CPU time of these processes so far; a process that has ended counts nothing."""
+    return sum(_seconds(psutil.Process(pid)) for pid in pids if psutil.pid_exists(pid))
 
 
 def _seconds(process: psutil.Process) -> float:

@@ -154,6 +154,23 @@ async def written(ctx: Context) -> None:
         say("end", ctx)
 
 
+@both("*/6 * * * * *", requires=["jittered"], wait_at_most="20s")
+async def gathered(ctx: Context) -> None:
+    await live(ctx, random.uniform(0, 0.5))
+
+
+@both(after="gathered", wait_at_most="20s")
+async def followed(ctx: Context) -> None:
+    await live(ctx, 0.2)
+
+
+@both("*/3 * * * * *", windows=True, overlap="wait", max_attempts=2, retry_backoff=["2s"])
+async def windowed(ctx: Context) -> None:
+    await live(ctx, random.uniform(0, 1))
+    if random.random() < 0.3:
+        raise Retry(message="three in ten")
+
+
 @both(scope_kind="tenant", overlap="wait", allow_stale_reentry=True)
 async def pushed(ctx: Context) -> None:
     await live(ctx, random.uniform(0, 0.5))

@@ -42,13 +42,6 @@ LEDGER: Mapping[str, LiteralString] = {
             SELECT id::text, job_name FROM cronledger.executions
             WHERE job_name IN ('once', 'written') AND status = 'SUCCESS') e USING (id)
         WHERE e.id IS NULL OR f.id IS NULL""",
-    "overlapping: in the ledger": """
-        SELECT count(*) FROM cronledger.executions a JOIN cronledger.executions b
-          ON (a.job_name, a.scope_kind, a.scope_id) = (b.job_name, b.scope_kind, b.scope_id)
-         AND a.plan_time < b.plan_time AND b.plan_time < a.plan_time + interval '15 min'
-         AND tstzrange(a.started_at, a.finished_at) && tstzrange(b.started_at, b.finished_at)
-        JOIN cronledger.jobs j ON j.name = a.job_name AND j.overlap <> 'allow'
-        WHERE a.started_at < a.finished_at AND b.started_at < b.finished_at""",
     # From its first revision on: that is taken after the locks, so a moment after created_at. Until
     # the end that was set, or the revision that set it, which may have waited for a lock past it.
     "missing: unaccounted seconds of unedited jobs": """
@@ -74,6 +67,18 @@ LEDGER: Mapping[str, LiteralString] = {
             FROM cronledger.job_revisions r WHERE r.job_name = s.job_name) r) n""",
     "tenants left dirty": "SELECT count(*) FROM cronledger.input_status WHERE is_dirty",
 }
+
+
+OVERLAPPING: LiteralString = """
+    SELECT format('%s/%s: %s (%s, %s to %s) beside %s (%s, %s to %s)', a.job_name, a.scope_id,
+                  a.id, a.status, a.started_at, a.finished_at,
+                  b.id, b.status, b.started_at, b.finished_at)
+    FROM cronledger.executions a JOIN cronledger.executions b
+      ON (a.job_name, a.scope_kind, a.scope_id) = (b.job_name, b.scope_kind, b.scope_id)
+     AND a.plan_time < b.plan_time AND b.plan_time < a.plan_time + interval '15 min'
+     AND tstzrange(a.started_at, a.finished_at) && tstzrange(b.started_at, b.finished_at)
+    JOIN cronledger.jobs j ON j.name = a.job_name AND j.overlap <> 'allow'
+    WHERE a.started_at < a.finished_at AND b.started_at < b.finished_at"""
 
 
 class Life(NamedTuple):
@@ -112,6 +117,8 @@ def judge_ledger(verdict: Verdict, c: psycopg.Connection[Any]) -> None:
         row = c.execute(query).fetchone()
         assert row is not None
         verdict.found[what] = int(row[0])
+    overlapping = c.execute(OVERLAPPING).fetchall()
+    verdict.add("overlapping: in the ledger", [text for (text,) in overlapping])
 
 
 def judge_outside(

@@ -45,6 +45,16 @@ EVERY: dict[int, tuple[str, LiteralString]] = {
         "UPDATE cronledger.jobs SET schedule = CASE WHEN schedule LIKE '*/2%%'"
         " THEN '*/3 * * * * *' ELSE '*/2 * * * * *' END WHERE name = 'edited'",
     ),
+    19: (
+        "plan pause",
+        "SELECT cronledger.plan_pause('chaos', cronledger.db_now() + '1.5 s',"
+        " cronledger.db_now() + '4 s', job => x) FROM unnest(ARRAY['windowed', 'gathered']) x",
+    ),
+    21: (
+        "skip",
+        "SELECT cronledger.skip('windowed', to_timestamp(3 * ceil(extract(epoch FROM"
+        " cronledger.db_now()) / 3) + 3), 'chaos')",
+    ),
     23: ("pause queue", "SELECT cronledger.pause_queue('sql', 'chaos')"),
     24: ("resume queue", "SELECT cronledger.resume_queue('sql')"),
 }

@@ -232,16 +232,18 @@ class World:
         # Who starts later applies its jobs anew, without this end, and does not heed SIGTERM yet.
         self._wait_for_starts()
         time.sleep(1)
-        self.sql("UPDATE cronledger.jobs SET ends_at = cronledger.db_now() WHERE schedule <> ''")
+        self.sql(
+            "UPDATE cronledger.jobs SET ends_at = cronledger.db_now()"
+            " WHERE schedule <> '' AND after IS NULL"
+        )
         unsettled: LiteralString = """
             SELECT job_name, status FROM cronledger.executions
             WHERE status IN ('RUNNING', 'PENDING') OR next_attempt_at IS NOT NULL
             UNION ALL SELECT job_name, 'dirty' FROM cronledger.input_status WHERE is_dirty
             UNION ALL SELECT job_name, 'due' FROM cronledger.schedules
-                      WHERE (next_due_at <= cronledger.db_now() OR parked IN ('waiting', 'limit'))
-                        AND job_name <> 'alerts.lines'  -- a channel is not planned
+                      WHERE next_due_at <= cronledger.db_now() OR parked IN ('waiting', 'limit')
             UNION ALL SELECT channel, 'undelivered' FROM cronledger.alerts
-                      WHERE delivery_id IS NULL"""
+                      WHERE delivered_at IS NULL"""
         self._wait_while_it_shrinks(unsettled)
         left = Counter(f"{job} {status}" for job, status in self.sql(unsettled))
         self.failures += [

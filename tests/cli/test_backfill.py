@@ -36,6 +36,7 @@ def plan_times(ask: Ask) -> list[datetime]:
     return [at.astimezone(UTC) for (at,) in found]
 
 
+@pytest.mark.long
 def test_a_range_becomes_executions_in_their_order(past: Cli, ask: Ask) -> None:
     planned = read(past, "backfill", "hourly", *last(3, ask), "--dry-run")
     assert [row["action"] for row in planned] == ["make"] * 3
@@ -62,6 +63,7 @@ def test_a_cap_bounds_what_is_unfinished(past: Cli, ask: Ask) -> None:
     assert len(plan_times(ask)) == 2
 
 
+@pytest.mark.long
 def test_wait_feeds_as_they_end_and_tells_how(past: Cli, ask: Ask, database_url: str) -> None:
     """The work of a replica is done by hand: two at a time, every second one fails."""
     stop, most = threading.Event(), [0]

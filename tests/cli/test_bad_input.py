@@ -17,6 +17,7 @@ from tests.processes import CRONLEDGER
 EDGES = ["0001-01-01", "0001-01-01T00:00:00+14:00", "9999-12-31", "9999-12-31T23:59:59-14:00"]
 
 
+@pytest.mark.long
 def test_years_beyond_the_ledger_are_refused(filled: Cli) -> None:
     for arguments in (
         ["why", "hourly"], ["verify", "--from"], ["verify", "--to"],
@@ -106,6 +107,7 @@ def test_payloads_that_cannot_be_stored_are_refused(filled: Cli) -> None:
         assert len(ended.stderr) < 500
 
 
+@pytest.mark.long
 def test_values_of_old_rows_are_shown_as_their_text(filled: Cli, ask: Ask) -> None:
     ask("ALTER TABLE cronledger.jobs DISABLE TRIGGER check_values")
     for payload in ("1e5000", "[" * 3000 + "]" * 3000, "[" * 150 + "]" * 150):
@@ -129,6 +131,7 @@ FILES = (
 )
 
 
+@pytest.mark.long
 def test_files_that_cannot_be_read_are_refused(cli: Cli, surroundings: Path) -> None:
     for content, said in FILES:
         for place in ("x.toml", "cronledger.toml"):
@@ -153,6 +156,7 @@ def test_what_never_ends_is_not_read(cli: Cli, surroundings: Path) -> None:
     refused(cli("jobs", "list"), "cronledger.toml: is not a regular file")
 
 
+@pytest.mark.long
 def test_a_pipe_that_the_shell_names_is_a_crontab(surroundings: Path) -> None:
     said = subprocess.run(
         ["sh", "-c", 'exec 3<&0; "$0" "$@" import-crontab /dev/fd/3', *CRONLEDGER],
@@ -190,6 +194,7 @@ def in_a_process(url: str, arguments: list[str], **more: Any) -> subprocess.Comp
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_full_disk_is_an_error_and_no_traceback(filled: Cli, database_url: str) -> None:
     for arguments in (["jobs", "list"], ["--help"], ["migrate", "--sql"]):
         with Path("/dev/full").open("wb") as full:
@@ -208,6 +213,7 @@ def test_a_reader_that_goes_is_no_error_message(filled: Cli, database_url: str) 
         assert (said.returncode, said.stderr) == (1, b""), arguments
 
 
+@pytest.mark.long
 def test_text_that_the_locale_lacks_is_escaped(filled: Cli, database_url: str, ask: Ask) -> None:
     ask("UPDATE cronledger.jobs SET description = 'a → b' WHERE name = 'hourly'")
     said = in_a_process(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Ask, Cli
 from tests.cli.support.daemon import Start
 from tests.cli.support.results import read, refused
 
@@ -53,16 +53,11 @@ def test_channels_are_listed_apart_from_jobs_and_without_secrets(declared: Cli) 
     assert {name: row["kind"] for name, row in found.items()} == {
         "broken": "command", "chat": "slack", "ops": "command"
     }  # fmt: skip
-    shown = declared("channels", "list").stdout
-    shown += declared("jobs", "show", "alerts.chat").stdout
-    shown += declared("jobs", "show", "alerts.chat", "--json").stdout
-    assert "hooks.example.org/***" in shown
-    assert "hunter2" not in str(found) + shown
+    assert "hunter2" not in str(found) + declared("channels", "list").stdout
     assert [job["name"] for job in read(declared, "jobs", "list")] == ["hourly"]
-    queue = [job["name"] for job in read(declared, "jobs", "list", "--queue", "alerts")]
-    assert queue == ["alerts.broken", "alerts.chat", "alerts.ops"]
 
 
+@pytest.mark.long
 def test_a_test_message_is_delivered_or_its_error_is_shown(
     declared: Cli, surroundings: Path, start: Start
 ) -> None:
@@ -82,16 +77,51 @@ def test_a_test_message_is_delivered_or_its_error_is_shown(
     replica.end()
     rows = listed(declared)
     assert rows["ops"]["delivery_status"] == "SUCCESS"
-    # It is not retried for hours.
-    assert rows["broken"]["delivery_status"] == "CANCELLED"
+    assert rows["broken"]["delivery_status"] == "FAILED"
     assert "delivery_failed" in rows["broken"]["delivery_error"]
+    found = read(declared, "channels", "deliveries", "--status", "FAILED")
+    # It is not retried.
+    assert [(row["channel"], row["due_at"]) for row in found] == [("broken", None)]
+    assert "no route" in declared("channels", "deliveries", "broken").stdout
+    refused(
+        declared("channels", "retry", str(found[0]["id"])),
+        "it is a test, and only a FAILED delivery of alerts can be sent again", code=1,
+    )  # fmt: skip
 
 
-def test_a_test_without_a_replica_ends_and_is_cancelled(declared: Cli) -> None:
+def test_a_channel_is_paused_and_resumed(declared: Cli) -> None:
+    assert read(declared, "channels", "pause", "ops") == {"channel": "ops", "paused": True}
+    assert "ops: was already paused" in declared("channels", "pause", "ops").stdout
+    assert listed(declared)["ops"]["paused_at"] is not None
+    assert "ops: resumed" in declared("channels", "resume", "ops").stdout
+    assert listed(declared)["ops"]["paused_at"] is None
+    for command in ("deliveries", "test"):
+        refused(declared("channels", command, "opps"), "channel 'opps' does not exist")
+    refused(declared("channels", "pause", "opps"), "channel 'opps' does not exist")
+    verbs = [(row["verb"], row["outcome"]) for row in read(declared, "audit")
+             if row["object_kind"] == "channel" and row["object"] in ("ops", "opps")]  # fmt: skip
+    assert verbs == [
+        ("pause_channel", "refused"), ("resume_channel", "done"), ("pause_channel", "unchanged"),
+        ("pause_channel", "done"), ("add_channel", "done"),
+    ]  # fmt: skip
+
+
+def test_a_failed_delivery_is_listed_and_retried(declared: Cli, ask: Ask) -> None:
+    ask(
+        "INSERT INTO cronledger.deliveries (channel, status, due_at, attempt)"
+        " VALUES ('ops', 'FAILED', NULL, 10)"
+    )
+    (row,) = read(declared, "channels", "deliveries", "ops")
+    assert (row["status"], row["attempt"]) == ("FAILED", 10)
+    assert "retried" in declared("channels", "retry", str(row["id"])).stdout
+    (row,) = read(declared, "channels", "deliveries", "--status", "PENDING")
+    assert (row["status"], row["attempt"]) == ("PENDING", 0)
+
+
+def test_a_test_without_a_replica_ends(declared: Cli) -> None:
     found = read(declared, "channels", "test", "ops", "--timeout", "50ms", code=1)
     assert "no replica has started the delivery within --timeout" in str(found)
-    assert listed(declared)["ops"]["delivery_status"] == "CANCELLED"
-    refused(declared("channels", "test", "opps"), "channel 'opps' does not exist")
+    assert listed(declared)["ops"]["delivery_status"] == "PENDING"
 
 
 def test_a_diff_names_channels(declared: Cli, surroundings: Path) -> None:
@@ -103,7 +133,7 @@ def test_a_diff_names_channels(declared: Cli, surroundings: Path) -> None:
     found = declared("jobs", "diff", "jobs.toml").stdout
     assert {"retired channel broken", "changed channel chat"} <= {*found.splitlines()}
     assert "hunter" not in found
-    changes = read(declared, "jobs", "diff", "jobs.toml")["jobs"]
+    changes = read(declared, "jobs", "diff", "jobs.toml")["channels"]
     assert [change["channel"] for change in changes] == ["broken", "chat"]
 
 

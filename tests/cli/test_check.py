@@ -353,3 +353,36 @@ def test_a_file_whose_every_firing_would_fail_is_refused(bare: Cli, write: Any) 
         refused(bare(*command, "cronledger.toml"), f"jobs.none.payload: {required}")
     # The functions are unknown, so nothing is known about their payloads.
     assert bare("check", "--no-import").exit_code == 0
+
+
+def test_what_jobs_require_is_checked_over_all_sources(bare: Cli, tmp_path: Path) -> None:
+    a, b, c = (str(tmp_path / f"{name}.toml") for name in "abc")
+    Path(a).write_text(
+        '[jobs.extract]\nschedule = "H 3 * * *"\nexternal = true\n'
+        '[jobs.load]\nafter = "extract"\nexternal = true\n'
+    )
+    Path(b).write_text(
+        '[jobs.publish]\nafter = "load"\nexternal = true\n'
+        '[jobs.report]\nschedule = "@daily"\nrequires = ["publishh"]\nexternal = true\n'
+    )
+    found = bare("check", a, b, *SPRING, "--format", "json")
+    report = json.loads(found.stdout)
+    (finding,) = report["findings"]
+    assert (finding["level"], finding["field"]) == ("warning", "requires")
+    assert "did you mean `publish`?" in finding["message"]
+    times = {
+        job["job"]: [firing["plan_time"] for firing in job["firings"]] for job in report["jobs"]
+    }
+    assert times["extract"] == times["load"] == times["publish"]
+    Path(c).write_text(
+        '[jobs.x]\nafter = "y"\nexternal = true\n[jobs.y]\nafter = "x"\nexternal = true\n'
+    )
+    looped = bare("check", c, *SPRING)
+    assert looped.exit_code == 1
+    assert "which requires" in looped.stderr
+
+
+def test_the_example_of_a_chain_has_no_problem(bare: Cli) -> None:
+    shown = bare("check", str(ROOT / "examples" / "warehouse.toml"), "--strict")
+    assert shown.exit_code == 0
+    assert shown.stdout.count("publish") == 3

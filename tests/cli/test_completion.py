@@ -71,6 +71,7 @@ OFFERED = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_bash_offers_names_of_the_ledger_that_need_no_quotes(names: Complete) -> None:
     for words, expected in OFFERED.items():
         offers(names, words, *expected.split())
@@ -138,6 +139,7 @@ def terminal(filled: Cli, database_url: str) -> Iterator[int]:
     os.close(ours)
 
 
+@pytest.mark.long
 def test_the_tab_key_completes_as_documented(terminal: int) -> None:
     documented = next(
         block.text for block in blocks(ROOT / "docs" / "cli.md") if "bash_source" in block.text

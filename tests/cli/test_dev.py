@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import psycopg
@@ -16,6 +17,7 @@ import pytest
 from cronledger.cli.dev import _variables
 from cronledger.embedded.postmaster import private_directory
 from cronledger.embedded.server import find_binaries
+from cronledger.process.reload import changes
 from cronledger.settings import Settings
 from tests.cli.conftest import Cli
 from tests.cli.support.daemon import Run, Start, starter
@@ -142,6 +144,7 @@ def assert_a_kill_leaves_nothing(run: Run, scratch: Path) -> None:
     until("the directory is removed", lambda: not list(scratch.glob("cronledger-dev-*")))
 
 
+@pytest.mark.long
 def test_a_kill_leaves_neither_replica_nor_server(
     start: Start, surroundings: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +175,7 @@ def test_a_kill_ends_a_replica_that_hangs(start: Start, surroundings: Path, scra
     assert_a_kill_leaves_nothing(run, scratch)
 
 
+@pytest.mark.long
 def test_a_signal_while_the_replica_starts_is_no_failure(start: Start, surroundings: Path) -> None:
     text = (
         "\nimport sys, time\nif 'run' in sys.argv:\n    open('starts', 'w')\n    time.sleep(600)\n"
@@ -194,6 +198,17 @@ def test_alerts_are_delivered_only_if_the_environment_has_slots_for_them(
             for name, value in _variables("postgresql://host/database").items():
                 child.setenv(name, value)
             assert Settings.load({"alert_slots": 9}).alert_slots == slots
+
+
+def test_changes_of_calendar_files_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = changes(tmp_path / "cronledger.toml", Event())
+    assert next(found) == []
+    Path("notes.txt").write_text("not a source")
+    Path("bank.ics").write_text("BEGIN:VCALENDAR")
+    assert next(filter(None, found)) == ["bank.ics"]
 
 
 def test_a_directory_that_may_not_be_read_is_not_watched() -> None:

@@ -28,23 +28,25 @@ def well(filled: Cli, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> Cli:
     return filled
 
 
+@pytest.mark.long
 def test_a_healthy_ledger_exits_0(well: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     said = well("doctor")
     assert said.exit_code == 0, said.output
     assert said.stdout == ""
-    assert said.stderr == "30 findings: 0 problems, 0 warnings\n"
+    assert said.stderr == "31 findings: 0 problems, 0 warnings\n"
     every = well("doctor", "--all")
-    assert len(every.stdout.splitlines()) == 30
+    assert len(every.stdout.splitlines()) == 31
     assert "ok       runners: 1 alive" in every.stdout
     own = "the ledger's own database"
     found = {"check": "identity", "severity": "ok", "found": own, "remedy": None}
     assert found in read(well, "doctor")
     monkeypatch.setenv("CRONLEDGER_LEDGER_NAME", "shop")
     shown = well("doctor", "--all")
-    assert shown.stderr == "ledger shop: 30 findings: 0 problems, 0 warnings\n"
+    assert shown.stderr == "ledger shop: 31 findings: 0 problems, 0 warnings\n"
     assert "ok       identity: the ledger shop's own database" in shown.stdout
 
 
+@pytest.mark.long
 def test_a_warning_exits_0_unless_strict_and_a_problem_1(well: Cli, ask: Ask) -> None:
     assert well("doctor", "--strict").exit_code == 0
     ask("UPDATE cronledger.runners SET clock_skew = '1 h'")
@@ -60,6 +62,7 @@ def test_a_warning_exits_0_unless_strict_and_a_problem_1(well: Cli, ask: Ask) ->
     assert {x["check"] for x in told if x["severity"] == "problem"} == {"runners", "jobs"}
 
 
+@pytest.mark.long
 def test_a_check_that_could_not_be_made_exits_1(well: Cli, ask: Ask) -> None:
     """Whether functions are there is known without calling them: this one fails."""
     ask(
@@ -70,12 +73,13 @@ def test_a_check_that_could_not_be_made_exits_1(well: Cli, ask: Ask) -> None:
     said = well("doctor")
     assert said.exit_code == 1
     assert "NOT CHECKED partitions: no idea\n         -> see" in said.stdout
-    assert said.stderr == "30 findings: 0 problems, 0 warnings, 2 not checked\n"
+    assert said.stderr == "31 findings: 0 problems, 0 warnings, 2 not checked\n"
     told = read(well, "doctor", code=1)
     unchecked = [x["check"] for x in told if x["severity"] == "unchecked"]
     assert unchecked == ["partitions", "retention"]
 
 
+@pytest.mark.long
 def test_missing_objects_exit_4(well: Cli, ask: Ask) -> None:
     for kind, name in (("view", "overdue"), ("table", "sources")):
         ask(f"DROP {kind} cronledger.{name} CASCADE")
@@ -84,6 +88,7 @@ def test_missing_objects_exit_4(well: Cli, ask: Ask) -> None:
         assert re.search(rf"PROBLEM  objects: dropped: .*{kind} {name}\b", said.stdout)
 
 
+@pytest.mark.long
 def test_another_database_exits_5_until_it_is_accepted(well: Cli, ask: Ask) -> None:
     ask("UPDATE cronledger.identity SET system_identifier = 1")
     said = well("doctor")

@@ -7,14 +7,18 @@ import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Ask
 from tests.cli.support.daemon import Start
 from tests.processes import clean_environ
 
+pytestmark = pytest.mark.long
+
 NEEDED = {
     "annotated_types", "click", "croniter", "cronledger", "dateutil", "dotenv", "psycopg",
     "psycopg_binary", "psycopg_pool", "pydantic", "pydantic_core",
-    "pydantic_settings", "structlog", "typing_extensions", "typing_inspection", "tzdata",
+    "pydantic_settings", "six", "structlog", "typing_extensions", "typing_inspection", "tzdata",
 }  # fmt: skip
 """The packages that a replica with command jobs imports, beside those of Python."""
 OF_STRUCTLOG = {"attr", "greenlet", "pygments", "rich"}

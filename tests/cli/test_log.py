@@ -53,6 +53,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
+@pytest.mark.long
 def test_every_event_is_in_the_table_and_its_name_is_a_constant() -> None:
     assert set(logged()) == set(EVENTS)
     assert all(meaning.endswith(".") for meaning in EVENTS.values())

@@ -51,6 +51,7 @@ def test_the_metrics_of_a_limited_number_of_jobs_are_printed_once(
     assert Scrape(filled("metrics").stdout).one("job_series_omitted") == 1
 
 
+@pytest.mark.long
 def test_the_metrics_are_served_until_a_signal(start: Start) -> None:
     run = start("--listen", "127.0.0.1:0")
     until("the ledger was read within the limits", lambda: served(run).one("up") == 1)
@@ -60,6 +61,7 @@ def test_the_metrics_are_served_until_a_signal(start: Start) -> None:
     assert run.end() == 0
 
 
+@pytest.mark.long
 def test_a_database_that_is_away_is_down_and_not_an_end(start: Start) -> None:
     run = start(
         "--listen", "127.0.0.1:0", CRONLEDGER_DATABASE_URL="host=127.0.0.1 port=1 dbname=none"
@@ -80,6 +82,7 @@ def test_a_database_without_a_ledger_is_refused(
     refused(bare("metrics", *served), "run `cronledger migrate`", code=4)
 
 
+@pytest.mark.long
 def test_an_address_in_use_is_an_error(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         run = start("--listen", f"127.0.0.1:{taken.getsockname()[1]}")

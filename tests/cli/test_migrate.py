@@ -20,6 +20,7 @@ def empty(bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -
     return bare
 
 
+@pytest.mark.long
 def test_it_is_checked_applied_and_then_up_to_date(empty: Cli) -> None:
     said = empty("migrate", "--check")
     assert said.exit_code == 4
@@ -49,6 +50,7 @@ def test_a_newer_schema_exits_4(cli: Cli, ask: Ask) -> None:
         refused(cli(*arguments), "9999_post_future", "upgrade", code=4)
 
 
+@pytest.mark.long
 def test_another_schema(empty: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEDGER_SCHEMA", "other")
     assert read(empty, "migrate") == {"schema": "other", "applied": NAMES, "pending": []}
@@ -67,6 +69,7 @@ def psql(url: str, script: str) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.long
 def test_sql_without_a_database_prints_everything(
     bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +85,7 @@ def test_sql_without_a_database_prints_everything(
     assert bare("migrate", "--check").exit_code == 0
 
 
+@pytest.mark.long
 def test_sql_prints_what_is_still_to_be_applied(empty: Cli, empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url, autocommit=True) as c:
         everything = empty("migrate", "--sql").stdout
@@ -104,6 +108,7 @@ def test_sql_prints_what_is_still_to_be_applied(empty: Cli, empty_database_url: 
         assert empty("migrate", "--check").exit_code == 0
 
 
+@pytest.mark.long
 def test_sql_of_a_new_migration_is_that_migration(
     empty: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

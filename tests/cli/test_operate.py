@@ -123,6 +123,7 @@ def test_trigger(filled: Cli, ask: Ask) -> None:
     assert (row["scope_kind"], row["scope_id"]) == ("tenant", "acme")
 
 
+@pytest.mark.long
 def test_a_refusal_of_trigger_has_its_exit_code_and_a_hint_with_options(filled: Cli) -> None:
     for code, words, *arguments in (
         (1, "is RUNNING, and overlap is skip", "hourly"),

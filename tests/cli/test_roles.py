@@ -43,6 +43,9 @@ JOBS = """
 kind = "command"
 command = ["true"]
 
+[calendars.de]
+weekend = ["Saturday", "Sunday"]
+
 [jobs.hourly]
 schedule = "0 * * * *"
 command = ["true"]
@@ -73,6 +76,7 @@ MATRIX = {
     "migrate": Entry("migrate", READ),
     "import-crontab": Entry("import-crontab crontab", EVERYBODY),
     "next": Entry("next hourly", READ),
+    "forecast": Entry("forecast", READ),
     "check": Entry("check jobs.toml", EVERYBODY),
     "schema": Entry("schema", EVERYBODY),
     "dev": Entry("dev jobs.toml", EVERYBODY),
@@ -83,6 +87,12 @@ MATRIX = {
     "jobs pause": Entry("jobs pause hourly --until 1h", DECIDE, "operator"),
     "jobs resume": Entry("jobs resume hourly", DECIDE, "operator"),
     "jobs remove": Entry("jobs remove hourly", DECIDE, "operator"),
+    "skip": Entry("skip hourly 2090-01-01T00:00Z --reason night", DECIDE, "operator"),
+    "planned-skips": Entry("planned-skips", READ),
+    "pauses list": Entry("pauses list", READ),
+    "pauses plan": Entry("pauses plan --job hourly --from 1h --reason night", OPERATE, "operator"),
+    "pauses change": Entry("pauses change 1 --from 2h", OPERATE, "operator"),
+    "pauses end": Entry("pauses end 1", OPERATE, "operator"),
     "jobs redact": Entry("jobs redact hourly target env SECRET", OPERATE, "operator"),
     "trigger": Entry("trigger fetch", DECIDE, "operator"),
     "enqueue": Entry("enqueue hourly --key k", DECIDE, "operator"),
@@ -99,10 +109,17 @@ MATRIX = {
     "queues limit": Entry("queues limit default 3", OPERATE, "operator"),
     "retention show": Entry("retention show", READ),
     "retention set": Entry("retention set 80d", OPERATE, "operator"),
+    "calendars list": Entry("calendars list", READ),
+    "calendars show": Entry("calendars show de", READ),
+    "calendars diff": Entry("calendars diff de 1 1", READ),
     "sources list": Entry("sources list", READ),
     "sources rename": Entry("sources rename jobs moved", OPERATE, "operator"),
     "alerts": Entry("alerts", READ),
     "channels list": Entry("channels list", READ),
+    "channels deliveries": Entry("channels deliveries", READ),
+    "channels pause": Entry("channels pause ops", DECIDE, "operator"),
+    "channels resume": Entry("channels resume ops", DECIDE, "operator"),
+    "channels retry": Entry("channels retry 4711", DECIDE, "operator", code=2),
     "channels test": Entry("channels test ops --timeout 1ms", DECIDE, "operator", code=1),
     "audit": Entry("audit", READ),
     "deadlines": Entry("deadlines", READ),
@@ -155,6 +172,10 @@ def roles(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Ite
     made = Roles(databases, ledger, ledger.rpartition("test_")[2])
     with rows.connected(databases.url(ledger)) as db:
         set_ten_past(db)  # verify fails if something is due that nobody has planned
+        db.execute(
+            "SELECT cronledger.plan_pause("
+            "'night', cronledger.db_now() + interval '1 day', queue => 'other')"
+        )
     file = tmp_path_factory.mktemp("roles") / "jobs.toml"
     file.write_text(JOBS)
     with pytest.MonkeyPatch.context() as patched:
@@ -210,6 +231,7 @@ def call(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...
 
 
 @pytest.mark.parametrize("role", first_fast(ROLES))
+@pytest.mark.long
 def test_a_role_may_run_a_command_or_is_told_what_it_needs(
     call: Callable[..., Result], roles: Roles, role: str
 ) -> None:
@@ -243,6 +265,7 @@ def test_doctor_checks_what_the_role_may_read(call: Callable[..., Result], role:
 
 @pytest.mark.parametrize("role", first_fast(ROLES))
 @pytest.mark.usefixtures("call")
+@pytest.mark.long
 def test_run_is_for_runners(roles: Roles, role: str, surroundings: Path) -> None:
     database = roles.databases.create(roles.ledger)
     environment = os.environ | {"CRONLEDGER_DATABASE_URL": roles.url(database, role)}
@@ -269,6 +292,7 @@ def test_a_viewer_sees_neither_payload_nor_target(call: Callable[..., Result]) -
         assert shown.stderr == ""
 
 
+@pytest.mark.long
 def test_a_run_of_verify_is_recorded_for_roles_that_may_write(
     call: Callable[..., Result], roles: Roles
 ) -> None:
@@ -340,6 +364,7 @@ def test_the_documented_rights_are_those_of_the_matrix() -> None:
     assert set(re.findall(r"`([a-z-]+)`", sentence)) == needs_none
 
 
+@pytest.mark.long
 def test_operators_accept_violations(call: Callable[..., Result], roles: Roles) -> None:
     early = "UPDATE cronledger.executions SET started_at = due_at - interval '1 s' WHERE id = 2"
     for role in ("viewer", "runner", "operator"):

@@ -35,6 +35,7 @@ def hang():
 """
 
 
+@pytest.mark.long
 def test_it_runs_drains_and_sums_up(start: Start, surroundings: Path, ask: Ask) -> None:
     (surroundings / "cronledger.toml").write_text(JOBS.partition("[jobs.long]")[0])
     run = start("--summary")  # ./cronledger.toml
@@ -52,6 +53,7 @@ def test_it_runs_drains_and_sums_up(start: Start, surroundings: Path, ask: Ask) 
     assert ask("SELECT DISTINCT state FROM cronledger.runners") == [("stopped",)]
 
 
+@pytest.mark.long
 def test_a_drain_waits_and_a_second_signal_does_not(
     start: Start, surroundings: Path, ask: Ask
 ) -> None:
@@ -69,6 +71,7 @@ def test_a_drain_waits_and_a_second_signal_does_not(
     assert ended == [("FAILED", "shutdown")]
 
 
+@pytest.mark.long
 def test_a_thread_that_hangs_does_not_keep_the_process(
     start: Start, surroundings: Path, ask: Ask
 ) -> None:
@@ -82,6 +85,7 @@ def test_a_thread_that_hangs_does_not_keep_the_process(
     assert ask("SELECT status, error_code FROM cronledger.executions") == [("FAILED", "shutdown")]
 
 
+@pytest.mark.long
 def test_it_waits_for_its_database_until_a_signal(start: Start, database_url: str) -> None:
     away = f"{database_url}&port=1"
     run = start("--wait", "300ms", CRONLEDGER_DATABASE_URL=away)
@@ -107,6 +111,7 @@ def test_an_invalid_source_is_refused_before_the_database_is_asked(
     refused(bare("run", "a.toml", "b.toml"), words, "cronledger jobs apply FILE")
 
 
+@pytest.mark.long
 def test_a_schema_that_lacks_exits_4(
     start: Start, surroundings: Path, empty_database_url: str
 ) -> None:
@@ -121,6 +126,7 @@ def test_a_schema_that_lacks_exits_4(
     assert "CRONLEDGER_HEALTH_PORT" in run.err
 
 
+@pytest.mark.long
 def test_health_and_an_older_deploy(start: Start, surroundings: Path, ask: Ask) -> None:
     (surroundings / "a.toml").write_text('[jobs.a]\ncommand = ["true"]\n')
     ask(
@@ -140,6 +146,7 @@ def test_health_and_an_older_deploy(start: Start, surroundings: Path, ask: Ask) 
     assert run.end() == 0, run.err
 
 
+@pytest.mark.long
 def test_functions_that_cannot_be_told_apart_are_refused_before_anything_is_applied(
     start: Start, cli: Cli, surroundings: Path, ask: Ask
 ) -> None:
@@ -154,6 +161,7 @@ def test_functions_that_cannot_be_told_apart_are_refused_before_anything_is_appl
     assert ask("SELECT name FROM cronledger.jobs") == []
 
 
+@pytest.mark.long
 def test_nothing_is_applied_where_the_replica_could_not_run(
     start: Start, surroundings: Path, database_url: str, ask: Ask
 ) -> None:
@@ -221,6 +229,7 @@ def beat():
 """
 
 
+@pytest.mark.long
 def test_a_lifespan_that_raises_exits_1_before_anything_is_applied(
     start: Start, surroundings: Path, ask: Ask
 ) -> None:
@@ -235,6 +244,7 @@ def test_a_lifespan_that_raises_exits_1_before_anything_is_applied(
     assert ask("SELECT name FROM cronledger.jobs") == []
 
 
+@pytest.mark.long
 def test_a_signal_ends_a_start_whose_lifespan_hangs(start: Start, surroundings: Path) -> None:
     hangs = LIFESPAN.format(body="await asyncio.sleep(600)")
     (surroundings / "hanging_lifespan.py").write_text(hangs)

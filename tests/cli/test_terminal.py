@@ -21,6 +21,7 @@ COLOUR = re.compile("\x1b\\[[0-9;]*m")
 LISTINGS = (
     ["jobs", "list"], ["executions", "list"], ["runners"], ["queues", "list"], ["alerts"],
     ["channels", "list"],
+    ["channels", "deliveries"],
     ["deadlines"], ["compliance"],
 )  # fmt: skip
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -48,9 +49,12 @@ def hostile(filled: Cli, ask: Ask) -> Cli:
     )  # fmt: skip
     ask("SELECT cronledger.pause('manual', %s)", evil)
     ask(
-        "INSERT INTO cronledger.jobs (name, queue, handler, target, source) VALUES"
-        " ('alerts.ops', 'alerts', 'external', %s, %s)",
-        '{"channel": {"kind": "python", "python": "m:f"}}', evil,
+        "INSERT INTO cronledger.channels (name, settings, source) VALUES ('ops', %s, %s)",
+        '{"kind": "python", "python": "m:f"}', evil,
+    )  # fmt: skip
+    ask(
+        "INSERT INTO cronledger.deliveries (channel, status, error_code, error_msg)"
+        " VALUES ('ops', 'FAILED', 'delivery_failed', %s)", evil,
     )  # fmt: skip
     ask(
         "INSERT INTO cronledger.raised_alerts (at, event, kind, channel, since, count,"
@@ -71,6 +75,7 @@ def hostile(filled: Cli, ask: Ask) -> Cli:
 
 
 @pytest.mark.usefixtures("hostile")
+@pytest.mark.long
 def test_listings_fit_the_terminal() -> None:
     for arguments in LISTINGS:
         for columns in (60, 80, 132):
@@ -111,6 +116,7 @@ def test_failures_are_coloured(filled: Cli) -> None:
     assert ESCAPE not in filled("executions", "list").stdout
 
 
+@pytest.mark.long
 def test_a_terminal_gets_escaped_text_and_a_pipe_the_original(hostile: Cli) -> None:
     for arguments in (
         *LISTINGS, ["executions", "show", "2"], ["executions", "output", "2"],

@@ -78,6 +78,7 @@ def test_without_the_extra_only_what_enqueues_or_runs_is_refused(
 
 
 @pytest.mark.usefixtures("filled")
+@pytest.mark.long
 def test_with_tracing_off_a_command_imports_nothing(
     ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_violations_are_listed_and_the_exit_code_is_1(spoiled: Cli) -> None:
     assert found["totals"]["schedules"] == 2
 
 
+@pytest.mark.long
 def test_the_range_is_reported(spoiled: Cli) -> None:
     said = spoiled("verify", "a")
     checked, tail = said.stderr.splitlines()[-1].split(" up to ")
@@ -83,6 +84,7 @@ def test_the_range_is_reported(spoiled: Cli) -> None:
     assert "no plan_time was checked, although some are due" in said.stdout
 
 
+@pytest.mark.long
 def test_accepted_violations_do_not_fail(spoiled: Cli) -> None:
     assert spoiled("verify", "a", "--accept", "INC-7", "--kind", "early").exit_code == 1
     accepted = spoiled("verify", "a", "--accept", "INC-7: repaired")
@@ -132,6 +134,7 @@ def runs(url: str) -> list[dict[str, Any]]:
         return c.execute("SELECT * FROM cronledger.verifications ORDER BY id").fetchall()
 
 
+@pytest.mark.long
 def test_each_run_is_recorded_with_its_range_and_counts(spoiled: Cli, database_url: str) -> None:
     assert spoiled("verify").exit_code == 1
     assert spoiled("verify", "a", "--from", "1d", "--to", "0s", "--json").exit_code == 1

@@ -69,6 +69,7 @@ def test_it_ran(cli: Cli, db: rows.Db) -> None:
     assert found["executions"] == [row["id"]]
 
 
+@pytest.mark.long
 def test_the_state_of_an_execution_and_its_earlier_attempts_are_explained(
     cli: Cli, db: rows.Db
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_traceback_is_left_to_executions_show(cli: Cli, db: rows.Db) -> None:
     _why(cli, _hour(db), message)
 
 
+@pytest.mark.long
 def test_a_filter_is_named_as_the_reason_why_it_is_not_retried(cli: Cli, db: rows.Db) -> None:
     note = "not retried: never_retry_on has 64-78"
     because = "; it is not retried: never_retry_on has 64-78."
@@ -139,8 +141,44 @@ def test_a_skip_names_its_reason(cli: Cli, db: rows.Db) -> None:
     _skip(db, _hour(db, 1), "retired")
     blocked = f"execution {row['id']} was RUNNING on r1, from"
     _why(cli, _hour(db, 3), blocked, "overlap is skip", verdict="skipped")
-    _why(cli, _hour(db, 2), "a newer plan_time was also due")
+    _why(cli, _hour(db, 2), "a newer plan_time ran instead")
     _why(cli, _hour(db, 1), "retired")
+
+
+def test_a_window_is_explained(cli: Cli, db: rows.Db) -> None:
+    at, start = _hour(db, 2), _hour(db, 5)
+    ran = rows.execution(db, plan_time=at, window_start=start)
+    _why(cli, at, "succeeded", f"Its window began at {start:%Y-%m-%dT%H}:00:00Z.")
+    assert "window_start" in cli("executions", "show", str(ran["id"])).stdout
+    text = f"its window was processed by the execution of {at}"
+    rows.execution(
+        db, "CANCELLED", plan_time=_hour(db, 3), error_code="window_processed", error_msg=text,
+        attempt=0, started_at=None,
+    )  # fmt: skip
+    _why(cli, _hour(db, 3), f"it had not started; {text}.", verdict="cancelled")
+
+
+def test_a_released_execution_has_no_start_but_that_of_its_attempt(cli: Cli, db: rows.Db) -> None:
+    at = _hour(db, 2)
+    attempt = {
+        "attempt": 1, "runner_id": "r0", "started_at": at.isoformat(), "last_seen": None,
+        "ended_at": at.isoformat(), "error_code": "shutdown", "error_msg": None,
+    }  # fmt: skip
+    row = rows.execution(db, "PENDING", plan_time=at, attempt=1, attempts=Jsonb([attempt]))
+    _skip(db, _hour(db), "overlap", blocked_by=row["id"])
+    named = f"execution {row['id']} was RUNNING on r0, from"
+    for _ in range(2):
+        _why(cli, _hour(db), named, f"{at:%Y-%m-%dT%H}:00:00Z and was released later, and")
+        db.execute("SELECT cronledger.cancel(%s, 'ann')", [row["id"]])
+    _why(cli, at, "it waited for another attempt; cancelled by ann at", "Attempt 1 on r0, started")
+
+
+def test_a_skip_behind_an_execution_that_no_worker_has_claimed_says_so(
+    cli: Cli, db: rows.Db
+) -> None:
+    row = rows.execution(db, "PENDING", plan_time=_hour(db, 2))
+    _skip(db, _hour(db), "overlap", blocked_by=row["id"])
+    _why(cli, _hour(db), f"no worker had claimed execution {row['id']} yet", verdict="skipped")
 
 
 def test_an_execution_that_may_have_ended_names_the_reason_and_so_does_a_skip_behind_it(
@@ -277,6 +315,32 @@ def test_each_scope_is_explained_and_an_unknown_one_refused(cli: Cli, db: rows.D
         refused(cli("why", *arguments), words)
 
 
+def test_a_plan_time_to_come_names_the_calendar_or_the_pause_that_will_skip_it(
+    cli: Cli, db: rows.Db
+) -> None:
+    following, now = _hour(db, -1), rows.now(db)
+    days = {str(now.astimezone(UTC).date() + timedelta(days=n)): "Fair" for n in range(2)}
+    db.execute(
+        "SELECT cronledger.set_calendar('de', %s, %s::date, first => %s::date)",
+        [Jsonb(days), now + timedelta(days=400), now - timedelta(days=10)],
+    )
+    rows.job(db, "closed", calendar="de")
+    _planned(db, "closed", now - timedelta(days=2))
+    db.execute(
+        "SELECT cronledger.plan_pause('move', %s, job => 'job', requested_by => 'ann')",
+        [following],
+    )
+    for job, words in (
+        ("job", "of ann (move) skips it"),
+        ("closed", "the calendar of the job excludes this day (Fair)"),
+    ):
+        (present,) = read(cli, "why", job)
+        assert f"The next plan_time is {following:%Y-%m-%dT%H:%M:%SZ}, but " in present["text"]
+        assert words in present["text"]
+        _why(cli, following, "is in the future", words, verdict="not_planned", job=job)
+
+
+@pytest.mark.long
 def test_without_a_time_it_explains_the_present(cli: Cli, db: rows.Db) -> None:
     def present(verdict: str) -> str:
         (answer,) = read(cli, "why", "job")
@@ -323,3 +387,37 @@ def test_an_id_in_place_of_a_job_is_that_of_an_execution(cli: Cli, db: rows.Db) 
     assert (answer["verdict"], answer["executions"]) == ("ran", [row["id"]])
     assert cli("why", "987654321").exit_code == 2
     assert cli("why", "9" * 30).exit_code == 2
+
+
+def test_a_waiting_execution_names_what_is_missing(cli: Cli, db: rows.Db) -> None:
+    at = _hour(db)
+    until = at + timedelta(hours=2)
+    rows.execution(
+        db, "PENDING", plan_time=at, due_at=at, gated_at=at, next_attempt_at=None, waits_until=until
+    )
+    rows.insert(
+        db, "gates", job_name="job", scope_kind="global", scope_id="global", plan_time=at,
+        upstream_job="extract", upstream_kind="global", upstream_id="global",
+        missing="extract 03:00",
+    )  # fmt: skip
+    words = ("it waits for extract 03:00, until ", until.strftime("%H:%M:%S"))
+    _why(cli, at, *words, verdict="pending")
+    (answer,) = read(cli, "why", "job")
+    assert answer["verdict"] == "pending"
+    (shown,) = read(cli, "executions", "list", "--job", "job")
+    assert (shown["waits_for"], shown["status"]) == ("extract 03:00", "PENDING")
+
+
+def test_a_handler_that_was_not_ready_is_called_again(cli: Cli, db: rows.Db) -> None:
+    at = _hour(db)
+    again = at + timedelta(minutes=90)
+    rows.execution(
+        db, "PENDING", plan_time=at, due_at=at, next_attempt_at=again, attempt=1, max_attempts=2
+    )
+    _why(cli, at, "was not ready", again.strftime("%H:%M:%S"), verdict="pending")
+
+
+def test_a_skip_names_what_was_missing_of_a_required_job(cli: Cli, db: rows.Db) -> None:
+    _skip(db, _hour(db), "upstream", detail="extract 03:00 FAILED")
+    words = "it waited for a job that it requires: extract 03:00 FAILED"
+    _why(cli, _hour(db), words, verdict="skipped")

@@ -10,6 +10,8 @@ from tests.cluster.support.harness import Cluster
 from tests.cluster.support.jobs import RECEIVER
 from tests.waiting import until
 
+pytestmark = pytest.mark.long
+
 
 class Receiver:
     """What the channel `ops` has received. While `held` exists a delivery does not end, and while
@@ -34,17 +36,31 @@ def receiver(tmp_path: Path) -> Receiver:
     return Receiver(tmp_path)
 
 
-MESSAGE = json.dumps({"alerts": [{"event": "test", "id": 0}]})
-
-
 def deliver(cluster: Cluster) -> None:
-    cluster.rows("SELECT cronledger.trigger('alerts.ops', payload => %s::jsonb)", MESSAGE)
+    cluster.rows("SELECT cronledger.test_channel('ops', '1 h')")
+
+
+def create(cluster: Cluster) -> None:
+    """Create a delivery of an alert, which is tried again unlike a test."""
+    cluster.rows(
+        "WITH made AS (INSERT INTO cronledger.deliveries (channel) VALUES ('ops') RETURNING id)"
+        " INSERT INTO cronledger.raised_alerts"
+        " (at, event, kind, channel, since, count, summary, details, delivery_id)"
+        " SELECT now(), 'failed', 'opened', 'ops', now(), 1, 'x', '{}', m.id FROM made m"
+        " RETURNING pg_notify('cronledger', 'alerts')::text"
+    )
+
+
+def deliveries(cluster: Cluster, status: str) -> list[dict[str, Any]]:
+    return cluster.rows(
+        "SELECT to_jsonb(d) FROM cronledger.deliveries d WHERE status = %s ORDER BY id", status
+    )
 
 
 def delivered_by(cluster: Cluster) -> str:
     """Return the runner that has delivered the message, once it is delivered."""
-    until("it is delivered", lambda: cluster.executions("SUCCESS"))
-    return str(cluster.execution("alerts.ops")["runner_id"])
+    (found,) = until("it is delivered", lambda: deliveries(cluster, "SUCCESS"))
+    return str(found["runner_id"])
 
 
 def test_a_failure_reaches_the_channel_also_without_a_free_slot(
@@ -73,22 +89,20 @@ def test_a_delivery_of_a_replica_that_ends_is_repeated(
     first = cluster.start(
         "alerting", runner_id="first", drain_timeout="0s", environ=receiver.environ
     )
-    cluster.rows(
-        "UPDATE cronledger.jobs SET stale_timeout = '3 s' WHERE name = 'alerts.ops' RETURNING 1"
-    )
-    deliver(cluster)
+    create(cluster)
     until("it is under way", lambda: receiver.messages)
     if how == "drains":
         first.popen.terminate()
         assert first.wait() == 0
-        row = cluster.execution("alerts.ops")
-        assert (row["status"], row["lease_token"]) == ("PENDING", None)
+        (row,) = deliveries(cluster, "PENDING")
+        assert (row["lease_token"], row["attempt"]) == (None, 0)
     first.kill()
     receiver.held.unlink()
-    # It does not apply the jobs again, which would restore stale_timeout.
-    cluster.start("alerting", runner_id="second", apply=False, environ=receiver.environ)
+    if how == "is killed":
+        cluster.rows("UPDATE cronledger.deliveries SET due_at = now() RETURNING 1")
+    cluster.start("alerting", runner_id="second", environ=receiver.environ)
     assert delivered_by(cluster) == "second"
-    assert receiver.events() == ["test"] * 2
+    assert receiver.events() == ["failed"] * 2
     assert receiver.messages[0] == receiver.messages[1]
 
 
@@ -110,28 +124,27 @@ def test_a_drain_waits_for_a_delivery_that_a_replica_with_no_alert_slots_left(
 def test_a_delivery_that_a_person_requests_does_not_wait_for_a_poll(
     cluster: Cluster, receiver: Receiver
 ) -> None:
-    """Neither after `trigger` nor after `retry` and `resume`."""
+    """Neither a test, nor a retry, nor the resume of a channel."""
     cluster.start("control", poll_interval="1h", environ=receiver.environ)
     # Newer than the check-in of the replica.
     cluster.rows(
-        "INSERT INTO cronledger.jobs (name, queue, handler, target) VALUES ('alerts.ops', 'alerts',"
-        """ 'external', '{"channel": {"kind": "python", "python":"""
-        """ "tests.cluster.support.jobs:receive"}}') RETURNING 1"""
+        "INSERT INTO cronledger.channels (name, settings) VALUES ('ops',"
+        """ '{"kind": "python", "python": "tests.cluster.support.jobs:receive"}') RETURNING 1"""
     )
 
     def delivered(number: int) -> None:
         # Its end is written, so that the next one does not wait for its slot.
-        until("it is delivered", lambda: len(cluster.executions("SUCCESS")) == number)
+        until("it is delivered", lambda: len(deliveries(cluster, "SUCCESS")) == number)
 
     deliver(cluster)
     delivered(1)
     receiver.refuses.touch()
-    deliver(cluster)
-    (failed,) = until("it has failed", lambda: cluster.executions("FAILED"))
+    create(cluster)
+    (failed,) = until("it has failed", lambda: deliveries(cluster, "FAILED"))
     receiver.refuses.unlink()
-    cluster.rows("SELECT cronledger.retry(%s)", failed["id"])
+    cluster.rows("SELECT cronledger.retry_delivery(%s)::text", failed["id"])
     delivered(2)
-    cluster.rows("SELECT cronledger.pause('alerts.ops')::text")
-    cluster.rows("SELECT cronledger.enqueue('alerts.ops', payload => %s::jsonb)", MESSAGE)
-    cluster.rows("SELECT cronledger.resume('alerts.ops')::text")
+    cluster.rows("SELECT cronledger.pause_channel('ops')")
+    create(cluster)
+    cluster.rows("SELECT cronledger.resume_channel('ops')")
     delivered(3)

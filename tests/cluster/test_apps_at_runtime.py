@@ -12,6 +12,8 @@ from cronledger.testing import Ledger
 from tests.cluster.support.live import live
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.long
+
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 

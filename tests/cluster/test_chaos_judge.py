@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.chaos.judge import LEDGER, alive_at_once
+from tests.chaos.judge import LEDGER, OVERLAPPING, alive_at_once
 from tests.chaos.watch import Sample, flatness
 from tests.cluster.support.marks import Mark
 from tests.db.support import rows
@@ -42,6 +42,23 @@ def test_lives_of_one_scope_that_overlap_are_found(marks: list[Mark], found: int
     overlaps = alive_at_once(marks)
     assert len(overlaps) == found
     assert all(text.startswith("steady/s0: 1#1 lived ") for text in overlaps)
+
+
+def test_executions_of_one_scope_that_overlap_in_the_ledger_are_named(database_url: str) -> None:
+    """Each runs for 2 s. The third one begins at the end of the second one."""
+    with rows.connected(database_url) as db:
+        for name in ("job", "allowed"):
+            rows.job(db, name, overlap="allow" if name == "allowed" else "skip")
+            at = rows.now(db) - timedelta(minutes=1)
+            found = [
+                rows.execution(db, job=name, plan_time=at + timedelta(seconds=second))
+                for second in (0, 1, 3)
+            ]
+            if name == "job":
+                first, second, _ = found
+        (text,) = [text for row in db.execute(OVERLAPPING) for text in row.values()]
+    assert text.startswith(f"job/global: {first['id']} (SUCCESS, ")
+    assert f" beside {second['id']} (SUCCESS, " in text
 
 
 @pytest.mark.parametrize(("skipped", "missing"), [(11, 0), (10, 1), (12, 1)])

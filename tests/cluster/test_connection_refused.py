@@ -58,6 +58,7 @@ def test_a_start_that_is_refused_says_so_at_once(
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.long
 async def test_an_embedded_start_keeps_the_cause(guarded: tuple[OwnServer, str]) -> None:
     url = make_conninfo(guarded[1], password="wrong")
     with pytest.raises(psycopg.OperationalError, match="password authentication failed") as raised:
@@ -71,6 +72,7 @@ async def test_an_embedded_start_keeps_the_cause(guarded: tuple[OwnServer, str])
     assert len(causes) > 1
 
 
+@pytest.mark.long
 async def test_a_password_that_is_changed_meanwhile_is_named(
     guarded: tuple[OwnServer, str],
 ) -> None:
@@ -93,6 +95,7 @@ async def test_a_password_that_is_changed_meanwhile_is_named(
     assert [x for x in logged if x["event"] == "database_recovered"]
 
 
+@pytest.mark.long
 async def test_a_replica_whose_rights_are_revoked_is_not_ready(ledger: Ledger) -> None:
     name = f"runner_{os.getpid()}"
 

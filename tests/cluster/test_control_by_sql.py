@@ -3,9 +3,13 @@
 import time
 from typing import Any
 
+import pytest
+
 from cronledger.settings import POLL
 from tests.cluster.support.harness import Cluster
 from tests.waiting import until
+
+pytestmark = pytest.mark.long
 
 LISTENING: dict[str, Any] = {"poll_interval": "10m"}
 """Nothing looks for work by itself within the patience of a test: what is noticed was notified."""

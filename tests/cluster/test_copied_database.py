@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg.conninfo import make_conninfo
 
 from cronledger.ledger.migrate import migrate
 from tests.cluster.support.servers import OwnServer, stopping
+
+pytestmark = pytest.mark.long
 
 JOB = """
 INSERT INTO cronledger.jobs (name, handler, target) VALUES ('job', 'external', '{}')

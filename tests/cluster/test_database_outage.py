@@ -38,6 +38,7 @@ def _assert_nothing_twice(cluster: Cluster, without: tuple[str, ...] = ()) -> No
     assert set(ran.values()) == {1}
 
 
+@pytest.mark.long
 def test_outcomes_are_kept_while_the_database_cannot_be_reached(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_outcomes_are_kept_while_the_database_cannot_be_reached(
         assert replica.wait() == 0
 
 
+@pytest.mark.long
 def test_an_attempt_that_an_outage_ends_names_the_outage_and_the_setting(
     cluster: Cluster,
 ) -> None:
@@ -119,6 +121,7 @@ def test_a_restart_under_load_costs_a_handful_of_lines(tmp_path: Path) -> None:
 KINDS = ("cronledger", "cronledger heartbeats", "cronledger listen", "cronledger transaction")
 
 
+@pytest.mark.long
 def test_each_kind_of_connection_may_be_terminated(cluster: Cluster) -> None:
     """The work in a transaction fails with it, and takes what it wrote along; nothing else does."""
     with psycopg.connect(cluster.url) as c:

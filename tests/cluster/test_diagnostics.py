@@ -15,6 +15,8 @@ from tests.cli.support.daemon import Run, starter
 from tests.cluster.support.live import live
 from tests.waiting import eventually, until
 
+pytestmark = pytest.mark.long
+
 JOBS = """
 import time
 from pathlib import Path

@@ -26,6 +26,7 @@ def done(ledger: Ledger, execution: int) -> Callable[[], bool]:
     return lambda: status(ledger, execution) == "SUCCESS"
 
 
+@pytest.mark.long
 async def test_a_tick_never_waits_for_handlers(ledger: Ledger) -> None:
     app, release = App("ticks"), asyncio.Event()
 
@@ -49,6 +50,7 @@ async def test_a_tick_never_waits_for_handlers(ledger: Ledger) -> None:
         release.set()
 
 
+@pytest.mark.long
 async def test_a_tick_never_overlaps_itself(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +75,7 @@ async def test_a_tick_never_overlaps_itself(
     assert most == 1
 
 
+@pytest.mark.long
 async def test_a_full_replica_says_so_once_and_what_is_due_has_a_reason(
     ledger: Ledger,
 ) -> None:

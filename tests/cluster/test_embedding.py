@@ -19,6 +19,7 @@ from tests.processes import children
 from tests.waiting import eventually
 
 
+@pytest.mark.long
 async def test_one_block_is_all_it_takes(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     app, told = App("embedded"), asyncio.Event()
 
@@ -110,6 +111,7 @@ def job_of_another() -> None:
     return
 
 
+@pytest.mark.long
 async def test_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> None:
     app, release, drains = App("drained"), threading.Event(), asyncio.Event()
 
@@ -173,6 +175,7 @@ async def test_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> N
     assert ledger.rows("SELECT state, running FROM runners") == [{"state": "stopped", "running": 0}]
 
 
+@pytest.mark.long
 async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
     ledger: Ledger,
 ) -> None:
@@ -204,6 +207,7 @@ async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
     assert (row["result"], row["attempt"], row["runner_id"]) == ("second", 2, "two")
 
 
+@pytest.mark.long
 async def test_a_runner_is_named_after_its_host_and_process(ledger: Ledger) -> None:
     expected = f"{socket.gethostname()}-{os.getpid()}"
     first, second = ledger.replica(), ledger.replica()

@@ -1,8 +1,12 @@
 """A replica that cannot reach the database stops its handlers before anybody else starts them."""
 
+import pytest
+
 from tests.cluster.support.harness import Cluster, instant
 from tests.cluster.support.proxy import Proxy
 from tests.waiting import until
+
+pytestmark = pytest.mark.long
 
 JOBS = ("fenced_async", "fenced_command")
 SCOPES = 50

@@ -58,6 +58,7 @@ def test_a_host_that_configures_nothing_sees_nothing(database_url: str, tmp_path
     assert run_host(database_url, tmp_path) == ""
 
 
+@pytest.mark.long
 def test_the_hosts_logging_decides(database_url: str, tmp_path: Path) -> None:
     err = run_host(database_url, tmp_path, before=INFO)
     started = [x for x in err.splitlines() if x.startswith(f"{RUNTIME} INFO runner_started")]
@@ -93,6 +94,7 @@ def test_the_log_format_takes_effect(database_url: str, tmp_path: Path) -> None:
         assert {"time", "runner", "host"} <= started.keys()
 
 
+@pytest.mark.long
 async def test_a_fresh_database_and_an_older_schema_name_the_remedy(
     empty_database_url: str,
 ) -> None:

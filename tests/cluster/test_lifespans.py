@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
 from cronledger import App, Context
@@ -19,6 +18,7 @@ from cronledger.engine.running.executor import Executor
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.engine.runtime import lifespans
 from cronledger.engine.runtime.assembly import Components
+from cronledger.logs import execution_fields
 from cronledger.replica import LifespanError
 from cronledger.rules.problems import ConfigurationError
 from cronledger.testing import Ledger
@@ -83,6 +83,7 @@ def status(ledger: Ledger, job: str) -> str:
     return str(row["status"])
 
 
+@pytest.mark.long
 async def test_handlers_of_both_kinds_receive_one_object(ledger: Ledger, shop: Shop) -> None:
     def sync(ctx: Context, pool: Pool) -> str:
         return pool.serve("sync" if ctx.resources is pool else "another one")
@@ -106,6 +107,7 @@ async def test_handlers_of_both_kinds_receive_one_object(ledger: Ledger, shop: S
     assert shop.steps == ["enter", "close"]
 
 
+@pytest.mark.long
 async def test_each_replica_enters_it_once(ledger: Ledger, shop: Shop) -> None:
     async with live(ledger, shop.app, runner_id="a"), live(ledger, shop.app, runner_id="b"):
         assert shop.steps == ["enter", "enter"]
@@ -126,6 +128,7 @@ CLOSED: dict[str, Callable[[Components], tuple[object, str]]] = {
 """The steps of a drain that may raise."""
 
 
+@pytest.mark.long
 async def test_a_drain_ends_although_a_component_cannot_be_closed(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +212,7 @@ async def test_a_lifespan_that_raises_ends_the_start(ledger: Ledger, shop: Shop)
     assert ledger.rows("SELECT id FROM runners") == []
 
 
+@pytest.mark.long
 async def test_a_start_that_fails_later_closes_it(ledger: Ledger, shop: Shop) -> None:
     other, wrong = App("other"), Shop("wrong")
     handler(other, "job", lambda: None)
@@ -257,6 +261,7 @@ async def test_a_start_that_is_cancelled_cancels_it(ledger: Ledger) -> None:
     assert steps == ["enter", "cancelled"]
 
 
+@pytest.mark.long
 async def test_apps_at_runtime_have_lifespans(ledger: Ledger, shop: Shop) -> None:
     release = asyncio.Event()
 
@@ -289,6 +294,7 @@ async def test_apps_at_runtime_have_lifespans(ledger: Ledger, shop: Shop) -> Non
     assert shop.steps == ["enter", "close", "enter", "close"]
 
 
+@pytest.mark.long
 async def test_a_lifespan_has_the_context_of_the_program_and_not_of_a_handler(
     ledger: Ledger, shop: Shop
 ) -> None:
@@ -298,14 +304,14 @@ async def test_a_lifespan_has_the_context_of_the_program_and_not_of_a_handler(
 
     @asynccontextmanager
     async def lifespan(app: App) -> AsyncIterator[None]:
-        seen.append(get_contextvars() | {"program": PROGRAM.get(None)})
+        seen.append(execution_fields() | {"program": PROGRAM.get(None)})
         yield
 
     plugin = App("plugin", lifespan=lifespan)
 
     async def registers(ctx: Context) -> None:
         PROGRAM.set("handler")
-        assert get_contextvars()["execution_id"] == ctx.execution_id
+        assert execution_fields()["execution_id"] == ctx.execution_id
         await replica.register(plugin)
 
     handler(host, "registers", registers)
@@ -316,6 +322,7 @@ async def test_a_lifespan_has_the_context_of_the_program_and_not_of_a_handler(
     assert [(x["program"], x.get("execution_id")) for x in seen] == [("host", None)]
 
 
+@pytest.mark.long
 async def test_an_app_that_is_unregistered_during_a_claim_keeps_its_lifespan(
     ledger: Ledger, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,6 +419,7 @@ def breaking(
 
 
 @pytest.mark.parametrize("silently", [False, True], ids=["with an error", "silently"])
+@pytest.mark.long
 async def test_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
     ledger: Ledger, shop: Shop, silently: bool
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 from datetime import timedelta
 
+import pytest
 from structlog.testing import capture_logs
 
 from cronledger.settings import LISTENING_POLL, POLL
@@ -14,6 +15,7 @@ from tests.waiting import eventually
 CLOSED = "postgresql://127.0.0.1:1/nowhere"
 
 
+@pytest.mark.long
 async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) -> None:
     with capture_logs() as logged:
         async with live(ledger, listen_url=CLOSED) as polls:
@@ -70,6 +72,7 @@ async def _end_connections(ledger: Ledger) -> None:
     ))  # fmt: skip
 
 
+@pytest.mark.long
 async def test_connections_that_end_while_they_are_idle_cost_nothing(ledger: Ledger) -> None:
     """As an idle limit of a proxy does, or of a pooler, that our settings do not reach."""
     async with ledger.replica() as one:
@@ -80,6 +83,7 @@ async def test_connections_that_end_while_they_are_idle_cost_nothing(ledger: Led
         assert one._runtime.components.clock.trusted_since == trusted
 
 
+@pytest.mark.long
 async def test_connections_that_have_not_ended_are_kept(ledger: Ledger) -> None:
     pids = "SELECT array_agg(pid ORDER BY pid) AS pids" + OURS
     async with ledger.replica() as one:

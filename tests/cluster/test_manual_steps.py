@@ -13,6 +13,7 @@ from tests.cluster.support.live import live
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
+@pytest.mark.long
 async def test_a_step_runs_what_is_due_and_nothing_else_does(ledger: Ledger) -> None:
     app, ran = App("steps"), []
 
@@ -36,6 +37,7 @@ async def test_a_step_runs_what_is_due_and_nothing_else_does(ledger: Ledger) -> 
         assert [row["status"] for row in ledger.executions("job")] == ["SUCCESS"] * 4
 
 
+@pytest.mark.long
 async def test_what_a_handler_makes_due_runs_in_the_same_step(ledger: Ledger) -> None:
     app = App("steps")
 
@@ -61,6 +63,7 @@ async def test_what_a_handler_makes_due_runs_in_the_same_step(ledger: Ledger) ->
     assert ended[-1].result == "manual"
 
 
+@pytest.mark.long
 async def test_a_pause_with_an_end_ends_in_a_step(ledger: Ledger) -> None:
     app = App("steps")
 
@@ -94,6 +97,7 @@ async def test_what_is_wrong_is_said(ledger: Ledger) -> None:
         ledger.replica(App())
 
 
+@pytest.mark.long
 async def test_payloads_of_the_fixture_are_plain_values(ledger: Ledger) -> None:
     app = App("steps")
 

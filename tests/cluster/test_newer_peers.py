@@ -171,6 +171,7 @@ def test_versions_sort_as_people_read_them() -> None:
     assert version("7.0.10") > version("7.0.9") > version("7.0") > version(None)
 
 
+@pytest.mark.long
 async def test_an_older_runner_executes_and_does_not_plan(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:

@@ -71,6 +71,7 @@ def _raising(error: BaseException) -> tuple[Callable[[], object], ...]:
     return handler, handler_async
 
 
+@pytest.mark.long
 async def test_what_handlers_return_and_raise(world: World) -> None:
     async def awaited(ctx: Context) -> int:
         await asyncio.sleep(0)
@@ -118,6 +119,7 @@ async def test_what_handlers_return_and_raise(world: World) -> None:
     assert {row["attempt"] for row in rows} == {1}
 
 
+@pytest.mark.long
 async def test_retries_wait_and_end(world: World) -> None:
     async def asks(ctx: Context) -> int:
         if ctx.attempt < 3:
@@ -154,6 +156,7 @@ async def test_retries_wait_and_end(world: World) -> None:
 # -- timeouts ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 async def test_run_timeout_stops_what_can_be_stopped(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -221,6 +224,7 @@ def _running(world: World) -> int:
 # -- cancel --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 async def test_a_cancel_reaches_the_handler_within_a_moment(world: World) -> None:
     async def sleeps() -> None:
         await asyncio.sleep(60)
@@ -280,6 +284,7 @@ async def test_commands_know_their_execution_and_no_secret(
     }
 
 
+@pytest.mark.long
 async def test_a_command_gets_a_variable_of_its_replica_that_the_ledger_does_not_store(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +310,7 @@ async def test_a_command_gets_a_variable_of_its_replica_that_the_ledger_does_not
     assert "s3cr3t" not in str(stored)
 
 
+@pytest.mark.long
 async def test_how_commands_end(world: World) -> None:
     world.command("fine", shell="echo out; echo err >&2")
     world.command("fails", shell="echo why; exit 7", max_attempts=2, retry_backoff=["0s"])

@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 from cronledger.declaring.app import App, Context
 from cronledger.engine.event import Event
 from cronledger.engine.runtime.assembly import Components
@@ -29,6 +31,7 @@ async def test_every_event_has_a_reaction(ledger: Ledger) -> None:
         assert [name for name, event in found.items() if not event.reactions] == []
 
 
+@pytest.mark.long
 async def test_only_the_heartbeats_emit_events_in_another_thread(ledger: Ledger) -> None:
     app, threads = App("app"), defaultdict[str, set[str]](set)
 

@@ -10,6 +10,8 @@ from tests.marks import first_fast
 from tests.processes import alive
 from tests.waiting import until
 
+pytestmark = pytest.mark.long
+
 LEASES = {LEASE_VARIABLE: "12s"}
 """A busy machine loses shorter ones before the replica dies."""
 JOBS = ("async", "thread", "command")

@@ -107,6 +107,7 @@ def _run_waiting(ledger: Ledger) -> int:
     return found
 
 
+@pytest.mark.long
 def test_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -> None:
     run = start("jobs.toml")
     run.until_event("runner_started")
@@ -151,6 +152,7 @@ def test_each_end_of_an_execution_is_counted(start: Start, ledger: Ledger) -> No
     assert run.end() == 0, run.err
 
 
+@pytest.mark.long
 def test_metrics_are_served_while_the_database_is_away(
     start: Start, ledger: Ledger, database_url: str
 ) -> None:
@@ -182,6 +184,7 @@ def test_metrics_are_served_while_the_database_is_away(
         assert abs(metrics.value("clock_skew_seconds")) < 60
 
 
+@pytest.mark.long
 def test_metrics_are_served_while_the_start_waits_for_the_database(
     start: Start, database_url: str
 ) -> None:
@@ -203,6 +206,7 @@ def _counted(collector: Any, outcome: str) -> int:
     return number
 
 
+@pytest.mark.long
 async def test_lateness_is_that_of_the_ledger(ledger: Ledger) -> None:
     app = App("late")
 
@@ -228,6 +232,7 @@ async def test_lateness_is_that_of_the_ledger(ledger: Ledger) -> None:
     assert _counted(collector, "success") == len(ran)
 
 
+@pytest.mark.long
 async def test_the_skew_is_that_between_host_and_database(ledger: Ledger) -> None:
     replica = ledger.replica(App("skewed"))
     collector = replica.collector()
@@ -243,6 +248,7 @@ async def test_the_skew_is_that_between_host_and_database(ledger: Ledger) -> Non
     assert round((after - before) / 60) == -60
 
 
+@pytest.mark.long
 async def test_an_execution_that_a_drain_releases_or_cannot_stop_is_counted_once(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +283,7 @@ async def test_an_execution_that_a_drain_releases_or_cannot_stop_is_counted_once
     assert collector.read().state == "stopped"
 
 
+@pytest.mark.long
 async def test_an_outcome_that_the_ledger_refuses_is_lost(ledger: Ledger) -> None:
     app = App("refused")
 
@@ -295,6 +302,7 @@ async def test_an_outcome_that_the_ledger_refuses_is_lost(ledger: Ledger) -> Non
     assert collector.read().leases_lost == 1
 
 
+@pytest.mark.long
 async def test_a_replica_without_a_collector_counts_nothing(ledger: Ledger) -> None:
     app = App("uncounted")
 

@@ -12,6 +12,8 @@ from tests.cluster.support.proxy import Proxy
 from tests.systemd import Notifications, listening
 from tests.waiting import until
 
+pytestmark = pytest.mark.long
+
 JOBS = """
 import os
 import time

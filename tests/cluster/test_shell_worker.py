@@ -94,6 +94,7 @@ def _begun(worker: Worker) -> int:
     return until("the work runs", worker.pids)[-1]
 
 
+@pytest.mark.long
 def test_firings_reach_a_worker_in_bash(cluster: Cluster, workers: Any) -> None:
     _declare(cluster, schedule="@every 1s", grace="1 h", payload='{"n": 7}')
     cluster.start("steady")
@@ -122,6 +123,7 @@ def test_a_command_that_fails_says_so_and_is_retried(cluster: Cluster, workers: 
     assert [entry["error_code"] for entry in row["attempts"]] == ["exit_code"]
 
 
+@pytest.mark.long
 def test_a_worker_whose_lease_was_stolen_writes_nothing(cluster: Cluster, workers: Any) -> None:
     """It is stopped for longer than its lease; when it goes on, its end does not count."""
     _declare(cluster, allow_stale_reentry=True)

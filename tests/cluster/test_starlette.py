@@ -76,6 +76,7 @@ def environment(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", [Starlette, FastAPI])
+@pytest.mark.long
 def test_a_replica_runs_between_startup_and_shutdown(
     ledger: Ledger, own: Own, app: App, monkeypatch: pytest.MonkeyPatch, kind: type[Starlette]
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_replica_runs_between_startup_and_shutdown(
         assert {row["state"] for row in ledger.rows("SELECT state FROM runners")} == {"stopped"}
 
 
+@pytest.mark.long
 def test_arguments_replace_the_environment_and_several_apps_have_one_replica(
     ledger: Ledger, own: Own, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +112,7 @@ def test_arguments_replace_the_environment_and_several_apps_have_one_replica(
         pass
 
 
+@pytest.mark.long
 async def test_a_server_that_cancels_the_lifespan_does_not_wait_for_a_drain(
     ledger: Ledger, own: Own, app: App
 ) -> None:

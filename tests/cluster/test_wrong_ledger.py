@@ -54,6 +54,7 @@ def an_app() -> App:
     return app
 
 
+@pytest.mark.long
 async def test_nothing_that_a_replica_does_touches_another_ledger(ledger: Ledger) -> None:
     app, later = an_app(), App("later")
 
@@ -88,6 +89,7 @@ async def test_nothing_that_a_replica_does_touches_another_ledger(ledger: Ledger
         assert "tick" in [ran.job for ran in await replica.step()]
 
 
+@pytest.mark.long
 async def test_what_runs_is_kept_until_the_ledger_is_back(ledger: Ledger) -> None:
     """Its end is written then; in the other ledger it is neither written nor taken for lost."""
     app, ended, held = App("app"), asyncio.Event(), asyncio.Event()
@@ -127,6 +129,7 @@ async def test_what_runs_is_kept_until_the_ledger_is_back(ledger: Ledger) -> Non
     assert "restart the runner" in said["remedy"]
 
 
+@pytest.mark.long
 async def test_a_transaction_of_a_handler_does_not_begin_in_another_ledger(ledger: Ledger) -> None:
     """Not even in a copy of its own, in which its lease is held too."""
     app, failures = App("app"), []
@@ -150,6 +153,7 @@ async def test_a_transaction_of_a_handler_does_not_begin_in_another_ledger(ledge
 
 
 @pytest.mark.parametrize("refused", [True, False])
+@pytest.mark.long
 async def test_an_accepted_copy_is_another_ledger_unless_the_replica_waited_in_it(
     ledger: Ledger, refused: bool
 ) -> None:

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from cronledger.explain.day.account import MARKS, AccountedDay, Mark
 from cronledger.explain.day.read import MAX_EDITS, TooManyEditsError, read_day
@@ -258,11 +259,12 @@ async def berlin(ledger: Ledger, one: Runner) -> date:
     return day
 
 
+@pytest.mark.long
 def test_a_day_is_accounted_for_with_its_reasons(
     berlin: date, ledger: Ledger, reader: Reader
 ) -> None:
     day = reader(berlin, "Europe/Berlin")
-    assert len(reader.statements) == 8
+    assert len(reader.statements) == 10
     start = day.local.start
     assert equation(day.counts) == (
         "24 planned = 12 ran + 1 failed + 5 skipped (2 overlap, 2 missed, 1 paused) + 1 overdue"
@@ -305,6 +307,32 @@ def test_a_day_is_accounted_for_with_its_reasons(
     assert missed.gap is None  # its last plan_time was at 07:00, when a runner was alive
     ledger.travel(by=2 * DAY)
     assert list(reader(berlin, "Europe/Berlin").runner_gaps) == []
+
+
+@pytest.mark.long
+def test_what_a_calendar_or_a_pause_will_skip_is_not_to_come(
+    ledger: Ledger, reader: Reader
+) -> None:
+    """A pause decides by due_at, and contains both of its ends."""
+    ledger.travel(to=utc(2027, 6, 1, 12) + 30 * SECOND)
+    ledger.values(
+        "SELECT set_calendar('de', %s, '2031-12-31', first => '2027-01-01')",
+        Jsonb({"2027-06-02": "Works holiday"}),
+    )
+    ledger.job(schedule="0 * * * *", calendar="de")
+    ledger.job("delayed", schedule="0 * * * *", schedule_delay="30 min")
+    begins = utc(2027, 6, 1, 15)
+    ledger.values("SELECT plan_pause('move', %s, %s)", begins, begins + 2 * HOUR)
+    day = reader(date(2027, 6, 1))
+    assert day.counts == {State.FUTURE: 8, State.TO_SKIP: 3}
+    skipped = [one.plan_time for one in day.marks or () if one.state is State.TO_SKIP]
+    assert skipped == [begins, begins + HOUR, begins + 2 * HOUR]
+    delayed = reader(date(2027, 6, 1), key=ScopeKey("delayed", GLOBAL, GLOBAL))
+    assert delayed.counts == {State.FUTURE: 9, State.TO_SKIP: 2}
+    assert reader(date(2027, 6, 2)).counts == {State.TO_SKIP: 24}
+    assert reader(date(2027, 6, 3)).counts == {State.FUTURE: 24}
+    ledger.values("SELECT end_pause(id) FROM pauses")
+    assert reader(date(2027, 6, 1)).counts == {State.FUTURE: 11}
 
 
 def test_a_hole_made_by_hand_is_unexplained(berlin: date, ledger: Ledger, reader: Reader) -> None:
@@ -365,6 +393,7 @@ def test_the_number_of_marks_is_bounded(ledger: Ledger, reader: Reader) -> None:
 # --- strips --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_strips_of_many_jobs_come_from_one_statement(
     berlin: date, ledger: Ledger, reader: Reader
 ) -> None:
@@ -390,6 +419,7 @@ def test_strips_of_many_jobs_come_from_one_statement(
     assert overlap == list(range(overlap[0], overlap[-1] + 1))
 
 
+@pytest.mark.long
 def test_a_strip_reads_a_bounded_number_of_rows(ledger: Ledger, reader: Reader) -> None:
     start = utc(2027, 6, 1)
     ledger.travel(to=start)

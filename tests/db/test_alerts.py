@@ -9,7 +9,6 @@ from uuid import UUID
 import psycopg
 import pytest
 from click.testing import CliRunner
-from psycopg import errors
 from psycopg.types.json import Jsonb
 
 from cronledger import App, Notify
@@ -44,9 +43,9 @@ FINISH = "SELECT finish(%s, %s)"
 FAIL = "SELECT fail(%s, %s, 'failed', 'broken: no disk')"
 
 
-def claimed(ledger: Ledger, queue: str = "default") -> tuple[int, UUID]:
+def claimed(ledger: Ledger) -> tuple[int, UUID]:
     """Claim an execution as a worker does."""
-    lease = ledger.one("SELECT id, lease_token FROM claim_next(%s, 'w')", queue)
+    lease = ledger.one("SELECT id, lease_token FROM claim_next('default', 'w')")
     return lease[0], lease[1]
 
 
@@ -86,6 +85,10 @@ def open_alert(ledger: Ledger) -> None:
 
 def raised(ledger: Ledger) -> list[tuple[str, str]]:
     return ledger.values("SELECT event, kind FROM alerts ORDER BY id")
+
+
+def deliveries(ledger: Ledger) -> list[str]:
+    return ledger.values("SELECT status FROM deliveries ORDER BY id")
 
 
 def open_states(ledger: Ledger) -> list[str]:
@@ -167,7 +170,7 @@ def test_a_paused_job_raises_nothing_until_its_resume(ledger: Ledger) -> None:
     watched(ledger, remind="1 minute")
     ledger.job("other", handler="external", notify=rule())
     leases = [triggered(ledger), triggered(ledger, "other")]
-    ledger.values("SELECT pause(name) FROM jobs WHERE name <> 'alerts.ops'")
+    ledger.values("SELECT pause(name) FROM jobs")
     for lease in leases:
         ledger.values(FAIL, *lease)
     assert step(ledger) == []
@@ -247,6 +250,18 @@ def test_a_late_start_opens_and_a_start_in_time_closes(ledger: Ledger) -> None:
     ):  # fmt: skip
         started(ledger, seconds, timedelta(minutes=minutes))
         assert step(ledger) == expected
+
+
+def test_a_wait_for_required_jobs_is_no_lateness(ledger: Ledger) -> None:
+    """Neither for the event, nor for the view, nor for the sums of its job."""
+    watched(ledger, "late")
+    now = ledger.travel(by=timedelta(minutes=5))
+    due, late = now - timedelta(minutes=3), timedelta(seconds=90)
+    ledger.ended([due], late=late, finished=now, gated_at=due)
+    assert step(ledger) == []
+    assert ledger.values("SELECT count FROM lateness") == []
+    sums = "SELECT success, late_ms_max FROM execution_sums('job', 'global', 'global', %s, %s)"
+    assert ledger.values(sums, due, now) == [(1, None)]
 
 
 def skip(ledger: Ledger, reason: str, scope: str = "global") -> None:
@@ -500,7 +515,7 @@ def test_a_leap_of_the_clock_that_is_taken_back_delays_no_delivery_and_no_remind
     ledger: Ledger,
 ) -> None:
     watched(ledger, remind="1 hour")
-    deliveries = "SELECT count(*) FROM executions WHERE queue = 'alerts'"
+    deliveries = "SELECT count(*) FROM deliveries"
     ledger.travel(by=timedelta(days=2))
     end(ledger, "-")
     step(ledger)
@@ -593,6 +608,7 @@ def test_a_long_transaction_elsewhere_delays_no_alert(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.long
 def test_steps_of_any_size_observe_each_change_once(ledger: Ledger, most: int) -> None:
     watched(ledger, after=9999, overlap="allow")
     with psycopg.connect(ledger.url) as open_:
@@ -632,6 +648,7 @@ def test_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(ledger: L
     assert read < 100
 
 
+@pytest.mark.long
 def test_one_process_at_a_time_raises_alerts_and_another_takes_over(ledger: Ledger) -> None:
     watched(ledger)
     end(ledger, "-")
@@ -640,7 +657,7 @@ def test_one_process_at_a_time_raises_alerts_and_another_takes_over(ledger: Ledg
         assert ledger.one(STEPPED) is None
         other.rollback()  # as after a crash: states, alerts, deliveries and cursor together
     assert raised(ledger) == []
-    assert ledger.statuses("alerts.ops") == []
+    assert deliveries(ledger) == []
 
     def call(_: int) -> None:
         with psycopg.connect(ledger.url) as c:
@@ -648,7 +665,7 @@ def test_one_process_at_a_time_raises_alerts_and_another_takes_over(ledger: Ledg
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(call, range(10)))
-    assert (raised(ledger), ledger.statuses("alerts.ops")) == ([OPENED], ["PENDING"])
+    assert (raised(ledger), deliveries(ledger)) == ([OPENED], ["PENDING"])
 
 
 def test_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
@@ -657,11 +674,11 @@ def test_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
     step(ledger)
     end(ledger, "+-")
     step(ledger)
-    assert ledger.statuses("alerts.ops") == ["PENDING"]
+    assert deliveries(ledger) == ["PENDING"]
     ledger.travel(by=timedelta(minutes=1))
     step(ledger)
     first, second = ledger.values(
-        "SELECT payload FROM executions WHERE job_name = 'alerts.ops' ORDER BY id"
+        "SELECT cronledger_internal.delivery_message(d) FROM deliveries d ORDER BY id"
     )
     assert [len(each["alerts"]) for each in (first, second)] == [1, 2]
     assert first["channel"] == "ops"
@@ -689,20 +706,15 @@ def test_more_than_500_alerts_make_several_deliveries(ledger: Ledger) -> None:
         " FROM generate_series(1, 1001)"
     )
     step(ledger)
-    found = ledger.values(
-        "SELECT jsonb_array_length(payload -> 'alerts') FROM executions"
-        " WHERE job_name = 'alerts.ops' ORDER BY id"
-    )
+    found = ledger.values("SELECT count(*) FROM alerts GROUP BY delivery_id ORDER BY delivery_id")
     assert found == [1, 500, 500, 1]
 
 
 def test_deliveries_raise_no_alerts(ledger: Ledger) -> None:
     open_alert(ledger)
-    ledger.values(FAIL, *claimed(ledger, "alerts"))
+    ledger.deliver(accepted=False)
     assert step(ledger) == [OPENED]
     assert ledger.one("SELECT delivery_status FROM alerts") == "FAILED"
-    with pytest.raises(psycopg.Error, match="whose jobs raise no alerts"):
-        ledger.edit("alerts.ops", notify=rule())
 
 
 def test_alerts_are_pruned_with_executions(ledger: Ledger) -> None:
@@ -710,6 +722,7 @@ def test_alerts_are_pruned_with_executions(ledger: Ledger) -> None:
     assert ledger.one("SELECT cronledger_internal.prune_alerts(10)") == 0
     ledger.values("UPDATE pruned SET through = db_now()")
     assert ledger.one("SELECT cronledger_internal.prune_alerts(10)") == 1
+    assert deliveries(ledger) == []
     assert raised(ledger) == []
 
 
@@ -751,6 +764,7 @@ def test_an_app_declares_rules(ledger: Ledger) -> None:
         app.job(name="bad", notify=[{"channel": "ops", "on": ["broken"]}])(print)  # type: ignore[list-item]
 
 
+@pytest.mark.long
 def test_the_command_lists_alerts_and_open_states(ledger: Ledger) -> None:
     watched(ledger, owner="data")
     end(ledger, "-")
@@ -788,50 +802,23 @@ def test_doctor_names_deliveries_that_no_replica_claims(ledger: Ledger) -> None:
     assert findings(ledger) == []
     ledger.travel(by=timedelta(minutes=6))
     assert findings(ledger) == waiting
-    for pause, resume in (
-        ("pause('alerts.ops')", "resume('alerts.ops')"),
-        ("pause_queue('alerts')", "resume_queue('alerts')"),
-    ):
-        ledger.values(f"SELECT {pause}")
-        assert findings(ledger) == []
-        ledger.values(f"SELECT {resume}")
-        assert findings(ledger) == waiting
-    lease = claimed(ledger, "alerts")
+    ledger.values("SELECT pause_channel('ops')")
     assert findings(ledger) == []
-    ledger.values(FINISH, *lease)
+    ledger.values("SELECT resume_channel('ops')")
+    assert findings(ledger) == waiting
+    assert ledger.one("SELECT reason, detail FROM overdue") == (
+        "delivery", "deliveries of alerts to the channel ops that no replica has started: 1"
+    )  # fmt: skip
+    ledger.deliver(accepted=True)
     assert findings(ledger) == []
-
-
-def test_doctor_counts_the_deliveries_of_dropped_channels(ledger: Ledger) -> None:
-    cancelled = ["deliveries of dropped channels, cancelled in the last day: 1"]
-    open_alert(ledger)
-    ledger.channel("other")
-    id = ledger.one("SELECT delivery_id FROM alerts")
-    ledger.values("SELECT cancel(%s)", id)  # a person wants that
-    assert findings(ledger) == []
-    ledger.values("SELECT retry(%s)", id)
-    for drop in ("SELECT retire('alerts.ops')", "DELETE FROM jobs WHERE name = 'alerts.ops'"):
-        ledger.values("UPDATE jobs SET notify = '[]' WHERE name = 'job'")
-        ledger.values(drop)
-        assert ledger.one("SELECT status FROM executions WHERE id = %s", id) == "CANCELLED"
-        assert findings(ledger) == cancelled
-        if "DELETE" in drop:
-            ledger.channel()
-        else:
-            ledger.edit("alerts.ops", retired_at=None)
-        assert findings(ledger) == cancelled  # nobody has sent it yet
-        ledger.values("SELECT retry(%s)", id)
-        assert findings(ledger) == []
-    ledger.values("SELECT retire('alerts.ops')")
-    ledger.travel(by=timedelta(days=1, minutes=1))
-    assert findings(ledger) == []
+    assert ledger.values("SELECT reason FROM overdue") == []
 
 
 def test_doctor_names_what_is_not_delivered(ledger: Ledger) -> None:
     open_alert(ledger)
     assert findings(ledger) == []
-    ledger.values(FAIL, *claimed(ledger, "alerts"))
-    ledger.values("SELECT retire('alerts.ops')")
+    ledger.deliver(accepted=False)
+    ledger.values("DELETE FROM channels")
     end(ledger, "+")
     step(ledger)
     ledger.travel(by=timedelta(minutes=6))
@@ -839,21 +826,3 @@ def test_doctor_names_what_is_not_delivered(ledger: Ledger) -> None:
     assert "ops (job job)" in missing
     assert waiting == "alerts without a delivery for more than 5 minutes: 1"
     assert failed == "failed deliveries of the last day: 1"
-
-
-def test_only_the_step_delivers_alerts_that_are_no_test(ledger: Ledger) -> None:
-    ledger.channel()
-    test: dict[str, Any] = {"event": "test"}
-    forged: tuple[Any, ...] = (
-        {"event": "failed"}, {"event": ["failed", "test"]}, {}, [{"event": "x"}],
-    )  # fmt: skip
-    for call in (
-        "enqueue('alerts.ops', payload => %s)",
-        "enqueue('alerts.ops', payload => %s, key => 'k')",
-        "enqueue_many('alerts.ops', ARRAY['{}', %s]::jsonb[])",
-        "trigger('alerts.ops', payload => %s)",
-    ):
-        ledger.values(f"SELECT {call}", Jsonb({"alerts": [test, test]}))
-        for last in forged:
-            with pytest.raises(errors.InvalidParameterValue, match="whose event is not test"):
-                ledger.values(f"SELECT {call}", Jsonb({"alerts": [test, last]}))

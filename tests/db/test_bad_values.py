@@ -190,6 +190,7 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.long
 async def test_i9_values_that_only_a_replica_judges_become_the_spec_error_of_their_job(
     ledger: Ledger, one: Runner
 ) -> None:

@@ -30,14 +30,11 @@ def test_the_file_and_the_app_of_the_documentation_have_the_same_channels(
     (tmp_path / "cronledger.toml").write_text(text)
     found = toml.load(tmp_path / "cronledger.toml")
     assert found.warnings == ()
-    apply(ledger.url, found.jobs, source="file")
-    assert set(ledger.values("SELECT kind FROM channels")) == set(KINDS)
+    apply(ledger.url, found.jobs, channels=found.channels, source="file")
+    assert set(ledger.values("SELECT kind FROM channel_status")) == set(KINDS)
     assert ledger.values("SELECT channel FROM missing_channels") == []
-    of_file = {job.name: job for job in found.jobs}
-    of_app = run_snippets("channels.md", "App(")["app"].jobs
-    channels = {name: job for name, job in of_app.items() if name.startswith("alerts.")}
-    assert channels.keys() == {"alerts.chat", "alerts.ops"}
-    assert all(job == of_file[name] for name, job in channels.items())
+    of_app = run_snippets("channels.md", "App(")["app"].channels
+    assert of_app == {name: found.channels[name] for name in ("ops", "chat")}
 
 
 def test_the_receiver_of_the_documentation_knows_what_is_genuine(
@@ -73,9 +70,10 @@ def test_an_imported_crontab_is_applied_with_its_channel(ledger: Ledger, tmp_pat
     text = 'MAILTO="root, ops@example.org"\n0 6 * * * report\nMAILTO=""\n@daily tidy\n'
     crontab = read_crontab(text, file="-", format="user", options=Options())
     (tmp_path / "cronledger.toml").write_text(render([crontab], Options()))
-    apply(ledger.url, toml.load(tmp_path / "cronledger.toml").jobs, source="crontab")
-    name, target = ledger.one("SELECT name, target -> 'channel' FROM jobs WHERE queue = 'alerts'")
-    assert name == "alerts.mail-root-ops-example-org"
+    found = toml.load(tmp_path / "cronledger.toml")
+    apply(ledger.url, found.jobs, channels=found.channels, source="crontab")
+    name, target = ledger.one("SELECT name, settings FROM channels")
+    assert name == "mail-root-ops-example-org"
     assert target["to"] == ["root@localhost", "ops@example.org"]
     assert target["sender"] == "cronledger@localhost"
     assert ledger.values("SELECT name, notify #>> '{0,channel}' FROM jobs WHERE queue = 'default'"

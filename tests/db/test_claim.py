@@ -178,6 +178,7 @@ async def test_a_job_that_only_another_runner_can_run_is_left_to_it(ledger: Ledg
     assert start.claimed.how == "won"
 
 
+@pytest.mark.long
 async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(ledger: Ledger) -> None:
     """What needs a slot stays due as it was, and later claims do not lock it for nothing."""
     every = {"schedule": "* * * * *", "grace": "1 h"}

@@ -122,6 +122,7 @@ async def test_i11_a_queue_that_is_paused_or_limited_meanwhile_starts_nothing(
         assert ledger.parked("noon") == "limit"
 
 
+@pytest.mark.long
 async def test_i2_the_backend_dies_between_the_look_and_the_writes(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -158,6 +159,7 @@ async def test_i2_a_claim_that_is_cancelled_while_it_waits_writes_nothing(
     await fires_once(ledger, one)
 
 
+@pytest.mark.long
 async def test_an_edit_or_a_pause_waits_and_takes_effect_after_the_start(
     ledger: Ledger, one: Runner, db: Db, other: Db
 ) -> None:

@@ -419,6 +419,7 @@ with Client(sys.argv[1]) as client:
 """
 
 
+@pytest.mark.long
 def test_a_forked_process_opens_connections_of_its_own(work: Db, database_url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORK, database_url], capture_output=True, text=True, check=False

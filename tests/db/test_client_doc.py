@@ -94,6 +94,7 @@ async def test_the_client_of_the_page_waits(page: Any, database_url: str) -> Non
         assert await page.operate_async(database_url) == "SUCCESS: order 8"
 
 
+@pytest.mark.long
 async def test_the_fixture_client_works_as_its_page_says(
     page: Any, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.rules import outcome
@@ -51,6 +52,7 @@ def summaries(ledger: Ledger) -> list[str]:
     return ledger.values("SELECT summary FROM alerts ORDER BY id")
 
 
+@pytest.mark.long
 async def test_a_missed_deadline_opens_and_one_that_is_met_late_closes(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -135,6 +137,7 @@ async def test_a_message_without_deadlines_closes_nothing(ledger: Ledger, one: R
     assert await judge(ledger, one, first + minutes(50)) == [OPENED]
 
 
+@pytest.mark.long
 async def test_a_breach_of_an_earlier_plan_time_does_not_hide_that_of_a_later_one(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -150,6 +153,7 @@ async def test_a_breach_of_an_earlier_plan_time_does_not_hide_that_of_a_later_on
     assert await judge(ledger, one, first + 2 * HOUR + minutes(100)) == [OPENED]
 
 
+@pytest.mark.long
 async def test_many_open_states_are_examined_by_several_transactions(
     ledger: Ledger, one: Runner
 ) -> None:

@@ -112,6 +112,22 @@ async def test_a_plan_time_that_was_skipped_on_purpose_has_missed_no_deadline(
     assert ledger.values("SELECT * FROM compliance") == []
 
 
+async def test_a_plan_time_that_an_operator_skips_has_missed_no_deadline(
+    ledger: Ledger, one: Runner
+) -> None:
+    """Also if no claim has recorded the skip yet."""
+    ledger.job(schedule="* * * * *", start_by="30s", finish_by="30s")
+    at = next_minute(ledger)
+    ledger.values("SELECT skip('job', %s, 'stocktaking')", at)
+    await judge(ledger, one, at + SECOND)
+    assert ledger.one("SELECT count(*) FROM unjudged_deadlines") == 2
+    await judge(ledger, one, at + MINUTE - SECOND)
+    assert missed(ledger) == []
+    ledger.values("DELETE FROM planned_skips")
+    await judge(ledger, one, at + 2 * MINUTE)
+    assert missed(ledger) == [("job", "finish_by"), ("job", "start_by")]
+
+
 async def test_a_deadline_is_judged_a_second_after_it(ledger: Ledger, one: Runner) -> None:
     """The COMMIT of a start or an end that met it may become visible after it."""
     ledger.job(schedule="* * * * *", start_by="50s")

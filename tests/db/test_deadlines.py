@@ -64,6 +64,7 @@ def stored(ledger: Ledger, table: str) -> int:
 # -- what is judged --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 async def test_a_start_in_time_is_met_and_a_late_one_is_closed(ledger: Ledger, one: Runner) -> None:
     ledger.job(
         schedule="0 * * * *", start_by="10m", grace="1 h", overlap="wait", stale_timeout="1 h"
@@ -85,6 +86,7 @@ async def test_a_start_in_time_is_met_and_a_late_one_is_closed(ledger: Ledger, o
     assert wrong(ledger) == []
 
 
+@pytest.mark.long
 async def test_a_run_is_compared_with_a_multiple_of_a_quantile_of_earlier_ones(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -140,6 +142,7 @@ async def test_a_paused_job_has_no_deadlines_and_a_paused_queue_has(
     assert wrong(ledger) == []
 
 
+@pytest.mark.long
 async def test_a_backfill_closes_and_adds_nothing(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", finish_by="10s", catch_up="skip", grace="0 s")
     at = ledger.now().replace(second=0, microsecond=0) + MINUTE
@@ -189,6 +192,7 @@ async def test_messages_and_manual_runs_without_a_valid_time_zone_have_no_deadli
 # -- edits, clocks, scopes -------------------------------------------------------------------------
 
 
+@pytest.mark.long
 async def test_the_revision_in_force_at_plan_time_decides(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", finish_by="10m", grace="1 h", overlap="allow")
     at = ledger.now().replace(second=0, microsecond=0)
@@ -204,6 +208,7 @@ async def test_the_revision_in_force_at_plan_time_decides(ledger: Ledger, one: R
     assert wrong(ledger) == []
 
 
+@pytest.mark.long
 async def test_deadlines_follow_the_clock_of_the_job(ledger: Ledger, one: Runner) -> None:
     """The clocks of Santiago go forward at midnight, so that 00:30 does not occur."""
     plan_time, at = utc("2026-09-06T02:00"), utc("2026-09-06T04:00")
@@ -278,6 +283,7 @@ async def test_a_success_that_becomes_visible_late_is_no_breach(
     assert wrong(ledger) == []
 
 
+@pytest.mark.long
 async def test_verify_finds_what_is_wrong(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", start_by="30s", overlap="wait", grace="1 h")
     at = ledger.now().replace(second=0, microsecond=0)
@@ -320,6 +326,7 @@ async def test_nothing_is_planned_while_no_job_has_deadlines(ledger: Ledger, one
     assert (await one.poll()).deadline is None
 
 
+@pytest.mark.long
 async def test_a_long_outage_of_a_dense_schedule_is_judged_in_bounded_parts(
     ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +364,7 @@ MANY = [f"s{n}" for n in range(10)]
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.long
 async def test_many_scopes_are_planned_in_parts_by_any_replica(ledger: Ledger) -> None:
     ledger.job("big", schedule="* * * * *", start_by="5s", scope_kind="shard", scopes=MANY)
     ledger.job("small", schedule="* * * * *", start_by="5s")
@@ -393,6 +401,7 @@ async def test_many_scopes_are_planned_in_parts_by_any_replica(ledger: Ledger) -
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.long
 async def test_an_edit_in_a_pass_is_planned_after_it(ledger: Ledger, one: Runner) -> None:
     ledger.job("big", schedule="0 0 1 1 *", start_by="5s", scope_kind="shard", scopes=MANY)
     for _ in range(10):
@@ -411,6 +420,7 @@ async def test_an_edit_in_a_pass_is_planned_after_it(ledger: Ledger, one: Runner
     assert stored(ledger, "deadline_cursors") == 0
 
 
+@pytest.mark.long
 async def test_a_step_plans_a_bounded_number_of_scopes_before_other_tasks_run(
     ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -470,6 +480,7 @@ async def test_breaches_are_pruned_and_months_are_kept(ledger: Ledger, one: Runn
 # -- what people see -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 async def test_commands_list_breaches_and_compliance(ledger: Ledger, one: Runner) -> None:
     ledger.travel(to=utc("2027-03-28T00:00:30"))
     ledger.job("report", schedule="* * * * *", start_by="5s", owner="data")

@@ -1,7 +1,6 @@
 """Channels in the ledger: how sources and SQL write them, and what of them is shown."""
 
 import json
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,13 +10,10 @@ from psycopg.types.json import Jsonb
 
 from cronledger import App
 from cronledger.channels import Slack
-from cronledger.explain.doctor_ledger import jobs as check_jobs
-from cronledger.explain.findings import DoctorContext
 from cronledger.rules.channels import Channel
 from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import Settings
 from cronledger.sources.apply import Applied, _Applying, apply, retire
-from cronledger.sources.diff import diff
+from cronledger.sources.diff import Diff, diff
 from tests.db.support.engine import Ledger, waiting
 from tests.waiting import eventually
 
@@ -25,68 +21,104 @@ SLACK = Slack(url="https://hooks.example.org/services/hunter2")
 WORKS: dict[str, Any] = {"kind": "command", "command": ["true"]}
 
 
-def jobs(*names: str, channels: dict[str, Channel] | None = None) -> Sequence[Any]:
-    """An App with these jobs, each of which names the channel `ops`."""
-    app = App(channels=channels)
+def app(*names: str, channels: dict[str, Channel] | None = None) -> App:
+    """An App with these channels and jobs, each of which names the channel `ops`."""
+    made = App("app", channels=channels)
     for name in names:
-        app.job(name=name, notify="ops")(lambda: None)
-    return list(app.jobs.values())
+        made.job(name=name, notify="ops")(lambda: None)
+    return made
 
 
-def applied(url: str, declared: Sequence[Any], source: str = "app") -> Applied:
-    return apply(url, declared, source=source)
+def applied(url: str, declared: App, source: str = "app") -> Applied:
+    return apply(url, list(declared.jobs.values()), channels=declared.channels, source=source)
 
 
-def row(ledger: Ledger, name: str = "alerts.ops", **columns: Any) -> None:
-    values = {"queue": "alerts", "handler": "external", "target": {"channel": WORKS}} | columns
-    ledger.job(name, **values)
+def different(url: str, declared: App, source: str = "app") -> Diff:
+    return diff(
+        url, list(declared.jobs.values()), channels=declared.channels, source=source, days=1
+    )
 
 
-CALLS: tuple[Any, ...] = (apply, lambda *a, **k: diff(*a, **k, days=1))
+def row(ledger: Ledger, name: str = "ops", settings: Any = WORKS) -> None:
+    ledger.values("INSERT INTO channels (name, settings) VALUES (%s, %s)", name, Jsonb(settings))
+
+
+CALLS: tuple[Any, ...] = (applied, different)
 """A refusal of `apply` is one of `diff` too."""
 
 
 def test_a_channel_and_its_jobs_are_applied_and_retired_together(ledger: Ledger) -> None:
-    found = applied(ledger.url, jobs("a", channels={"ops": SLACK}))
-    assert (found.added, found.channels) == (("a", "alerts.ops"), ("alerts.ops",))
-    again = applied(ledger.url, jobs("a", channels={"ops": SLACK}))
-    assert (again.added, again.changed, again.retired, again.unchanged) == ((), (), (), 2)
-    assert ledger.values("SELECT name, kind, source FROM channels") == [("ops", "slack", "app")]
-    changes = diff(ledger.url, [], source="app", days=1).changes
-    assert [(change.job, change.change, change.channel) for change in changes] == [
-        ("a", "retired", None), ("alerts.ops", "retired", "ops")
-    ]  # fmt: skip
-    gone = applied(ledger.url, [])
-    assert (gone.retired, gone.channels) == (("a", "alerts.ops"), ("alerts.ops",))
-    assert ledger.values("SELECT name FROM channels") == []
+    declared = app("a", channels={"ops": SLACK})
+    found = applied(ledger.url, declared)
+    assert (found.added, found.channels) == (("a",), {"ops": "added"})
+    again = applied(ledger.url, declared)
+    assert (again.added, again.changed, again.retired, again.unchanged) == ((), (), (), 1)
+    assert (again.channels, different(ledger.url, declared).channels) == ({}, ())
+    columns = "SELECT name, kind, source FROM channel_status"
+    assert ledger.values(columns) == [("ops", "slack", "app")]
+    other = app("a", channels={"ops": Slack(url="https://other.example.org/hunter3")})
+    (change,) = different(ledger.url, other).channels
+    assert (change.channel, change.change) == ("ops", "changed")
+    assert (change.before, change.after) == (
+        {"kind": "slack", "url": "https://hooks.example.org/***"},
+        {"kind": "slack", "url": "https://other.example.org/***"},
+    )
+    assert applied(ledger.url, other).channels == {"ops": "changed"}
+    changes = different(ledger.url, app())
+    assert [(change.job, change.change) for change in changes.changes] == [("a", "retired")]
+    assert [(x.channel, x.change, x.after) for x in changes.channels] == [("ops", "retired", None)]
+    gone = applied(ledger.url, app())
+    assert (gone.retired, gone.channels) == (("a",), {"ops": "retired"})
+    assert ledger.values(columns) == []
+    audit = "SELECT verb, object FROM audit WHERE object_kind = 'channel' ORDER BY id"
+    assert ledger.values(audit) == [
+        (verb, "ops") for verb in ("add_channel", "edit_channel", "delete_channel")
+    ]
+
+
+def test_a_channel_belongs_to_one_source(ledger: Ledger) -> None:
+    row(ledger)
+    assert applied(ledger.url, app(channels={"ops": SLACK})).channels == {"ops": "changed"}
+    for call in CALLS:
+        with pytest.raises(ConfigurationError) as caught:
+            call(ledger.url, app(channels={"ops": SLACK}), "other")
+        assert str(caught.value) == (
+            "other: channels.ops = ops: belongs to the source 'app'; use another name, or remove "
+            "the channel there first; if the file or App has moved, run `cronledger sources "
+            "rename app other`"
+        )
+    ledger.values("SELECT rename_source('app', 'other')")
+    assert applied(ledger.url, app(channels={"ops": SLACK}), "other").channels == {}
 
 
 def test_a_channel_that_a_job_names_is_declared_and_stays_so(ledger: Ledger) -> None:
     for call in CALLS:
         with pytest.raises(ConfigurationError) as caught:
-            call(ledger.url, jobs("a"), source="app")
+            call(ledger.url, app("a"))
         assert str(caught.value) == (
             "app: jobs.a.notify = ops: names a channel that does not exist; declare the channel, "
             "or correct the name"
         )
     assert ledger.values("SELECT name FROM jobs") == []
-    applied(ledger.url, jobs("a", channels={"ops": SLACK}))
+    applied(ledger.url, app("a", channels={"ops": SLACK}))
     for call in CALLS:
         with pytest.raises(ConfigurationError, match=r"jobs\.a\.notify = ops: names a channel"):
-            call(ledger.url, jobs("a"), source="app")
-    assert ledger.values("SELECT name FROM channels") == ["ops"]
+            call(ledger.url, app("a"))
+    assert ledger.values("SELECT name FROM channel_status") == ["ops"]
 
 
 @pytest.mark.parametrize("first", ["drops", "names"])
 async def test_of_two_sources_that_drop_and_name_a_channel_at_once_one_is_refused(
     ledger: Ledger, first: str
 ) -> None:
-    applied(ledger.url, jobs(channels={"ops": SLACK}), "channels")
-    changes = {"drops": (jobs(), "channels"), "names": (jobs("a"), "app")}
+    applied(ledger.url, app(channels={"ops": SLACK}), "channels")
+    changes = {"drops": (app(), "channels"), "names": (app("a"), "app")}
     declared, source = changes.pop(first)
     ((later, other),) = changes.values()
     with ThreadPoolExecutor(1) as pool, psycopg.connect(ledger.url) as c:
-        _Applying(c, "cronledger", source, None).apply(declared, None, force=False)
+        _Applying(c, "cronledger", source, None).apply(
+            list(declared.jobs.values()), declared.channels, {}, None, force=False
+        )
         second = pool.submit(applied, ledger.url, later, other)
         await eventually("it waits, or has ended", lambda: waiting(ledger) or second.done())
         assert not second.done()
@@ -97,71 +129,63 @@ async def test_of_two_sources_that_drop_and_name_a_channel_at_once_one_is_refuse
 
 
 def test_a_source_keeps_a_channel_that_another_names(ledger: Ledger) -> None:
-    applied(ledger.url, jobs(channels={"ops": SLACK}), "channels")
-    applied(ledger.url, jobs("a"))
+    applied(ledger.url, app(channels={"ops": SLACK}), "channels")
+    applied(ledger.url, app("a"))
     ledger.job("b", handler="external", notify=Jsonb([{"channel": "ops"}]))
     for call in CALLS:
         with pytest.raises(ConfigurationError) as caught:
-            call(ledger.url, [], source="channels")
+            call(ledger.url, app(), "channels")
         assert str(caught.value).splitlines() == [
             f"channels: channels.ops: is not declared any more, but the job '{job}' of {owner} "
             "names it in notify; declare it again, or remove it from notify of that job first"
             for job, owner in (("a", "the source 'app'"), ("b", "SQL"))
         ]
-    assert ledger.values("SELECT name FROM channels") == ["ops"]
+    assert ledger.values("SELECT name FROM channel_status") == ["ops"]
 
 
 def test_a_channel_stays_while_another_runner_has_its_app(ledger: Ledger) -> None:
-    declared = jobs("a", channels={"ops": SLACK})
+    declared = app("a", channels={"ops": SLACK})
     applied(ledger.url, declared)
-    function = next(job.target["python"] for job in declared if job.name == "a")
-    ledger.runner("other", handlers=[function])
-    names = ["a", "alerts.ops"]
-    kept = retire(ledger.url, names, source="app", runner="this")
-    assert (kept.retired, kept.kept) == ((), ("a", "alerts.ops"))
+    ledger.runner("other", handlers=[declared.jobs["a"].target["python"]])
+    kept = retire(ledger.url, ["a"], source="app", runner="this")
+    assert (kept.retired, kept.kept) == ((), ("a",))
+    assert ledger.values("SELECT name FROM channel_status") == ["ops"]
     ledger.values("UPDATE runners SET state = 'stopped'")
-    assert retire(ledger.url, names, source="app", runner="this").retired == tuple(names)
+    assert retire(ledger.url, ["a"], source="app", runner="this").retired == ("a",)
+    assert ledger.values("SELECT name FROM channel_status") == []
 
 
-def of(**channel: Any) -> dict[str, Any]:
-    return {"target": {"channel": channel}}
-
-
-RESERVED = "queue = alerts, which is reserved for channels"
-NO_CHANNELS: list[tuple[dict[str, Any], str]] = [
-    ({"name": "mine", "target": {}}, f"job mine: {RESERVED}"),
-    ({"target": {}}, f"job alerts.ops: {RESERVED}"),
-    ({"name": "ops"}, f"job ops: {RESERVED}"),
-    ({"handler": "command", "target": {"command": ["true"]}}, f"job alerts.ops: {RESERVED}"),
-    (of(), 'has no "kind"'),
-    (of(kind="sms"), 'has "kind" = "sms", which is not a kind of channel'),
-    (of(kind="slack"), 'has no "url"'),
-    (of(**WORKS, url="hunter2"), 'has "url", which kind = command does not use'),
+NO_CHANNELS: list[tuple[Any, str]] = [
+    ("kind", "has settings that are not an object"),
+    ({}, 'has no "kind"'),
+    ({"kind": "sms"}, 'has "kind" = "sms", which is not a kind of channel'),
+    ({"kind": "slack"}, 'has no "url"'),
+    (WORKS | {"url": "hunter2"}, 'has "url", which kind = command does not use'),
     (
-        of(kind="email", to="a@b", sender="a@b", port="25"),
+        {"kind": "email", "to": "a@b", "sender": "a@b", "port": "25"},
         'has "port" of the JSON type string instead of number',
     ),
-    (of(**WORKS, on_ledger=["failed"]), 'has "on_ledger" = ["failed"]'),
+    (WORKS | {"on_ledger": ["failed"]}, 'has "on_ledger" = ["failed"]'),
+    (WORKS | {"cwd": "x" * 2**20}, "has settings whose JSON "),
 ]
 
 
 def test_sql_refuses_a_row_that_is_no_channel(ledger: Ledger) -> None:
-    for columns, message in NO_CHANNELS:
-        with pytest.raises(psycopg.errors.InvalidParameterValue) as caught:
-            row(ledger, **{"name": "alerts.ops", **columns})
-        assert message in str(caught.value)
-        assert RESERVED in message or "the channel in its target has" in str(caught.value)
-        assert caught.value.diag.message_hint
-        assert "hunter2" not in str(caught.value)
-
-
-def test_sql_refuses_an_edit_to_what_is_no_channel(ledger: Ledger) -> None:
-    row(ledger)
-    ledger.job("mine", handler="external", target={})
-    for name, columns in (("alerts.ops", {"target": {}}), ("mine", {"queue": "alerts"})):
-        with pytest.raises(psycopg.errors.InvalidParameterValue, match="reserved for channels"):
-            ledger.edit(name, **columns)
-    ledger.edit("alerts.ops", target={"channel": {**WORKS, "cwd": "/srv"}})
+    row(ledger, "edited")
+    edit = "UPDATE channels SET settings = %s"
+    for settings, message in NO_CHANNELS:
+        for name, write in (
+            ("ops", lambda settings: row(ledger, settings=settings)),
+            ("edited", lambda settings: ledger.values(edit, Jsonb(settings))),
+        ):
+            with pytest.raises(psycopg.errors.InvalidParameterValue) as caught:
+                write(settings)
+            assert f"channel {name}: it {message}" in str(caught.value)
+            assert caught.value.diag.message_hint
+            assert "hunter2" not in str(caught.value)
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="another name than 1 to 100"):
+        row(ledger, "a b")
+    ledger.values(edit, Jsonb(WORKS | {"cwd": "/srv"}))
 
 
 MASKED: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -186,39 +210,24 @@ MASKED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 def test_what_may_be_secret_is_masked(ledger: Ledger) -> None:
-    for number, (channel, _) in enumerate(MASKED):
-        row(ledger, f"alerts.c{number}", target={"channel": channel})
-    targets = ledger.values("SELECT target FROM job_targets ORDER BY name")
-    assert targets == [{"channel": shown} for _, shown in MASKED]
-    assert "hunter2" not in json.dumps(ledger.values("SELECT to_jsonb(c) FROM channels c"))
+    for channel, shown in MASKED:
+        masked = ledger.one("SELECT cronledger_internal.masked_channel(%s)", Jsonb(channel))
+        assert masked == shown
+        row(ledger, f"c{MASKED.index((channel, shown))}", channel)
+    assert "hunter2" not in json.dumps(ledger.values("SELECT to_jsonb(c) FROM channel_status c"))
+    assert "hunter2" not in json.dumps(ledger.values("SELECT to_jsonb(a) - 'at' FROM audit a"))
 
 
 def test_the_view_has_the_last_delivery(ledger: Ledger) -> None:
     row(ledger)
     columns = "delivery_id, delivery_status, delivery_error, delivery_at IS NOT NULL, paused_at"
-    assert ledger.one(f"SELECT {columns} FROM channels") == (None, None, None, False, None)
-    first, second = ledger.trigger("alerts.ops"), ledger.trigger("alerts.ops")
-    assert ledger.one(f"SELECT {columns} FROM channels")[:2] == (second, "PENDING")
-    for _ in range(2):
-        ledger.values(
-            "SELECT fail(c.id, c.lease_token, 'delivery_failed', E'no route\\nto host',"
-            " final => true) FROM claim_next('alerts', 'w') c"
-        )
-    assert ledger.one(f"SELECT {columns} FROM channels") == (
-        second, "FAILED", "delivery_failed: no route", True, None
-    )  # fmt: skip
+    view = f"SELECT {columns} FROM channel_status"
+    assert ledger.one(view) == (None, None, None, False, None)
+    first, second = (ledger.one("SELECT test_channel('ops')") for _ in range(2))
+    assert ledger.one(view) == (second, "PENDING", None, True, None)
+    ledger.values(
+        "UPDATE deliveries SET status = 'FAILED', due_at = NULL, error_code = 'delivery_failed',"
+        " error_msg = E'no route\\nto host'"
+    )
+    assert ledger.one(view) == (second, "FAILED", "delivery_failed: no route", True, None)
     assert first < second
-
-
-def test_any_replica_delivers_to_a_channel(ledger: Ledger) -> None:
-    row(ledger)
-
-    def found() -> list[str]:
-        with psycopg.connect(ledger.url, autocommit=True) as c:
-            context = DoctorContext(c, Settings(), ledger.url)
-            return [one.found for one in check_jobs(context) if one.severity != "ok"]
-
-    ledger.runner("worker", version="external", queues=[])
-    assert found() == ["no live runner can run alerts.ops (queue alerts, external)"]
-    ledger.runner("replica")
-    assert found() == []

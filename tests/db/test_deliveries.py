@@ -9,11 +9,13 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -26,7 +28,7 @@ from cronledger.channels import Channel, FromEnvironment
 from cronledger.engine.alerting import deliveries as delivering
 from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.commands.client import Supervisor
-from cronledger.rules.channels import as_job
+from cronledger.ledger.connections import StepConnection
 from cronledger.sources.apply import apply
 from tests.db.support.engine import Ledger, Runner
 from tests.db.test_http_handler import Site, site
@@ -53,31 +55,32 @@ class Bench:
     def __init__(self, ledger: Ledger, deliveries: Deliveries) -> None:
         self.ledger, self.deliveries = ledger, deliveries
 
-    def declare(self, channel: Channel, **policies: Any) -> None:
+    def declare(self, channel: Channel) -> None:
         """Apply the channel, as a source does."""
-        job = as_job("ops", channel).model_copy(update=policies)
-        apply(self.ledger.url, [job], source="test")
-
-    def create(self, payload: object) -> int:
-        """Create a delivery with this payload, as the step of the alerts does."""
-        made: int = self.ledger.one(
-            "SELECT cronledger_internal.create_message(j, 'global', 'global', NULL, %s, NULL,"
-            " 'test') FROM jobs j WHERE j.name = 'alerts.ops'", Jsonb(payload),
-        )  # fmt: skip
-        return made
+        apply(self.ledger.url, [], channels={"ops": channel}, source="test")
 
     def enqueue(self, *alerts: dict[str, Any]) -> int:
-        """Create a delivery with these alerts."""
-        given = list(alerts) or [ALERT]
-        return self.create({"channel": "ops", "ledger": "a-ledger", "alerts": given})
+        """Create a delivery with these alerts, as the step of the alerts does."""
+        made: int = self.ledger.one("INSERT INTO deliveries (channel) VALUES ('ops') RETURNING id")
+        for alert in alerts or [ALERT]:
+            self.ledger.values("DELETE FROM raised_alerts WHERE id = %s", alert["id"])
+            self.ledger.values(
+                "INSERT INTO raised_alerts"
+                " SELECT * FROM jsonb_populate_record(NULL::raised_alerts, %s)",
+                Jsonb({
+                    **alert, "channel": "ops", "delivery_id": made, "job_name": alert["job"],
+                    "scope_id": alert["scope"], "runner_id": alert["runner"],
+                }),
+            )  # fmt: skip
+        return made
 
     async def deliver(self, channel: Channel, *alerts: dict[str, Any]) -> tuple[Any, ...]:
-        """Deliver one message; return the status, code and message of its execution."""
+        """Deliver one message; return the status, code and message of its delivery."""
         self.declare(channel)
         made = self.enqueue(*alerts)
         await self.deliveries.run_all()
         found: tuple[Any, ...] = self.ledger.one(
-            "SELECT status, error_code, error_msg FROM executions WHERE id = %s", made
+            "SELECT status, error_code, error_msg FROM deliveries WHERE id = %s", made
         )
         return found
 
@@ -90,7 +93,7 @@ async def bench(
     monkeypatch.setenv("TEST_KEY", KEY)
     monkeypatch.setattr(delivering, "DELIVERY_SECONDS", PATIENCE)  # a library is imported in it
     supervisor = Supervisor()
-    made = Deliveries(one.pool, one.statements, one.clock, supervisor, runner=one.name, slots=2)
+    made = Deliveries(one.pool, one.statements, supervisor, runner=one.name, slots=2)
     made.note(watching=True)
     yield Bench(ledger, made)
     await made.close(0)
@@ -129,7 +132,7 @@ async def test_a_webhook_receives_the_alerts_with_a_signature(bench: Bench, site
     message = json.loads(body)
     assert (message["channel"], message["alerts"]) == ("ops", [ALERT])
     assert (headers["X-Team"], headers["Authorization"]) == ("data", f"Bearer {SECRET}")
-    assert headers["Cronledger-Delivery"] == str(bench.ledger.one("SELECT id FROM executions"))
+    assert headers["Cronledger-Delivery"] == str(bench.ledger.one("SELECT id FROM deliveries"))
     parts = dict(part.split("=") for part in headers["Cronledger-Signature"].split(","))
     signed = f"{parts['t']}.{body}".encode()
     assert parts["v1"] == hmac.new(KEY.encode(), signed, hashlib.sha256).hexdigest()
@@ -147,12 +150,12 @@ async def test_a_receiver_that_does_not_accept_is_tried_again(
     assert (ended[:2], len(site.asked)) == (("FAILED", "delivery_failed"), 1)
     assert str(status) in ended[2]
     assert SECRET not in ended[2]
-    wait = bench.ledger.one("SELECT next_attempt_at - finished_at FROM executions")
+    wait = bench.ledger.one("SELECT due_at - finished_at FROM deliveries")
     assert 5 <= wait.total_seconds() <= 15
     returns(site, 204)
     bench.ledger.pass_time(wait)
     await bench.deliveries.run_all()
-    assert bench.ledger.one("SELECT status, attempt FROM executions") == ("SUCCESS", 2)
+    assert bench.ledger.one("SELECT status, attempt FROM deliveries") == ("SUCCESS", 2)
     first, second = messages(site)
     assert first["alerts"] == second["alerts"]
 
@@ -247,7 +250,7 @@ async def test_a_mail_has_a_subject_and_the_output(bench: Bench, mailbox: Mailbo
     assert envelope.rcpt_tos == ["ops@example.org", "night@example.org"]
     assert (envelope.mail_from, mail["From"]) == ("cron@example.org", "cron@example.org")
     assert mail["Subject"] == "Cron <report> failed"
-    assert str(bench.ledger.one("SELECT id FROM executions")) in mail["Message-ID"]
+    assert str(bench.ledger.one("SELECT id FROM deliveries")) in mail["Message-ID"]
     body = mail.get_content()
     assert "report failed: no disk" in body
     assert "no space left" in body
@@ -319,6 +322,7 @@ async def test_a_function_receives_the_message(bench: Bench) -> None:
     assert [message["alerts"] for message in RECEIVED] == [[ALERT], [ALERT]]
 
 
+@pytest.mark.long
 async def test_apprise_notifies_its_urls(bench: Bench, site: Site) -> None:
     returns(site)
     channel = channels.Apprise(urls=(site.url.replace("http://", "json://"),))
@@ -362,12 +366,12 @@ async def test_secrets_are_in_no_log_line_and_no_row(bench: Bench, site: Site) -
     ]
     with capture_logs() as lines:
         for channel in tried:
-            bench.declare(channel, max_attempts=1)  # later ones do not try it again
+            bench.declare(channel)
             bench.enqueue()
             await bench.deliveries.run_all()
     assert [line["event"] for line in lines].count("delivery_failed") == 3
     assert SECRET not in str(lines)
-    rows = bench.ledger.values("SELECT e::text || j::text FROM executions e, jobs j")
+    rows = bench.ledger.values("SELECT d::text || c::text FROM deliveries d, channels c")
     assert len(rows) == 3
     assert SECRET not in str(rows)
 
@@ -387,31 +391,117 @@ async def test_apprise_writes_no_url_to_the_log(
 
 async def test_a_channel_that_nobody_can_use_fails_at_once(bench: Bench) -> None:
     bench.declare(function("receive"))
-    with bench.ledger.unchecked():
-        bench.ledger.edit("alerts.ops", target={"channel": {"kind": "pigeon"}})
+    # The database checks types, and a replica everything else.
+    bench.ledger.values("""UPDATE channels SET settings = '{"kind": "slack", "url": "hunter2"}'""")
     bench.enqueue()
     await bench.deliveries.run_all()
-    status, code, again = bench.ledger.one(
-        "SELECT status, error_code, next_attempt_at FROM executions"
+    *ended, message = bench.ledger.one(
+        "SELECT status, error_code, due_at, error_msg FROM deliveries"
     )
-    assert (status, code, again) == ("FAILED", "channel_invalid", None)
+    assert ended == ["FAILED", "channel_invalid", None]
+    assert message.startswith("settings.slack.url")
+    assert "hunter2" not in message
 
 
-async def test_a_delivery_without_alerts_names_what_is_wrong(bench: Bench) -> None:
+UNSENT = {
+    "the channel does not exist any more": "DELETE FROM channels",
+    "no replica has started the test in time": "SELECT test_channel('ops', '-1 s')",
+    "its runner was lost in the last attempt": "UPDATE deliveries SET attempt = max_attempts",
+    "its alerts are older than the retention": "DELETE FROM raised_alerts",
+}
+
+
+@pytest.mark.parametrize("message", UNSENT)
+async def test_a_delivery_that_cannot_be_sent_any_more_ends(bench: Bench, message: str) -> None:
     RECEIVED.clear()
     bench.declare(function("receive"))
-    payloads: list[Any] = [None, {}, {"alerts": {}}, {"alerts": []}, {"alerts": ["a"]}]
-    for payload in payloads:
-        bench.create(payload)
+    if "test" in message:
+        bench.ledger.values(UNSENT[message])
+    else:
+        bench.enqueue()
+        bench.ledger.values(UNSENT[message])
     await bench.deliveries.run_all()
-    rows = bench.ledger.values(
-        "SELECT status, error_code, error_msg, next_attempt_at FROM executions"
-    )
-    assert len(rows) == len(payloads)
-    for status, code, text, again in rows:
-        assert (status, code, again) == ("FAILED", "payload_invalid", None)
-        assert "cronledger channels test ops" in text
+    assert bench.ledger.one("SELECT status, due_at, error_msg FROM deliveries") == (
+        "FAILED", None, message
+    )  # fmt: skip
     assert RECEIVED == []
+
+
+async def test_a_copy_of_a_ledger_sends_no_delivery_of_its_original(bench: Bench) -> None:
+    RECEIVED.clear()
+    bench.declare(function("receive"))
+    bench.enqueue()
+    bench.ledger.values("UPDATE identity SET system_identifier = 1")
+    with pytest.raises(psycopg.Error, match="database"):
+        await bench.deliveries.run_all()
+    bench.ledger.values("SELECT accept_database(true)")
+    await bench.deliveries.run_all()
+    assert bench.ledger.one("SELECT status, error_code, due_at FROM deliveries") == (
+        "FAILED", "cancelled", None
+    )  # fmt: skip
+    assert RECEIVED == []
+
+
+async def test_a_paused_channel_delivers_after_its_resume(bench: Bench) -> None:
+    RECEIVED.clear()
+    bench.declare(function("receive"))
+    bench.enqueue()
+    ledger = bench.ledger
+    assert [ledger.one("SELECT pause_channel('ops', 'anna')") for _ in range(2)] == [True, False]
+    bench.declare(function("receive"))  # an apply does not resume it
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="it is paused since"):
+        ledger.values("SELECT test_channel('ops')")
+    await bench.deliveries.run_all()
+    assert RECEIVED == []
+    assert [ledger.one("SELECT resume_channel('ops', 'anna')") for _ in range(2)] == [True, False]
+    await bench.deliveries.run_all()
+    assert len(RECEIVED) == 1
+    audit = "SELECT verb, outcome FROM audit WHERE requested_by = 'anna' ORDER BY id"
+    assert ledger.values(audit) == [
+        (verb, outcome)
+        for verb in ("pause_channel", "resume_channel")
+        for outcome in ("done", "unchanged")
+    ]
+
+
+async def test_a_failed_delivery_is_retried_by_a_person_with_all_of_its_attempts(
+    bench: Bench, site: Site
+) -> None:
+    ledger, retry = bench.ledger, "SELECT retry_delivery(%s, 'anna')"
+    returns(site, 500)
+    bench.declare(channels.Webhook(url=site.url, allow_private=True))
+    made = bench.enqueue()
+    waits: list[int | None] = []
+    while not waits or waits[-1] is not None:
+        await bench.deliveries.run_all()
+        waits.append(
+            ledger.one("SELECT round(extract(epoch FROM due_at - finished_at)) FROM deliveries")
+        )
+        ledger.travel(by=timedelta(hours=1))
+    assert waits == [10, 60, 300, 900, *[3600] * 5, None]
+    assert len(site.asked) == 10
+    returns(site)
+    assert [ledger.one(retry, made) for _ in range(2)] == [True, False]
+    await bench.deliveries.run_all()
+    assert ledger.one("SELECT status, attempt, error_msg FROM deliveries") == ("SUCCESS", 1, None)
+    audit = "SELECT object, outcome FROM audit WHERE verb = 'retry_delivery' ORDER BY id"
+    assert ledger.values(audit) == [(str(made), "done"), (str(made), "unchanged")]
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="it is SUCCESS"):
+        ledger.values(retry, made)
+    with pytest.raises(psycopg.errors.NoDataFound, match="delivery 4711 does not exist"):
+        ledger.values(retry, 4711)
+
+
+async def test_two_replicas_claim_different_deliveries(bench: Bench, one: Runner) -> None:
+    bench.declare(function("receive"))
+    made = [bench.enqueue(ALERT | {"id": number}) for number in range(3)]
+    found = []
+    async with AsyncExitStack() as stack:
+        for _ in range(2):
+            c = await stack.enter_async_context(await StepConnection.connect(bench.ledger.url))
+            claimed = await one.statements.claim_deliveries(c, one.name, [uuid4(), uuid4()])
+            found.append([delivery.id for delivery in await claimed.fetchall()])
+    assert found == [made[:2], made[2:]]
 
 
 async def test_a_lost_lease_writes_nothing(bench: Bench) -> None:
@@ -419,7 +509,7 @@ async def test_a_lost_lease_writes_nothing(bench: Bench) -> None:
     STOLEN[:] = [bench.ledger.url]
     made = bench.enqueue()
     await bench.deliveries.run_all()
-    assert bench.ledger.one("SELECT status, runner_id FROM executions WHERE id = %s", made) == (
+    assert bench.ledger.one("SELECT status, runner_id FROM deliveries WHERE id = %s", made) == (
         "RUNNING", "thief",
     )  # fmt: skip
 
@@ -430,18 +520,18 @@ STOLEN: list[str] = []
 def steal(message: Any) -> None:
     with psycopg.connect(STOLEN[0], autocommit=True) as c:
         c.execute(
-            "UPDATE cronledger.executions SET lease_token = gen_random_uuid(), runner_id = 'thief'"
+            "UPDATE cronledger.deliveries SET lease_token = gen_random_uuid(), runner_id = 'thief'"
         )
 
 
 async def test_nothing_is_claimed_without_a_slot(bench: Bench, one: Runner) -> None:
     bench.declare(function("receive"))
     made = bench.enqueue()
-    none = Deliveries(one.pool, one.statements, one.clock, Supervisor(), runner="r", slots=0)
+    none = Deliveries(one.pool, one.statements, Supervisor(), runner="r", slots=0)
     none.note(watching=True)
     await none.run_all()
     assert await none.step() > 0
-    assert bench.ledger.one("SELECT status FROM executions WHERE id = %s", made) == "PENDING"
+    assert bench.ledger.one("SELECT status FROM deliveries WHERE id = %s", made) == "PENDING"
 
 
 async def test_a_notification_is_not_lost_to_a_check_in_that_began_before_it(bench: Bench) -> None:
@@ -451,7 +541,7 @@ async def test_a_notification_is_not_lost_to_a_check_in_that_began_before_it(ben
     bench.deliveries.request()
     bench.deliveries.note(watching=False)  # the check-in read the ledger before there was a channel
     await bench.deliveries.step()
-    assert bench.ledger.one("SELECT status FROM executions WHERE id = %s", made) == "RUNNING"
+    assert bench.ledger.one("SELECT status FROM deliveries WHERE id = %s", made) == "RUNNING"
 
 
 # -- the proof: 10,000 edges, and a receiver that is down half of the time -------------------------
@@ -486,11 +576,9 @@ async def test_each_of_10000_edges_arrives_although_the_receiver_is_down_half_th
         await bench.deliveries.run_all()
         accepted += [] if down else alerts(site)
         site.asked.clear()
-    assert bench.ledger.one("SELECT count(*) FROM execution_status WHERE attempt > 1") > 0
+    assert bench.ledger.one("SELECT count(*) FROM deliveries WHERE attempt > 1") > 0
     returns(site)
-    while bench.ledger.one(
-        "SELECT bool_or(status <> 'SUCCESS') FROM executions WHERE queue = 'alerts'"
-    ):
+    while bench.ledger.one("SELECT bool_or(status <> 'SUCCESS') FROM deliveries"):
         bench.ledger.travel(by=timedelta(hours=1))
         await bench.deliveries.run_all()
     accepted += alerts(site)

@@ -61,6 +61,7 @@ def rows(page: str) -> list[str]:
     return [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in body.split("<tr>")[1:]]
 
 
+@pytest.mark.long
 async def test_the_lists_show_the_ledger_and_the_pages_its_rows(whole: Whole, get: Get) -> None:
     def greet() -> dict[str, str]:
         return {"hello": "admin"}
@@ -91,6 +92,7 @@ async def test_the_lists_show_the_ledger_and_the_pages_its_rows(whole: Whole, ge
     assert "For people" in get("job/greet/change/")
 
 
+@pytest.mark.long
 async def test_what_did_not_run_has_its_reason(whole: Whole, get: Get) -> None:
     async def waits() -> None: ...
 
@@ -110,6 +112,7 @@ async def test_what_did_not_run_has_its_reason(whole: Whole, get: Get) -> None:
     assert overdue.startswith("waits global") and "no_runner" in overdue
 
 
+@pytest.mark.long
 def test_nothing_is_counted_and_no_token_is_shown(whole: Whole, get: Get) -> None:
     whole.declare("many", "command", {"command": ["true"]})
     apply(whole.url, whole.jobs, source="test")

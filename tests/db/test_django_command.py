@@ -15,6 +15,7 @@ from cronledger.rules.remedies import PROGRAM
 from tests.db.support.django_process import on_database
 
 
+@pytest.mark.long
 def test_a_command_writes_to_its_stdout_or_raises_its_error_and_exit_status(
     empty_database_url: str,
     capsys: pytest.CaptureFixture[str],

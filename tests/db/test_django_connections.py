@@ -41,6 +41,7 @@ def backend() -> int:
     return found
 
 
+@pytest.mark.long
 async def test_a_sync_handler_leaves_no_connection_that_is_too_old(
     whole: Whole, options: dict[str, Any]
 ) -> None:
@@ -64,6 +65,7 @@ async def test_a_sync_handler_leaves_no_connection_that_is_too_old(
         await whole.run(end)
 
 
+@pytest.mark.long
 async def test_async_handlers_have_connections_of_their_own(
     whole: Whole, options: dict[str, Any]
 ) -> None:

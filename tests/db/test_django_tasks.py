@@ -11,6 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 from django.test import override_settings
 from django.utils import timezone
+from psycopg.types.json import Jsonb
 
 from cronledger.sources.apply import apply
 from tests.db.support.django_process import SHOP, configure, on_database
@@ -77,6 +78,7 @@ async def test_a_task_is_part_of_the_transaction_of_its_caller(shop: Whole) -> N
     assert shop.rows("SELECT count(*) FROM cronledger.executions")[0]["count"] == 1
 
 
+@pytest.mark.long
 async def test_an_attempt_of_a_task_links_to_its_enqueuer(shop: Whole, spans: Spans) -> None:
     result = tasks.add.enqueue(2, other=3)
     connections.close_all()
@@ -95,6 +97,7 @@ async def test_an_async_task_has_its_queue_its_context_and_its_arguments(shop: W
     assert result.return_value == {"status": "RUNNING", "attempt": 1, "args": True}
 
 
+@pytest.mark.long
 async def test_a_failed_attempt_is_ready_again_and_keeps_its_error(shop: Whole) -> None:
     once, twice = [await tasks.fails.aenqueue(times) for times in (1, 2)]
     async with shop.replica():
@@ -112,6 +115,19 @@ async def test_a_failed_attempt_is_ready_again_and_keeps_its_error(shop: Whole) 
     assert (twice.status, twice.is_finished, twice.finished_at) == (STATUS.READY, False, None)
 
 
+async def test_a_released_attempt_is_ready_again_and_keeps_its_start(shop: Whole) -> None:
+    result, started_at = await tasks.add.aenqueue(1), timezone.now()
+    attempt = {"attempt": 1, "runner_id": "r1", "started_at": started_at.isoformat()}
+    shop.rows(
+        "UPDATE cronledger.executions SET attempt = 1, max_attempts = 2, attempts = %s"
+        " WHERE id = %s", Jsonb([attempt]), int(result.id),
+    )  # fmt: skip
+    await result.arefresh()
+    assert (result.status, result.worker_ids) == (STATUS.READY, ["r1"])
+    assert result.started_at == result.last_attempted_at == started_at
+
+
+@pytest.mark.long
 async def test_what_is_no_exception_of_the_task_has_an_error_of_its_own(shop: Whole) -> None:
     cancelled = await tasks.add.aenqueue(1)
     shop.rows("SELECT cronledger.cancel(%s)", int(cancelled.id))
@@ -145,6 +161,7 @@ async def test_a_schedule_runs_a_task_that_can_be_enqueued_too(shop: Whole) -> N
     assert (scheduled.return_value, scheduled.args) == ("daily", [])
 
 
+@pytest.mark.long
 async def test_the_signals_have_the_states_of_a_task(shop: Whole) -> None:
     seen: list[tuple[str, str, type]] = []
 

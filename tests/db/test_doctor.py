@@ -194,6 +194,7 @@ def test_identity(ledger: Ledger) -> None:
     assert one(ledger.url, "identity").severity == "ok"
 
 
+@pytest.mark.long
 def test_roles(ledger: Ledger) -> None:
     name = f"cronledger_test_{ledger.one('SELECT pg_backend_pid()')}_{token_hex(4)}"
     ledger.values(f"CREATE ROLE {name} LOGIN IN ROLE cronledger_viewer")
@@ -256,6 +257,7 @@ def test_time_zones(ledger: Ledger) -> None:
     assert one(ledger.url, "time_zones").severity == "ok"
 
 
+@pytest.mark.long
 def test_tables(ledger: Ledger) -> None:
     assert one(ledger.url, "tables").severity == "ok"
     ledger.values("ALTER TABLE skips SET (autovacuum_enabled = off)")
@@ -350,6 +352,7 @@ def test_partitions_end_or_are_missing_ahead(ledger: Ledger) -> None:
     assert one(ledger.url, "partitions").severity == "ok"
 
 
+@pytest.mark.long
 def test_a_hole_behind(ledger: Ledger) -> None:
     ledger.travel(by=28 * DAY)
     ledger.values("SELECT maintain_partitions()")
@@ -376,6 +379,7 @@ def test_partitions_that_were_dropped_behind_retention_are_no_hole(ledger: Ledge
     assert hole.startswith("problem: ") and f"from {first.astimezone(UTC):%FT%TZ} to" in hole
 
 
+@pytest.mark.long
 def test_retention(ledger: Ledger) -> None:
     ledger.job("monthly", catch_up_window="60 days", catch_up="latest")
     assert one(ledger.url, "retention").severity == "ok"
@@ -504,6 +508,7 @@ def test_a_lease_that_ended_without_an_end_of_its_execution(ledger: Ledger) -> N
     assert one(ledger.url, "leases").severity == "ok"
 
 
+@pytest.mark.long
 def test_queues(ledger: Ledger) -> None:
     ledger.job("j")
     ledger.values("SELECT pause_queue('default', 'a migration', 'ann')")
@@ -575,6 +580,7 @@ def test_violations(ledger: Ledger) -> None:
     assert one(ledger.url, "violations").severity == "ok"
 
 
+@pytest.mark.long
 def test_objects(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also triggers, sequences and a schema, as after a restore of `cronledger` alone."""
     monkeypatch.setattr(findings, "MOST_NAMED", 10_000)
@@ -594,6 +600,7 @@ def test_objects(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "restore it from a backup" in str(lost.remedy)
 
 
+@pytest.mark.long
 def test_a_check_that_cannot_be_made_hides_nothing_else(ledger: Ledger) -> None:
     ledger.values("DROP VIEW queue_status CASCADE")
     with patient(ledger.url) as seen:

@@ -128,6 +128,7 @@ def _value(dsn: str, statement: str) -> object:
         return row[0]
 
 
+@pytest.mark.long
 def test_data_is_kept_between_runs_and_a_large_log_is_moved_away(place: Place) -> None:
     with place.embedded({}) as embedded:
         dsn = embedded.start()  # the second start of one object is the first one's
@@ -169,6 +170,7 @@ def test_ten_processes_at_once_make_and_share_one_server(empty: Place) -> None:
     assert not empty.runs()
 
 
+@pytest.mark.long
 def test_a_killed_user_takes_nothing_from_another(place: Place) -> None:
     with place.embedded() as embedded:
         pid = place.pid()
@@ -181,6 +183,7 @@ def test_a_killed_user_takes_nothing_from_another(place: Place) -> None:
     assert not place.runs()
 
 
+@pytest.mark.long
 def test_the_server_of_a_killed_only_user_is_adopted_and_then_stopped(place: Place) -> None:
     user = User(place)
     dsn = user.dsn()
@@ -193,6 +196,7 @@ def test_the_server_of_a_killed_only_user_is_adopted_and_then_stopped(place: Pla
     assert not place.runs()
 
 
+@pytest.mark.long
 def test_a_killed_postmaster_is_replaced(place: Place) -> None:
     with place.embedded() as first, place.embedded() as second:
         with psycopg.connect(first.start()) as connection:  # its backend is orphaned by the kill
@@ -208,6 +212,7 @@ def test_a_killed_postmaster_is_replaced(place: Place) -> None:
 
 
 @linux
+@pytest.mark.long
 def test_a_stale_pid_file_that_names_a_zombie_or_a_stranger_is_no_server(place: Place) -> None:
     pid_file = place.data / "postmaster.pid"
     with subprocess.Popen(["true"]) as zombie:
@@ -220,6 +225,7 @@ def test_a_stale_pid_file_that_names_a_zombie_or_a_stranger_is_no_server(place: 
             assert not pid_file.exists()
 
 
+@pytest.mark.long
 def test_a_user_killed_during_initdb_leaves_nothing_half_made(empty: Place, tmp_path: Path) -> None:
     # An initdb that does not end before somebody removes its directory (its second argument).
     initdb = shlex.quote(str(empty.binaries.directory / "initdb"))
@@ -240,6 +246,7 @@ def test_a_user_killed_during_initdb_leaves_nothing_half_made(empty: Place, tmp_
         assert names == {data, f"{data}.users", "postgres.lock"}
 
 
+@pytest.mark.long
 def test_a_forked_copy_that_closes_is_not_the_last_user(place: Place) -> None:
     script = f"""
         import os
@@ -280,6 +287,7 @@ def test_the_postmaster_has_a_session_of_its_own_and_no_file_of_ours(place: Plac
             assert data.stat().st_uid == 0
 
 
+@pytest.mark.long
 def test_a_path_too_long_for_a_socket_gets_a_short_private_one(
     initialised: Path, binaries: Binaries
 ) -> None:
@@ -307,6 +315,7 @@ def test_a_directory_of_sockets_that_others_can_enter_is_refused(tmp_path: Path)
             private_directory(tmp_path / name)
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_start_says_why(place: Place) -> None:
     with pytest.raises(EmbeddedError, match=r'did not start(.|\n)*"work_mem": "much"'):
         place.embedded({"work_mem": "much"}).start()
@@ -314,6 +323,7 @@ def test_a_server_that_does_not_start_says_why(place: Place) -> None:
         assert _value(embedded.start(), "SELECT 1") == 1
 
 
+@pytest.mark.long
 def test_data_of_another_major_version_is_refused(place: Place) -> None:
     (place.data / "PG_VERSION").write_text("12\n")
     with pytest.raises(EmbeddedError, match=r"contains data of PostgreSQL 12, .* binaries in"):
@@ -375,6 +385,7 @@ AS_NOBODY = """
 
 @root
 @linux
+@pytest.mark.long
 def test_an_ordinary_user_runs_it_in_the_home_directory(binaries: Binaries) -> None:
     parent = fast_directory() / "cronledger-tests-nobody"
     parent.mkdir(exist_ok=True)

@@ -163,6 +163,7 @@ def test_one_execution_is_not_of_two_groups(ledger: Ledger) -> None:
         enqueue(ledger, key="a", group_id=uuid4())
 
 
+@pytest.mark.long
 def test_two_pushes_at_once_make_one(ledger: Ledger, db: Db, other: Db) -> None:
     ledger.job(schedule=None, scope_kind="tenant")  # the scope is new to both
     push = "SELECT cronledger.enqueue('job', 'acme', key => 'k', watermark => 1)"

@@ -118,6 +118,7 @@ INPUT = (
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(anything, min_size=1, max_size=3))
+@pytest.mark.long
 def test_it_leaves_the_ledger_as_one_call_for_each_item_does(
     ledger: Ledger, batches: list[list[Item]]
 ) -> None:

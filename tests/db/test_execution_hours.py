@@ -75,6 +75,7 @@ async def test_ended_executions_are_counted_when_their_hour_is_over(
     assert again | {"rolled_up_at": None} == row | {"rolled_up_at": None}
 
 
+@pytest.mark.long
 async def test_a_change_after_the_roll_up_is_counted_again(
     ledger: Ledger, database_url: str
 ) -> None:
@@ -248,6 +249,7 @@ DAMAGES = [
 ]
 
 
+@pytest.mark.long
 def test_verify_finds_an_hour_with_wrong_sums(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ended(ledger, [10, 20, 3000])

@@ -118,6 +118,7 @@ OPEN_EDITS = [
 """The scopes before a transaction, its statements a minute apart, and which retirements remain."""
 
 
+@pytest.mark.long
 async def test_only_what_is_committed_is_a_retirement(ledger: Ledger, database_url: str) -> None:
     """A change that its own transaction takes back was never in force."""
     setters = [job_of(ledger, "provider", f"job{n}") for n in range(len(OPEN_EDITS))]

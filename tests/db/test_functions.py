@@ -504,6 +504,7 @@ def may(db: Db, role: str, statement: str) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_a_role_may_do_what_it_is_for_and_nothing_else(db: Db) -> None:
     job(db)
     job(db, "outside", handler="external", schedule=None)

@@ -27,6 +27,7 @@ def done(whole: Whole) -> list[str]:
     return [row["what"] for row in whole.rows("SELECT what FROM done ORDER BY 1")]
 
 
+@pytest.mark.long
 async def test_the_apps_is_outside_and_the_jobs_inside_in_one_thread(whole: Whole) -> None:
     steps: list[tuple[str, str, int]] = []
 
@@ -103,6 +104,7 @@ async def fails_async(ctx: Context, payload: str) -> str:
     return fails(ctx, payload)
 
 
+@pytest.mark.long
 async def test_an_exception_becomes_a_retry_a_discard_a_result_or_another_exception(
     whole: Whole,
 ) -> None:
@@ -137,6 +139,7 @@ async def swallow_async(ctx: Context, call_next: AsyncNext) -> Any:
     return "swallowed"
 
 
+@pytest.mark.long
 async def test_the_transaction_commits_with_the_success_and_is_of_the_handler(
     whole: Whole,
 ) -> None:
@@ -173,6 +176,7 @@ async def test_the_transaction_commits_with_the_success_and_is_of_the_handler(
     assert done(whole) == ["committed"]
 
 
+@pytest.mark.long
 async def test_middleware_that_swallows_everything_makes_no_success_of_a_stop(
     whole: Whole,
 ) -> None:

@@ -68,6 +68,7 @@ async def test_writes_and_success_commit_together_whatever_role_the_handler_took
     ) == 2  # fmt: skip
 
 
+@pytest.mark.long
 async def test_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
     async def in_the_block(ctx: Context) -> None:
         async with ctx.transaction() as conn:
@@ -101,6 +102,7 @@ async def test_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
     assert done(whole) == ["second"]
 
 
+@pytest.mark.long
 async def test_without_the_lease_nothing_is_committed_and_no_transaction_begins(
     whole: Whole,
 ) -> None:
@@ -139,6 +141,7 @@ async def test_without_the_lease_nothing_is_committed_and_no_transaction_begins(
 
 
 @pytest.mark.parametrize("how", first_fast(["cancel", "timeout", "drain"]))
+@pytest.mark.long
 async def test_a_stopped_handler_commits_nothing(whole: Whole, how: str) -> None:
     inside = threading.Event()
 
@@ -184,6 +187,7 @@ async def test_a_stopped_handler_commits_nothing(whole: Whole, how: str) -> None
     assert done(whole) == []
 
 
+@pytest.mark.long
 async def test_a_handler_that_waits_for_a_connection_can_be_cancelled(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +226,7 @@ async def test_a_handler_that_waits_for_a_connection_can_be_cancelled(
     assert done(whole) == ["holds", "waits_too"]
 
 
+@pytest.mark.long
 async def test_misuse_is_refused(whole: Whole) -> None:
     said: list[str] = []
 

@@ -70,6 +70,7 @@ def http(
     whole.declare(name, "http", {"url": url, "allow_private": True, **target}, **(policies or {}))
 
 
+@pytest.mark.long
 async def test_a_request_and_its_answer(whole: Whole, site: Site) -> None:
     site.answer("/a", text="x" * 100 + "the end")
     site.answer("/b", status=202)
@@ -104,6 +105,7 @@ def silent_port() -> Iterator[int]:
         yield bound.getsockname()[1]
 
 
+@pytest.mark.long
 async def test_failures_name_the_status_and_retries_keep_their_key(
     whole: Whole, site: Site, silent_port: int
 ) -> None:
@@ -133,6 +135,7 @@ async def test_failures_name_the_status_and_retries_keep_their_key(
     assert [path for _, path, _, _ in site.asked] == ["/busy"] * 4 + ["/from"] * 2
 
 
+@pytest.mark.long
 async def test_secrets_are_nowhere_however_they_are_written(whole: Whole, site: Site) -> None:
     async def echo(request: web.Request) -> web.Response:
         got = request.headers["X-Key"]
@@ -189,6 +192,7 @@ async def test_no_secret_is_in_an_exception(whole: Whole) -> None:
     assert "s3cr3t" not in str(rows) + str(logs)
 
 
+@pytest.mark.long
 async def test_private_addresses_only_by_permission(whole: Whole, site: Site) -> None:
     port = site.url.rpartition(":")[2]
     hosts = (

@@ -289,6 +289,7 @@ async def test_what_is_refused_goes_on_once_it_is_accepted(ledger: Ledger, one: 
 
 
 @pytest.mark.parametrize("catch_up", first_fast(["latest", "all", "skip"]))
+@pytest.mark.long
 async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
     ledger: Ledger, catch_up: str, one: Runner
 ) -> None:
@@ -320,6 +321,7 @@ async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
     ) == [("retired", "me@here (accept-database)"), ("active", "me@here (accept-database)")]
 
 
+@pytest.mark.long
 async def test_skip_missed_ends_what_the_original_has_begun(ledger: Ledger, one: Runner) -> None:
     await begin(ledger)
     ledger.job("failed", max_attempts=3)

@@ -54,6 +54,7 @@ def start(ledger: Ledger) -> datetime:
     return ledger.now().replace(minute=0, second=0, microsecond=0) - HOUR
 
 
+@pytest.mark.long
 def test_data_is_removed_when_it_is_due_and_the_account_stays(
     ledger: Ledger, db: Db, start: datetime
 ) -> None:

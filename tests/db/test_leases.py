@@ -237,6 +237,7 @@ def test_a_lease_whose_outcome_is_being_or_was_written_is_not_lost(beating: Beat
     assert not beating.told["ended"] + beating.told["written"]
 
 
+@pytest.mark.long
 def test_a_new_lease_wakes_the_thread_only_if_it_is_due_before_the_next_step(
     beating: Beating,
 ) -> None:
@@ -305,6 +306,7 @@ async def test_the_next_step_is_at_the_deadline_while_a_round_hangs() -> None:
     heartbeats._busy.cancel()
 
 
+@pytest.mark.long
 def test_a_round_that_hangs_is_given_up_and_heartbeats_go_on(beating: Beating) -> None:
     """Also those of an expired lease, whose row is kept until the handler has ended."""
     with Proxy(beating.url) as proxy, capture_logs() as logs:
@@ -338,6 +340,7 @@ def test_closing_does_not_wait_for_a_hanging_connection(beating: Beating) -> Non
         assert time.monotonic() - asked_at < 15
 
 
+@pytest.mark.long
 async def test_a_defect_does_not_end_the_thread(
     beating: Beating, monkeypatch: pytest.MonkeyPatch
 ) -> None:

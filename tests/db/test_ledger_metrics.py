@@ -34,8 +34,8 @@ def skip(db: Db, first: datetime, last: datetime, count: int, **columns: Any) ->
 
 
 def channel(db: Db, name: str) -> None:
-    target = Jsonb({"channel": {"kind": "command", "command": ["true"]}})
-    rows.job(db, f"alerts.{name}", queue="alerts", handler="external", target=target, schedule=None)
+    settings = Jsonb({"kind": "command", "command": ["true"]})
+    rows.insert(db, "channels", name=name, settings=settings)
 
 
 def planned(db: Db, job: str = "job", scope_id: str | None = None, **columns: Any) -> None:
@@ -226,7 +226,9 @@ def test_queues_have_limits_pauses_and_violations(database_url: str, db: Db) -> 
     assert found["queue_limit"] == {("mail",): 1}
     assert found["queue_paused"] == {("mail",): 0, ("slow",): 1}
     assert found.one("queue_series_omitted") == 0
-    assert found["violations"] == {("over_limit",): 1, ("parked",): 0, ("stale",): 1}
+    assert found["violations"] == {
+        ("gate",): 0, ("over_limit",): 1, ("parked",): 0, ("stale",): 1,
+    }  # fmt: skip
 
 
 def test_the_number_of_queues_is_limited(database_url: str, db: Db) -> None:
@@ -333,8 +335,9 @@ def test_missed_deadlines_that_were_not_met_since_are_counted(database_url: str,
 def test_alerts_that_were_not_delivered_are_counted_by_channel(database_url: str, db: Db) -> None:
     for name in ("mail", "ops"):
         channel(db, name)
-    delivered = rows.execution(db, "SUCCESS", "alerts.ops", queue="alerts")["id"]
     at = rows.now(db)
+    ended = {"status": "SUCCESS", "due_at": None, "finished_at": at}
+    delivered = rows.insert(db, "deliveries", channel="ops", **ended)["id"]
     for minutes, delivery in ((10, None), (20, None), (30, delivered), (1, None), (1500, None)):
         raised = at - timedelta(minutes=minutes)
         rows.insert(

@@ -16,6 +16,7 @@ FAILURE = outcome.failure(ValueError("no"))
 
 
 @pytest.mark.parametrize("of", first_fast(["queue", "job"]))
+@pytest.mark.long
 async def test_i11_limits_are_exact_under_concurrent_claims(ledger: Ledger, of: str) -> None:
     """Three runners claim, finish and re-arm at once; no instant sees more than five RUNNING."""
     limit: dict[str, Any] = {"max_running": 5} if of == "job" else {}

@@ -44,7 +44,6 @@ def lines() -> Iterator[Lines]:
 async def test_lines_about_an_execution_have_its_fields(whole: Whole, lines: Lines) -> None:
     def sync() -> None:
         log.info("sync")
-        bound.append(dict(structlog.contextvars.get_contextvars()))
 
     async def asynchronous() -> None:
         log.info("async")
@@ -55,7 +54,6 @@ async def test_lines_about_an_execution_have_its_fields(whole: Whole, lines: Lin
     async def in_a_task() -> None:
         log.info("task")
 
-    bound: list[dict[str, Any]] = []
     jobs = [whole.job(sync), whole.job(asynchronous)]
     log.info("before")
     async with whole.replica(runner_id="me"):
@@ -75,12 +73,11 @@ async def test_lines_about_an_execution_have_its_fields(whole: Whole, lines: Lin
     }  # fmt: skip
     assert {text: lines.fields[text] for text in wanted} == wanted
     assert tuple(expected[0]) == FIELDS
-    # The replica's own lines, and structlog's names.
+    # The replica's own lines.
     started = [line for text, line in lines.fields.items() if "execution_started" in text]
     assert [(line["job"], line["execution_id"], line["attempt"]) for line in started] == [
         (row["job_name"], row["id"], 1) for row in rows
     ]
-    assert bound[0].keys() == set(FIELDS) - {"scope_kind", "runner"}
 
 
 async def test_structlog_and_values_of_the_line_itself(whole: Whole, lines: Lines) -> None:

@@ -55,6 +55,7 @@ async def test_an_async_handler_does_not_go_on(whole: Whole) -> None:
     assert (row["status"], row["error_code"], lines) == ("FAILED", "lease_lost", ["began"])
 
 
+@pytest.mark.long
 async def test_a_sync_handler_learns_it_when_it_asks(whole: Whole) -> None:
     lines: list[str] = []
     ready, go_on = threading.Event(), threading.Event()

@@ -146,6 +146,7 @@ async def test_i10_a_pause_that_begins_and_ends_in_one_transaction_was_never_in_
     assert ledger.violations() == []
 
 
+@pytest.mark.long
 async def test_i10_a_pause_that_ended_by_itself_ended_then_whenever_that_is_committed(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -179,6 +180,7 @@ BEGIN_SCOPES: dict[str, Sequence[str]] = {
 
 
 @pytest.mark.parametrize("by", first_fast(BEGIN_SCOPES))
+@pytest.mark.long
 async def test_i10_a_scope_begins_at_its_commit(ledger: Ledger, one: Runner, by: str) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", scope_kind="shard")
     ledger.values("SELECT * FROM cronledger_internal.set_scopes('job', 'shard', '{a}')")

@@ -128,6 +128,7 @@ async def test_every_view_and_client_has_them_until_the_job_is_deleted(declared:
     assert (later.owner, later.labels) == (None, None)
 
 
+@pytest.mark.long
 def test_commands_filter(declared: Ledger, database_url: str) -> None:
     for job in ("report", "tidy"):
         declared.trigger(job)

@@ -2,9 +2,12 @@
 
 from datetime import date
 
+import pytest
 from pydantic import BaseModel, ConfigDict
 
 from tests.db.support.whole_replica import Whole
+
+pytestmark = pytest.mark.long
 
 
 class Order(BaseModel):

@@ -73,6 +73,7 @@ async def checks() -> AsyncIterator[Checks]:
     await runner.cleanup()
 
 
+@pytest.mark.long
 async def test_each_attempt_reports_its_start_and_its_end(
     whole: Whole, checks: Checks, database_url: str
 ) -> None:
@@ -138,6 +139,7 @@ async def test_a_check_that_hangs_delays_no_execution_and_no_drain(
     assert [line["event"] for line in lines].count("ping_dropped") == 6
 
 
+@pytest.mark.long
 async def test_a_swept_execution_is_reported(
     whole: Whole, checks: Checks, database_url: str
 ) -> None:
@@ -220,6 +222,7 @@ async def test_an_address_that_cannot_be_requested_blocks_nothing(
     assert "secret-key" not in str(lines)
 
 
+@pytest.mark.long
 async def test_a_ping_that_waits_for_its_turn_is_not_given_up(
     checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +302,7 @@ def sentry() -> Iterator[Transport]:
     sentry_sdk.get_global_scope().set_client(None)
 
 
+@pytest.mark.long
 async def test_an_execution_of_the_schedule_checks_in_with_sentry(
     whole: Whole, sentry: Transport
 ) -> None:

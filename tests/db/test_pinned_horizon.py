@@ -65,6 +65,7 @@ async def blocks_of_a_firing(ledger: Ledger, runner: Runner) -> dict[str, int]:
     return found
 
 
+@pytest.mark.long
 async def test_claims_and_finishes_read_no_dead_versions(ledger: Ledger) -> None:
     ledger.stop_clock(ledger.now())
     for number in range(JOBS):

@@ -45,6 +45,23 @@ async def test_i7_overlap_replace_asks_first_and_starts_after_the_end(
     assert ledger.statuses() == ["CANCELLED", "RUNNING"]
 
 
+async def test_a_replacement_notifies_the_holder(ledger: Ledger, one: Runner) -> None:
+    """Otherwise the holder reads the request with its next heartbeat, up to 20 s later."""
+    ledger.job(schedule="* * * * *", overlap="replace")
+    ledger.job("manual", handler="external", overlap="replace")
+    ledger.trigger("manual")
+    ledger.values("SELECT id FROM claim_next('default', 'w')")
+    ledger.travel(by=MINUTE)
+    await one.settle()
+    with psycopg.connect(ledger.url, autocommit=True) as c:
+        c.execute("LISTEN cronledger")
+        ledger.trigger("manual")
+        assert "cancel" in {note.payload for note in c.notifies(timeout=60, stop_after=2)}
+        ledger.travel(by=MINUTE)
+        assert await one.settle() == []
+        assert "cancel" in {note.payload for note in c.notifies(timeout=60, stop_after=1)}
+
+
 async def test_i7_a_replacement_that_could_not_be_asked_for_is_asked_for_later(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -63,6 +80,29 @@ async def test_i7_a_replacement_that_could_not_be_asked_for_is_asked_for_later(
     await one.repair()
     await one.settle()
     assert ledger.one(asked)
+
+
+async def test_i7_a_released_execution_that_is_cancelled_did_not_run_beside_the_next_one(
+    ledger: Ledger, one: Runner
+) -> None:
+    """The next plan_time may overtake it, here because its row is locked during the claim."""
+    ledger.job(schedule="* * * * *", allow_stale_reentry=True)
+    ledger.travel(by=MINUTE)
+    (released,) = await one.settle()
+    await one.finish(released, outcome.shutdown(end_known=True), release=True)
+    with psycopg.connect(ledger.url) as other:
+        other.execute("SELECT FROM cronledger.executions FOR KEY SHARE")
+        ledger.travel(by=MINUTE)
+        (running,) = await one.settle()
+    assert running.claimed.id != released.claimed.id
+    ledger.values("UPDATE jobs SET retired_at = db_now()")
+    await one.finish(running)
+    assert ledger.values(
+        "SELECT status, finished_at - started_at > interval '0' FROM executions ORDER BY plan_time"
+    ) == [("CANCELLED", None), ("SUCCESS", True)]
+    first, second = ledger.values("SELECT started_at, ended_at FROM attempts ORDER BY started_at")
+    assert first[0] < first[1] < second[0] < second[1]
+    assert ledger.violations() == []
 
 
 async def test_catch_up_after_an_outage(ledger: Ledger, one: Runner) -> None:

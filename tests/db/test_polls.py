@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
@@ -34,6 +36,7 @@ PREPARED = {
 }
 
 
+@pytest.mark.long
 async def test_a_waiting_execution_is_due_exactly_if_a_claim_starts_it(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -148,6 +151,7 @@ async def test_a_replacement_whose_request_was_lost_is_left_behind(ledger: Ledge
         assert (await two.poll()).left_behind == ["schedules"]
 
 
+@pytest.mark.long
 async def test_what_waits_at_a_limit_is_not_left_behind(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", scope_kind="shard", scopes=["a", "b"], max_running=1)
     ledger.values("INSERT INTO queues (name, max_running) VALUES ('narrow', 1)")

@@ -3,10 +3,14 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from cronledger import Context
 from cronledger.engine.runtime.runtime import POOL_SIZE
 from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.long
 
 
 async def test_a_starved_pool_costs_no_lease_and_no_outcome(whole: Whole) -> None:

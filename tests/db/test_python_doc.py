@@ -30,6 +30,7 @@ def whole(whole: Whole) -> Whole:
     return whole
 
 
+@pytest.mark.long
 async def test_the_embedded_replica_of_the_documentation_runs(whole: Whole) -> None:
     stop = asyncio.Event()
     serving = asyncio.create_task(whole.documented["serve"](whole.url, stop))
@@ -40,6 +41,7 @@ async def test_the_embedded_replica_of_the_documentation_runs(whole: Whole) -> N
     assert whole.rows(done)[0]["result"] == "beat"
 
 
+@pytest.mark.long
 async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole) -> None:
     payloads = {"ship": ORDER, "fenced": whole.url}
     ended: dict[str, tuple[str, Any]] = {}

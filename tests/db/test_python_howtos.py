@@ -25,6 +25,7 @@ def run_snippets(page: str, containing: str = "") -> dict[str, Any]:
     return names
 
 
+@pytest.mark.long
 async def test_the_resources_of_the_documentation_reach_their_handlers(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,6 +40,7 @@ async def test_the_resources_of_the_documentation_reach_their_handlers(
     ]  # fmt: skip
 
 
+@pytest.mark.long
 async def test_the_middleware_of_the_documentation_decides(whole: Whole) -> None:
     documented = run_snippets("middleware.md")
     whole.app = documented["app"]
@@ -74,6 +76,7 @@ def test_the_tests_of_the_documentation_pass(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("page", ["from-celery-beat.md", "from-apscheduler.md"])
+@pytest.mark.long
 async def test_the_jobs_of_the_documentation_fire_as_those_of_the_other_scheduler(
     whole: Whole, page: str
 ) -> None:

@@ -2,10 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from itertools import product
-from math import inf
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -18,7 +16,7 @@ from cronledger.ledger import migrate, statements
 from tests.bench import dataset, plans
 from tests.bench.plans import LONG_AGO
 from tests.database import Databases
-from tests.waiting import until
+from tests.db.support.late_rows import rows_come_later, without_autovacuum
 
 pytestmark = pytest.mark.own_database  # plans depend on sizes and statistics
 
@@ -50,6 +48,10 @@ def filled(databases: Databases, filled_database: str) -> Iterator[psycopg.Conne
     databases.drop(name)
 
 
+def _fill(c: psycopg.Connection) -> None:
+    dataset.fill(c, SIZE, analyzed=False)
+
+
 def _index_kinds(measured: plans.Measured) -> set[str]:
     """Names of the indexes used, without the partitions'."""
     return {
@@ -58,6 +60,7 @@ def _index_kinds(measured: plans.Measured) -> set[str]:
     }
 
 
+@pytest.mark.long
 def test_hot_statements_read_the_claimed_rows_and_no_others(filled: psycopg.Connection) -> None:
     verdicts = {(v.name, v.mode): v for v in plans.measure(filled, [BATCH])}
 
@@ -82,30 +85,6 @@ def test_hot_statements_read_the_claimed_rows_and_no_others(filled: psycopg.Conn
     assert verdicts["read_leases", "generic"].measured.partitions <= 2
 
 
-@contextmanager
-def _rows_come_later(c: psycopg.Connection, state: str) -> Iterator[str]:
-    """Yield the names of the tables that are filled at the end of the block.
-
-    `state` repaired: somebody analyzes the whole database before it, and maintenance repairs that.
-    new_week_repaired: so, and only the newest partition is empty at first.
-    """
-    dataset.create_partitions(c)
-    tables = _without_autovacuum(c)
-    new_week, all_tables = tables[-1], ", ".join(tables)
-    if state == "new_week_repaired":
-        dataset.fill(c, SIZE, analyzed=False)
-        c.execute(f"CREATE TEMP TABLE later AS SELECT * FROM {new_week}".encode())
-        c.execute(f"TRUNCATE {new_week}".encode())
-    if state.endswith("repaired"):
-        c.execute(f"VACUUM (ANALYZE) {all_tables}".encode())
-        c.execute("SELECT FROM cronledger.maintain_partitions()")
-    yield all_tables
-    if state == "new_week_repaired":
-        c.execute(f"INSERT INTO {new_week} SELECT * FROM later".encode())
-    else:
-        dataset.fill(c, SIZE, analyzed=False)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "state",
@@ -119,7 +98,7 @@ def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str, state
         psycopg.connect(database_url, autocommit=True) as other,
         psycopg.connect(database_url, autocommit=True) as replica,
     ):
-        with _rows_come_later(other, state) as tables:
+        with rows_come_later(other, state, _fill) as tables:
             early = plans.EarlyPlans(replica)
             if state == "analyzed_while_empty":
                 other.execute(f"ANALYZE {tables}".encode())
@@ -131,66 +110,6 @@ def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str, state
     faults = {v.name: v.faults for v in verdicts if v.faults}
     assert faults == {}
     assert len(verdicts) > 30
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("state", ["repaired", "new_week_repaired"])
-def test_no_view_reads_a_table_again_for_each_row(
-    filled: psycopg.Connection, database_url: str, state: str
-) -> None:
-    """As it would if its plan rested on statistics from before the rows came."""
-    usual = _blocks_of_views(filled)
-    with psycopg.connect(database_url, autocommit=True) as c:
-        with _rows_come_later(c, state):
-            pass
-        (size,) = c.execute(
-            "SELECT sum(pg_table_size(oid)) / 8192 FROM pg_class"
-            " WHERE relnamespace = 'cronledger'::regnamespace AND relkind = 'r'"
-        ).fetchone() or (0,)
-        costs = _blocks_of_views(c)
-    # Without statistics a plan may read the whole ledger, once for each of a few joins.
-    assert {view: n for view, n in costs.items() if n > 10 * usual[view] + 5 * size} == {}
-
-
-def _blocks_of_views(c: psycopg.Connection) -> dict[str, float]:
-    """Return how many blocks a query of each view reads; infinity: it took longer than a minute."""
-    views = c.execute("SELECT viewname FROM pg_views WHERE schemaname = 'cronledger'").fetchall()
-    blocks = {}
-    for (view,) in views:
-        query = sql.SQL("EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT json) SELECT * FROM {}")
-        try:
-            with c.transaction():
-                c.execute("SET LOCAL statement_timeout = '60 s'")
-                ((found,),) = c.execute(query.format(sql.Identifier("cronledger", view))).fetchall()
-        except psycopg.errors.QueryCanceled:
-            blocks[view] = inf
-        else:
-            plan = found[0]["Plan"]
-            blocks[view] = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
-    return blocks
-
-
-AUTOVACUUM = """
-SELECT pid FROM pg_stat_activity
-WHERE datname = current_database() AND backend_type = 'autovacuum worker'
-"""
-
-
-def _without_autovacuum(c: psycopg.Connection) -> list[str]:
-    """Let only the test vacuum and analyze the tables that it fills, which are returned.
-
-    Not the partitions ahead or of this hour: autovacuum analyzes no table that stays empty.
-    """
-    rows = c.execute(
-        "SELECT name FROM cronledger.partitions()"
-        " WHERE from_plan_time < cronledger.db_now() - interval '1 h'"
-    ).fetchall()
-    names = ["schedules", "jobs", "job_revisions", "queues", *(name for (name,) in rows)]
-    tables = [f"cronledger.{name}" for name in names]
-    for table in tables:
-        c.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
-    until("autovacuum is done", lambda: not c.execute(AUTOVACUUM).fetchall())
-    return tables
 
 
 @pytest.mark.slow
@@ -217,6 +136,7 @@ def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Conne
     assert after.buffers <= before.buffers + 2 * BATCH
 
 
+@pytest.mark.long
 def test_parked_schedules_cost_a_poll_one_probe_for_each_job(filled: psycopg.Connection) -> None:
     """And for a few jobs only: beyond that the sweeper searches, not the check-in."""
     few = 20
@@ -230,7 +150,7 @@ def test_parked_schedules_cost_a_poll_one_probe_for_each_job(filled: psycopg.Con
         with filled.transaction(force_rollback=True):
             return [plans.explain(filled, statement, "generic") for statement in statements]
 
-    _without_autovacuum(filled)
+    without_autovacuum(filled)
     filled.execute("UPDATE cronledger.schedules SET parked = 'ended' WHERE parked = 'limit'")
     filled.execute("VACUUM ANALYZE cronledger.schedules")
     due, all_examined, few_examined = costs()
@@ -263,6 +183,7 @@ def _scans(c: psycopg.Connection, query: LiteralString) -> list[dict[str, Any]]:
     return scans
 
 
+@pytest.mark.long
 def test_lists_of_jobs_and_queues_read_running_and_waiting_executions_once(
     filled: psycopg.Connection,
 ) -> None:
@@ -335,7 +256,7 @@ def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Con
         return found
 
     # Beside autovacuum of any table, the VACUUM below would leave the dead rows where they are.
-    _without_autovacuum(filled)
+    without_autovacuum(filled)
     before = costs()
     filled.execute(
         """UPDATE cronledger.schedules SET woken = true, parked = NULL,
@@ -461,6 +382,7 @@ def test_scopes_that_stay_are_neither_written_nor_locked(scoped: psycopg.Connect
     assert found == (1, 0, 0)
 
 
+@pytest.mark.long
 def test_the_roll_up_and_the_alert_step_read_only_changed_executions(
     filled: psycopg.Connection,
 ) -> None:

@@ -81,6 +81,7 @@ def test_scopes_add_no_series(database_url: str, db: Db) -> None:
     assert many.of_job("tenants")["status_consecutive_failures"] > 0
 
 
+@pytest.mark.long
 def test_the_limit_hides_no_job_with_a_problem_and_prefers_the_longest_overdue(
     database_url: str, db: Db
 ) -> None:
@@ -287,6 +288,7 @@ WHERE x.indpred IS NOT NULL AND pg_get_expr(x.indpred, x.indrelid) <> '(attempt 
 """The indexes that hold a part of the rows only."""
 
 
+@pytest.mark.long
 def test_no_statement_scans_executions(history: Db) -> None:
     filled = history.execute(
         "SELECT DISTINCT c.relname FROM cronledger.executions e"

@@ -19,7 +19,6 @@ KEPT = ("id", "plan_time", "status", "error_code", "started_at", "finished_at", 
 @pytest.fixture
 def filled(db: Db) -> Db:
     job(db, max_attempts=3)
-    job(db, "deliver", schedule=None)
     return db
 
 
@@ -64,20 +63,16 @@ def redact(db: Db, execution_id: int) -> bool:
 def test_the_data_is_gone_from_every_table_and_the_account_stays(filled: Db) -> None:
     at = now(filled)
     row = failed(filled)
-    other = execution(
-        filled, "SUCCESS", "deliver", plan_time=at - timedelta(seconds=5), trigger="manual",
-        payload=Jsonb({"alerts": [
-            {"execution_id": row["id"], "summary": SECRET, "details": {"error_msg": SECRET}},
-            {"execution_id": row["id"] + 1, "summary": "kept", "details": {"error_msg": "kept"}},
-        ]}),
-    )  # fmt: skip
+    waiting = insert(filled, "deliveries", channel="ops")["id"]
     details = Jsonb({"error_msg": SECRET, "output": SECRET, "error_code": "boom"})
     alert = {
         "event": "failed", "channel": "ops", "since": at, "count": 1, "job_name": "job",
         "scope_kind": "global", "scope_id": "global", "execution_id": row["id"],
         "summary": f"job failed: {SECRET}", "details": details,
     }  # fmt: skip
-    insert(filled, "raised_alerts", at=at, kind="opened", delivery_id=other["id"], **alert)
+    insert(filled, "raised_alerts", at=at, kind="opened", delivery_id=waiting, **alert)
+    kept = {"execution_id": row["id"] + 1, "details": Jsonb({"error_msg": "kept"}), "summary": ""}
+    insert(filled, "raised_alerts", at=at, kind="opened", delivery_id=waiting, **alert | kept)
     insert(filled, "tracked_states", last_alert_at=at, **alert)
     assert set(holders(filled)) == {"executions", "raised_alerts", "tracked_states"}
 
@@ -88,8 +83,12 @@ def test_the_data_is_gone_from_every_table_and_the_account_stays(filled: Db) -> 
     assert [after[name] for name in KEPT] == [row[name] for name in KEPT]
     assert after["redacted_at"] is not None
     assert [entry["error_code"] for entry in after["attempts"]] == ["boom"]
-    payload = value(filled, "SELECT payload FROM cronledger.executions WHERE id = %s", other["id"])
-    assert payload["alerts"][1]["details"] == {"error_msg": "kept"}
+    sent = value(
+        filled, "SELECT cronledger_internal.delivery_message(d) FROM cronledger.deliveries d"
+    )
+    first, second = sent["alerts"]
+    assert first["summary"] == f"The data of execution {row['id']} was redacted."
+    assert second["details"] == {"error_msg": "kept"}
     outcomes = filled.execute(
         "SELECT requested_by, outcome, reason FROM cronledger.audit WHERE verb = 'redact'"
         " ORDER BY id"
@@ -101,9 +100,7 @@ def test_the_data_is_gone_from_every_table_and_the_account_stays(filled: Db) -> 
 
 
 def test_the_alert_of_a_step_that_has_not_ended_is_redacted_too(filled: Db, other: Db) -> None:
-    channel = {"channel": {"kind": "command", "command": ["true"]}}
-    job(filled, "alerts.ops", queue="alerts", schedule=None, handler="external",
-        target=Jsonb(channel))  # fmt: skip
+    insert(filled, "channels", name="ops", settings=Jsonb({"kind": "command", "command": "a"}))
     job(filled, "notified", notify=Jsonb([{"channel": "ops", "on": ["failed"]}]))
     row = failed(filled, job="notified", plan_time=now(filled))
     filled.execute("UPDATE cronledger.executions SET changed_xact = pg_current_xact_id()")

@@ -78,8 +78,8 @@ async def test_i5_a_released_execution_keeps_its_attempt_and_gets_one_more(
     ledger.trigger()
     (first,) = await one.settle()
     await one.finish(first, outcome.shutdown(end_known=True), release=True)
-    assert ledger.one("SELECT status, attempt, max_attempts, attempts->0->>'error_code' "
-                      "FROM executions") == ("PENDING", 1, 2, "shutdown")  # fmt: skip
+    assert ledger.one("SELECT status, started_at, attempt, max_attempts, attempts->0->>'error_code'"
+                      " FROM executions") == ("PENDING", None, 1, 2, "shutdown")  # fmt: skip
     (second,) = await one.settle()
     assert (second.claimed.how, second.claimed.attempt) == ("won", 2)
     assert second.claimed.token != first.claimed.token

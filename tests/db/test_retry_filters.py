@@ -6,6 +6,7 @@ import signal
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from cronledger.declaring.app import Context
@@ -73,6 +74,7 @@ async def test_the_present_filter_applies(ledger: Ledger, one: Runner) -> None:
     assert ledger.one("SELECT status, attempt FROM executions") == ("FAILED", 2)
 
 
+@pytest.mark.long
 async def test_each_handler_has_failures_that_are_retried_and_others(
     whole: Whole, site: Site
 ) -> None:

@@ -132,7 +132,12 @@ BAD_EXECUTIONS: list[tuple[str, dict[str, Any], str]] = [
 ]
 LEASE = ("runner_id", "lease_token", "heartbeat_at", "stale_after", "started_at")
 BAD_COLUMNS: dict[str, dict[str, Any]] = {
-    "PENDING": {"runner_id": "r1", "lease_token": str(UUID(int=0)), "finished_at": "infinity"},
+    "PENDING": {
+        "runner_id": "r1",
+        "lease_token": str(UUID(int=0)),
+        "started_at": "infinity",
+        "finished_at": "infinity",
+    },
     "RUNNING": dict.fromkeys(LEASE) | {"attempt": 0, "finished_at": "infinity"},
     "SUCCESS": dict.fromkeys(("lease_token", "finished_at", "duration_ms")),
     "FAILED": dict.fromkeys(("error_code", "finished_at")),
@@ -509,6 +514,7 @@ def test_partitions_of_any_width_cover_now(db: Db, width: str, zone: str) -> Non
         assert before - start == timedelta(seconds=span)
 
 
+@pytest.mark.long
 def test_a_change_of_width_makes_no_overlap_and_no_gap(db: Db) -> None:
     unpartitioned(db)
     for width, ahead in (("2 days", 3), ("7 days", 20), ("1 day", 40), ("5 hours", 42)):
@@ -520,6 +526,7 @@ def test_a_change_of_width_makes_no_overlap_and_no_gap(db: Db) -> None:
     assert {(start - MONDAY) % (7 * DAY) for start in weeks} == {timedelta(0)}
 
 
+@pytest.mark.long
 def test_old_partitions_are_dropped_unless_they_are_busy(db: Db) -> None:
     job(db)
     rows = {
@@ -557,6 +564,7 @@ def partition_of_the_execution(db: Db) -> str:
     return name.removeprefix("cronledger.")
 
 
+@pytest.mark.long
 def test_a_partition_is_analyzed_once_it_has_rows_that_are_committed(db: Db, other: Db) -> None:
     with other.transaction():
         execution(other)

@@ -96,6 +96,7 @@ BAD = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 async def test_a_bad_answer_retires_nothing_and_costs_no_other_job(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +220,7 @@ def found(asked: Asked) -> list[tuple[str, str]]:
         return [(finding.severity, finding.found) for finding in findings]
 
 
+@pytest.mark.long
 async def test_a_provider_that_fails_from_the_start_shows_in_sql_until_it_answers(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +261,7 @@ async def test_a_provider_that_fails_from_the_start_shows_in_sql_until_it_answer
     assert asked.ledger.values(status) == [("active", True, 1, "RuntimeError: down")]
 
 
+@pytest.mark.long
 async def test_a_provider_that_no_runner_asks_shows_in_sql(asked: Asked) -> None:
     asked.job("job", lambda: ["a"])
     asked.job("pushed", lambda: ["a"], schedule=None)
@@ -280,6 +283,7 @@ async def test_a_provider_that_no_runner_asks_shows_in_sql(asked: Asked) -> None
     assert asked.ledger.values(OVERDUE) == []
 
 
+@pytest.mark.long
 async def test_a_provider_is_nothing_to_a_job_with_scopes_of_its_own_or_none(asked: Asked) -> None:
     for name in ("listed", "whole", "retired", "deleted"):
         asked.job(name, _raises)
@@ -294,6 +298,7 @@ async def test_a_provider_is_nothing_to_a_job_with_scopes_of_its_own_or_none(ask
     assert kept == ["listed", "retired", "whole"]
 
 
+@pytest.mark.long
 async def test_scopes_that_the_database_refuses_cost_no_other_job_its_own(asked: Asked) -> None:
     asked.job("bad", lambda: ["a"])
     asked.job("good", lambda: ["a"])
@@ -308,6 +313,7 @@ async def test_scopes_that_the_database_refuses_cost_no_other_job_its_own(asked:
     assert "the scopes could not be stored" in detail
 
 
+@pytest.mark.long
 async def test_a_provider_that_hangs_is_not_called_again_before_it_returns(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +343,7 @@ async def test_a_provider_that_hangs_is_not_called_again_before_it_returns(
     assert len(calls) == 2
 
 
+@pytest.mark.long
 async def test_any_error_and_exit_is_kept_without_passwords_and_at_a_bounded_length(
     asked: Asked,
 ) -> None:

@@ -19,6 +19,7 @@ def sql(whole: Whole, name: str, statement: str, **policies: Any) -> None:
     whole.declare(name, "sql", {"sql": statement}, **policies)
 
 
+@pytest.mark.long
 async def test_a_script_commits_with_its_success(whole: Whole) -> None:
     script = """
         INSERT INTO done SELECT '50 % of ' || g, 'x' FROM generate_series(1, 3) g;
@@ -60,6 +61,7 @@ async def test_sql_learns_of_its_execution(whole: Whole) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.long
 async def test_an_error_rolls_back_and_is_retried_as_the_job_says(whole: Whole) -> None:
     script = "INSERT INTO done VALUES ('never', 'x'); SELECT 1 / 0"
     sql(whole, "fails", script, max_attempts=2, retry_backoff=["0s"])
@@ -76,6 +78,7 @@ async def test_an_error_rolls_back_and_is_retried_as_the_job_says(whole: Whole) 
     assert whole.rows("SELECT what FROM done UNION ALL SELECT id::text FROM once") == []
 
 
+@pytest.mark.long
 async def test_run_timeout_and_cancel_stop_the_statement(whole: Whole) -> None:
     script = "INSERT INTO done VALUES ('never', 'x'); SELECT pg_sleep(60)"
     sql(whole, "slow", script, run_timeout="1s")
@@ -96,6 +99,7 @@ async def test_run_timeout_and_cancel_stop_the_statement(whole: Whole) -> None:
 
 
 @pytest.mark.own_database
+@pytest.mark.long
 async def test_statement_timeout_is_run_timeout(whole: Whole) -> None:
     name = whole.one("SELECT current_database()")
     whole._connection.execute(f"ALTER DATABASE {name} SET statement_timeout = '9min'".encode())
@@ -108,6 +112,7 @@ async def test_statement_timeout_is_run_timeout(whole: Whole) -> None:
     assert [row["what"] for row in whole.rows("SELECT what FROM done")] == ["1h", "0"]
 
 
+@pytest.mark.long
 async def test_nothing_is_left_when_the_lease_was_lost(whole: Whole) -> None:
     script = "INSERT INTO done VALUES ('never', 'x'); SELECT pg_advisory_lock(7)"
     sql(whole, "loses", script)
@@ -131,6 +136,7 @@ async def test_nothing_is_left_when_the_lease_was_lost(whole: Whole) -> None:
     assert whole.get(execution)["status"] == "RUNNING"
 
 
+@pytest.mark.long
 async def test_a_script_that_commits_is_found_out(whole: Whole) -> None:
     script = "INSERT INTO done VALUES ('kept', 'x'); COMMIT; INSERT INTO done VALUES ('too', 'x')"
     sql(whole, "commits", script, max_attempts=3, retry_backoff=["0s"])

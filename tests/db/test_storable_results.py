@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,8 @@ from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
 from tests.db.support.engine import Ledger
 from tests.unit.test_outcome import any_text, anything, errors
+
+pytestmark = pytest.mark.long
 
 outcomes = st.builds(outcome.success, anything, st.none() | any_text) | st.builds(
     outcome.failure, errors, st.none() | any_text

@@ -150,6 +150,7 @@ async def test_i9_a_payload_that_python_cannot_read(ledger: Ledger, one: Runner)
         assert "cannot be read" in error
 
 
+@pytest.mark.long
 async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(
     ledger: Ledger, one: Runner
 ) -> None:

@@ -45,6 +45,7 @@ def applied(whole: Whole, function: Callable[..., Any]) -> str:
     return name
 
 
+@pytest.mark.long
 async def test_an_attempt_is_a_span_of_its_own_trace_and_current_in_its_handler(
     whole: Whole, spans: Spans
 ) -> None:
@@ -78,6 +79,7 @@ async def test_an_attempt_is_a_span_of_its_own_trace_and_current_in_its_handler(
     assert traced == ["execution_started", "execution_succeeded"]
 
 
+@pytest.mark.long
 async def test_a_retry_a_timeout_and_a_cancel_end_spans_of_their_own(
     whole: Whole, spans: Spans
 ) -> None:
@@ -204,6 +206,7 @@ async def test_the_span_lasts_as_long_as_the_handler_and_is_lost_with_its_outcom
     assert (ends(first)[0], ends(second)[0]) == ("success", "lost")
 
 
+@pytest.mark.long
 async def test_a_lost_lease_and_a_drain_that_gives_a_handler_up_end_one_span_each(
     whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +240,7 @@ async def test_a_lost_lease_and_a_drain_that_gives_a_handler_up_end_one_span_eac
     assert row["trace_id"] == trace_id(spans.one("run deaf"))
 
 
+@pytest.mark.long
 async def test_without_an_sdk_nothing_is_stored(
     whole: Whole, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +269,7 @@ def broken_sdk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("spans")
+@pytest.mark.long
 async def test_an_error_of_the_sdk_changes_no_call_and_no_execution(
     whole: Whole, broken_sdk: str
 ) -> None:
@@ -293,6 +298,7 @@ async def test_an_error_of_the_sdk_changes_no_call_and_no_execution(
     assert failed == {row["id"] for row in rows}
 
 
+@pytest.mark.long
 async def test_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
     whole: Whole, spans: Spans
 ) -> None:
@@ -332,6 +338,7 @@ async def test_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
     assert counted.count(2) == 2
 
 
+@pytest.mark.long
 async def test_an_execution_that_a_handler_enqueues_links_to_its_attempt(
     whole: Whole, spans: Spans
 ) -> None:
@@ -359,6 +366,7 @@ def test_a_refused_call_ends_its_span_as_failed(whole: Whole, spans: Spans) -> N
     assert spans.one("enqueue nothing").status.status_code is StatusCode.ERROR
 
 
+@pytest.mark.long
 async def test_the_state_of_the_trace_is_carried_on(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +391,7 @@ async def test_the_state_of_the_trace_is_carried_on(
     assert text.endswith(",tracestate='vendor%3Da%2A%2Fb'*/")
 
 
+@pytest.mark.long
 async def test_a_command_a_request_and_a_comment_in_sql_carry_the_trace_on(
     whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -488,6 +497,7 @@ def test_without_the_extra_the_remedy_is_named(
         pass
 
 
+@pytest.mark.long
 async def test_off_imports_nothing_and_stores_nothing(whole: Whole) -> None:
     def ship() -> None: ...
 

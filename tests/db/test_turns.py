@@ -57,6 +57,7 @@ def test_a_step_whose_turn_is_taken_does_nothing_and_does_not_wait(db: Db, other
         assert value(db, taken, step) > before
 
 
+@pytest.mark.long
 def test_processes_that_migrate_an_empty_database_at_once_apply_each_script_once(
     empty_database_url: str,
 ) -> None:

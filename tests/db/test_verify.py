@@ -99,6 +99,7 @@ def past(databases: Databases, history: tuple[str, datetime]) -> Iterator[Past]:
         yield made
 
 
+@pytest.mark.long
 def test_the_checked_rows_and_their_range_are_reported(past: Past) -> None:
     report = verify(past.url)
     assert list(report) == []
@@ -118,6 +119,7 @@ def test_the_checked_rows_and_their_range_are_reported(past: Past) -> None:
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
+@pytest.mark.long
 def test_missing_plan_times_are_a_range(past: Past) -> None:
     past.values("DELETE FROM executions WHERE plan_time = %s", past.at(2))
     assert past.check() == [("missing", 2)]
@@ -249,6 +251,7 @@ async def walk(ledger: Ledger, zone: str, columns: dict[str, Any], start: dateti
 
 
 @pytest.mark.parametrize(("zone", "columns", "start"), first_fast(WALKS), ids=lambda x: str(x)[:40])
+@pytest.mark.long
 async def test_clean_over_clock_changes(
     ledger: Ledger, zone: str, columns: dict[str, Any], start: datetime
 ) -> None:
@@ -258,10 +261,11 @@ async def test_clean_over_clock_changes(
     assert report.tally.plan_times > 2
 
 
+@pytest.mark.long
 async def test_a_planner_with_another_rule_for_clock_changes_is_found(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cron._Calendar, "_fires_after_gap", lambda *_: False)
+    monkeypatch.setattr(cron._WallTimes, "_fires_after_gap", lambda *_: False)
     cron._parse.cache_clear()  # no schedule is known by an earlier reading
     try:
         await walk(ledger, *WALKS[1])
@@ -273,6 +277,7 @@ async def test_a_planner_with_another_rule_for_clock_changes_is_found(
 PRUNED = "SELECT pruned_through()"
 
 
+@pytest.mark.long
 def test_pruned_history_is_not_missing(past: Past) -> None:
     assert past.one(PRUNED) is None
     past.travel(by=30 * DAY)
@@ -301,6 +306,7 @@ def test_pruned_skips_are_not_missing(past: Past) -> None:
     assert report.tally.plan_times == 4
 
 
+@pytest.mark.long
 def test_nothing_is_dropped_under_a_snapshot(past: Past) -> None:
     """Else its executions would be gone and its pruned_through would not say so."""
     past.travel(by=120 * DAY)
@@ -320,6 +326,7 @@ def _drop_partitions(ledger: Ledger, first: datetime, last: datetime) -> None:
         ledger.values(f"DROP TABLE {name}")
 
 
+@pytest.mark.long
 def test_a_missing_partition_ahead_hides_nothing(past: Past) -> None:
     ahead = past.now() + 14 * DAY
     _drop_partitions(past, ahead, ahead)
@@ -329,6 +336,7 @@ def test_a_missing_partition_ahead_hides_nothing(past: Past) -> None:
     assert report.tally.plan_times == 34
 
 
+@pytest.mark.long
 def test_executions_of_a_dropped_partition_are_missing(past: Past) -> None:
     past.values(
         "SELECT cronledger_internal.create_missing_partitions(ARRAY[db_now() - interval '10 days'])"
@@ -338,6 +346,7 @@ def test_executions_of_a_dropped_partition_are_missing(past: Past) -> None:
     assert found == [("missing", past.first, 10), ("missing", past.at(30), 4)]
 
 
+@pytest.mark.long
 def test_a_range_that_cannot_be_checked_is_a_violation(past: Past) -> None:
     past.values("UPDATE schedules SET planned_through = planned_through + interval '119 days'")
     past.travel(by=120 * DAY)
@@ -350,6 +359,7 @@ def test_a_range_that_cannot_be_checked_is_a_violation(past: Past) -> None:
     assert (found.kind, "the database's clock" in found.detail) == ("unchecked", True)
 
 
+@pytest.mark.long
 def test_a_range_of_which_nothing_is_planned_is_a_violation(past: Past) -> None:
     past.travel(by=3 * MINUTE)
     report = verify(past.url)
@@ -433,6 +443,7 @@ def test_a_violation_of_another_execution_is_not_accepted(past: Past) -> None:
     assert past.values("SELECT count(*) FROM violations") == [1]
 
 
+@pytest.mark.long
 def test_viewers_may_verify(past: Past) -> None:
     past.values("UPDATE skips SET reason = 'overlap', blocked_by = 3")
     with psycopg.connect(past.url, autocommit=True) as connection:

@@ -43,6 +43,7 @@ async def test_an_execution_that_ended_is_returned_at_once_and_no_other(
             await ask("wait", 99)
 
 
+@pytest.mark.long
 async def test_it_waits_for_a_replica_and_its_retries(whole: Whole) -> None:
     waited = threading.Event()
 

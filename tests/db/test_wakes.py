@@ -21,6 +21,7 @@ MINUTE = timedelta(minutes=1)
 DUE = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
 
 
+@pytest.mark.long
 async def test_a_finish_starts_the_waiting_execution_without_listen(whole: Whole) -> None:
     go = asyncio.Event()
 

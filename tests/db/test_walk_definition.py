@@ -27,7 +27,7 @@ def test_the_audit_reads_durations_of_any_session(ledger: Ledger) -> None:
     assert len(stored) == len(STYLES) * len(INTERVALS)
     for definition, jitter in stored:
         assert definition["schedule_delay"] == "1 mon"  # in every IntervalStyle
-        assert Definition.from_revision(definition) == Definition(
+        assert Definition.from_revision(definition, {}) == Definition(
             schedule="@daily",
             day_or=False,
             starts_at=starts_at,

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Result
 from tests.db.support.engine import Ledger, Runner
@@ -71,6 +73,7 @@ def test_a_success_without_progress_leaves_it_dirty_and_does_not_spin(ledger: Le
     assert claimed(ledger).id
 
 
+@pytest.mark.long
 async def test_one_scope_that_cannot_run_again_stops_no_other(ledger: Ledger, one: Runner) -> None:
     ledger.job("a", schedule=None, retry_backoff=["1 m"])
     ledger.job("b", schedule=None, retry_backoff=["1 m"])

@@ -22,6 +22,7 @@ def assert_only_shipped(whole: Whole, execution: int) -> None:
     assert whole.get(execution)["result"] == "order 7"
 
 
+@pytest.mark.long
 def test_the_fastapi_of_the_documentation_is_ready(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -34,6 +35,7 @@ def test_the_fastapi_of_the_documentation_is_ready(
         assert whole.rows("SELECT slots FROM cronledger.runners") == [{"slots": 2}]
 
 
+@pytest.mark.long
 def test_the_fastapi_of_the_documentation_enqueues_in_the_transaction_of_a_request(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,6 +49,7 @@ def test_the_fastapi_of_the_documentation_enqueues_in_the_transaction_of_a_reque
     assert_only_shipped(whole, execution)
 
 
+@pytest.mark.long
 def test_the_fastapi_of_the_documentation_serves_the_page(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +60,7 @@ def test_the_fastapi_of_the_documentation_serves_the_page(
         assert "expire_carts" in client.get("/ops/cron/jobs", headers={"X-User": "zoe"}).text
 
 
+@pytest.mark.long
 async def test_the_flask_of_the_documentation_has_its_context_and_enqueues(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ def test_the_image_contains_what_the_package_is_built_of() -> None:
 def test_the_extras_of_the_image_exist() -> None:
     built, installed = re.findall(r"\[([a-z,]+)\]'", DOCKERFILE)
     assert built == installed
-    assert set(built.split(",")) == {"apprise", "metrics", "tracing", "web"}
+    assert set(built.split(",")) == {"apprise", "calendars", "metrics", "tracing", "web"}
     assert set(built.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
 
 
@@ -87,6 +87,7 @@ def test_the_settings_of_the_page_are_accepted(monkeypatch: pytest.MonkeyPatch) 
     assert all(port.startswith("127.0.0.1:") for port in SERVICES["page"]["ports"])
 
 
+@pytest.mark.long
 def test_the_page_serves_what_probes_request_without_a_sign_in(
     database_url: str, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def validate(manifest: Manifest) -> None:
         kubernetes_validate.validate(manifest, VERSION, strict=True)
 
 
+@pytest.mark.long
 def test_manifests_fit_their_schemas() -> None:
     for one in sources():
         validate(one)
@@ -94,6 +95,7 @@ def test_manifests_fit_their_schemas() -> None:
 
 
 @needs_kubectl
+@pytest.mark.long
 def test_rendered_manifests_fit_their_schemas(rendered: list[Manifest]) -> None:
     assert len(rendered) == len(sources()) + 1  # the ConfigMap
     for one in rendered:
@@ -236,6 +238,7 @@ esac
 
 
 @needs_kubectl
+@pytest.mark.long
 def test_a_roll_out_migrates_before_and_after(rendered: list[Manifest], tmp_path: Path) -> None:
     """A stand-in for kubectl records the calls."""
     real = check("sh", "-c", "command -v kubectl").strip()

@@ -87,6 +87,7 @@ def test_each_rule_is_tested_with_and_without_its_fault() -> None:
 
 
 @needs_promtool
+@pytest.mark.long
 def test_promtool_accepts_the_files() -> None:
     check("promtool", "check", "rules", RULES)
     check("promtool", "check", "config", DEPLOY / "prometheus" / "scrape.yml")

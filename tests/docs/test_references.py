@@ -8,6 +8,7 @@ from tests.docs.support.pages import ROOT
 from tests.docs.support.references import anchors, dead_references, pages
 
 
+@pytest.mark.long
 def test_no_reference_of_a_page_is_dead() -> None:
     found = {page.relative_to(ROOT).as_posix(): dead_references(page) for page in pages()}
     assert {page: dead for page, dead in found.items() if dead} == {}

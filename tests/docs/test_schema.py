@@ -38,6 +38,7 @@ REFUSED_CHANNELS = (
     'kind = "command"\ncommand = "page"\non_ledger = ["failed"]',
     'kind = "apprise"\nurls = { env = "A" }\nurl = "json://localhost"',
 )  # fmt: skip
+CALENDAR = "[calendars.de]\n"
 JOB = '[jobs.a]\nschedule = "@daily"\ncommand = ["true"]\n'
 
 
@@ -99,6 +100,11 @@ def test_it_accepts_every_file_of_the_documentation() -> None:
         CHANNEL + 'kind = "command"\ncommand = "page"\non_ledger = ["violation"]',
         CHANNEL + 'kind = "python"\npython = "shop.alerts:deliver"',
         CHANNEL + 'kind = "apprise"\nurls = [{ env = "A" }, "json://localhost"]',
+        'calendar = "de"\non_excluded = "previous"',
+        CALENDAR + 'weekend = ["Saturday", "Sunday"]\nholidays = "DE-BE"\nthrough = 2031',
+        CALENDAR + 'holidays = ["DE-BE", "US-NY"]\nics = "bank.ics"\nexclude = [2027-12-24]',
+        CALENDAR + 'ics = ["a.ics"]\ninclude = ["2027-12-25"]\n[calendars.de.exclude]\n'
+        '2027-12-24 = "Christmas Eve"',
     ],
 )  # fmt: skip
 def test_it_accepts_what_the_loader_accepts(line: str, tmp_path: Path) -> None:
@@ -150,6 +156,12 @@ def test_it_accepts_what_the_loader_accepts(line: str, tmp_path: Path) -> None:
         (JOB + "env = { A = 1 }", "$.jobs.a.env.A"),
         (JOB + 'allow_stale_reentry = "yes"', "$.jobs.a.allow_stale_reentry"),
         ('[jobs."a\\nb"]\ncommand = ["x"]', "$.jobs"),
+        (CALENDAR + "holiday = 1", "$.calendars.de"),
+        (CALENDAR + 'weekend = ["Sat"]', "$.calendars.de.weekend[0]"),
+        (CALENDAR + "through = true", "$.calendars.de.through"),
+        (CALENDAR + "exclude = [1]", "$.calendars.de.exclude"),
+        (CALENDAR + 'exclude = { 2027-12-24 = "" }', "$.calendars.de.exclude"),
+        (JOB + 'calendar = "de"\non_excluded = "after"', "$.jobs.a.on_excluded"),
         *((CHANNEL + channel, "$.channels.ops") for channel in REFUSED_CHANNELS),
     ],
 )

@@ -155,7 +155,7 @@ sweeps_reentrant = in_statement(
 steals_what_is_not_reentrant = in_function("may_be_stolen", ("SELECT reentrant AND", "SELECT"))
 LOCK = "FOR NO KEY UPDATE OF s SKIP LOCKED"
 steals_unlocked = both(
-    in_function("lock_stale", (LOCK, "")),
+    in_function("lock_stale", ("FOR NO KEY UPDATE SKIP LOCKED", "")),
     in_function("lock_due_existing", (LOCK, "")),
 )
 """Retries and steals do not take the lock of their schedule row."""

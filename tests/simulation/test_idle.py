@@ -122,6 +122,7 @@ def simulate(database: Database, course: Callable[[Idle], Awaitable[None]]) -> N
 CLAIM = ("claim_look", "next_due")
 FULL_ROUND = (
     "sweep_stale", "resume_paused", "rearm_left_behind", "settle_left_behind", "end_orphans",
+    "wake_left_gates",
     "reap_runners", "maintain_partitions", "mark_changed_hours", "roll_up_hours", "prune_hours",
     "redact_outputs",
     "prune_breaches", "lock_deadlines", "take_manual_deadlines", "judge_deadlines",
@@ -171,6 +172,7 @@ def parked(idle: Idle) -> None:
     ("listens", "state"), first_fast([(True, parked), (True, nothing), (True, planned),
                                       (False, nothing)])
 )  # fmt: skip
+@pytest.mark.long
 def test_an_idle_hour_has_these_statements(
     simulated: Database, listens: bool, state: Callable[[Idle], None]
 ) -> None:
@@ -287,6 +289,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", first_fast(CHANGES))
+@pytest.mark.long
 def test_a_change_is_found_without_a_notification(simulated: Database, what: str) -> None:
     change = CHANGES[what]
 

@@ -16,7 +16,8 @@ from tests.simulation.support.run import SimHeartbeats, simulate
 pytestmark = pytest.mark.tools
 
 IN_A_LOOP = {
-    "alerts", "check_in", "deliveries", "dispatcher", "finisher", "listener", "scopes", "sweeper",
+    "alerts", "check_in", "deliveries", "dispatcher", "finisher", "gates", "listener",
+    "scopes", "sweeper",
 }  # fmt: skip
 
 

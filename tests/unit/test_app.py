@@ -298,6 +298,7 @@ def test_deploy_is_an_integer_or_an_instant() -> None:
         App(deploy=2**63)
 
 
+@pytest.mark.long
 def test_libraries_are_imported_when_they_are_used() -> None:
     program = """
 import sys, cronledger

@@ -8,12 +8,20 @@ from typing import Any
 
 import pytest
 
-from cronledger import App
+from cronledger import App, CalendarSpec
 from cronledger.rules.cron import CronError
+from cronledger.rules.problems import ConfigurationError
 from cronledger.testing import assert_fires
 from tests.docs.support.pages import ROOT, blocks
 
-app = App("shop")
+app = App(
+    "shop",
+    calendars={
+        "berlin": CalendarSpec(
+            weekend=("Saturday", "Sunday"), exclude={date(2027, 12, 24): "Christmas Eve"}
+        )
+    },
+)
 
 
 @app.job("30 2 * * *", timezone="Europe/Berlin")
@@ -30,6 +38,14 @@ def ended() -> None: ...
 
 @app.job()
 def manual() -> None: ...
+
+
+@app.job("30 7 * * *", timezone="Europe/Berlin", calendar="berlin")
+def report() -> None: ...
+
+
+@app.job("0 18 L * *", timezone="Europe/Berlin", calendar="berlin", on_excluded="previous")
+def pay() -> None: ...
 
 
 @app.job("H 3 * * *", scope_kind="tenant", scopes=["acme", "globex"])
@@ -153,15 +169,38 @@ def test_a_wrong_type_names_the_right_one() -> None:
     assert issubclass(CronError, ValueError)
 
 
-def test_the_example_and_output_of_the_guide_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_fires_as_the_calendar_of_its_app_decides() -> None:
+    assert_fires(report, "2027-01-29", at=["07:30"], calendars=app.calendars)
+    assert_fires(report, "2027-01-30", times=0, calendars=app.calendars)
+    assert_fires(report, year=2027, times=261 - 1, calendars=app.calendars)
+    # The calendar is written out for the year that is asked for.
+    (moved,) = assert_fires(pay, "2040-06-29", calendars=app.calendars)
+    assert [(x.date, x.name) for x in moved.moved_from] == [(date(2040, 6, 30), "Saturday")]
+    lines = failure(pay, "2027-01-31", calendars=app.calendars)
+    assert lines == ["job 'pay' (0 18 L * *, Europe/Berlin) does not fire on 2027-01-31"]
+    lines = failure(pay, "2027-01-29", at=[], calendars=app.calendars)
+    assert lines[1].endswith("18:00:00+01:00  moved from 2027-01-31 (Sunday)")
+
+
+def test_a_calendar_that_is_missing_or_over_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'berlin', which is not in `calendars`; pass calendars="):
+        assert_fires(pay, year=2027)
+    over = {"berlin": CalendarSpec(weekend=("Sunday",), through=2026)}
+    with pytest.raises(ConfigurationError, match="is over"):
+        assert_fires(pay, year=2027, calendars=over)
+
+
+def test_the_examples_and_output_of_the_guide_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     found = blocks(ROOT / "docs" / "howto" / "testing.md")
-    (snippet,) = (x.text for x in found if x.language == "python" and "assert_fires" in x.text)
+    snippets = [x.text for x in found if x.language == "python" and "assert_fires" in x.text]
     monkeypatch.setitem(sys.modules, "myproject", ModuleType("myproject"))
-    monkeypatch.setitem(sys.modules, "myproject.jobs", sys.modules[__name__])
+    for module in ("myproject.jobs", "payments"):
+        monkeypatch.setitem(sys.modules, module, sys.modules[__name__])
     names: dict[str, Any] = {}
-    exec(compile(snippet, "docs/howto/testing.md", "exec"), names)
+    for snippet in snippets:
+        exec(compile(snippet, "docs/howto/testing.md", "exec"), names)
     tests = [test for name, test in names.items() if name.startswith("test_")]
-    assert len(tests) == 2
+    assert len(tests) == 3
     for test in tests:
         test()
     (shown,) = (x.text for x in found if x.text.startswith("AssertionError: "))

@@ -60,7 +60,7 @@ STORED = {
     ],
 )
 def test_intervals_of_the_style_postgres(written: str, expected: timedelta) -> None:
-    assert Definition.from_revision({**STORED, "jitter": written}).jitter == expected
+    assert Definition.from_revision({**STORED, "jitter": written}, {}).jitter == expected
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_intervals_of_the_style_postgres(written: str, expected: timedelta) -> N
 )  # fmt: skip
 def test_an_unreadable_definition_is_refused(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"definition: {name} = "):
-        Definition.from_revision({**STORED, name: value})
+        Definition.from_revision({**STORED, name: value}, {})
 
 
 # --- around an instant -------------------------------------------------------------------------
@@ -113,6 +113,7 @@ def test_clock_change_finds_a_change_within_a_day() -> None:
     plan_time=st.datetimes(timezones=st.just(UTC)).filter(lambda at: 1900 < at.year < 9000),
     scope=st.text(min_size=1, max_size=5),
 )
+@pytest.mark.long
 def test_due_at_is_that_of_the_planner(
     jitter: timedelta, delay: timedelta, plan_time: datetime, scope: str
 ) -> None:

@@ -28,6 +28,10 @@ def slots(ours: float, cpu_us: float) -> dict[str, Any]:
     }
 
 
+def fired(p99: float, cpu_us: float) -> dict[str, Any]:
+    return sample(1_000, cpu_us, 0) | {"p50": 20, "p99": p99, "max": 200, "p99_each_minute": [p99]}
+
+
 OUTCOME = {"due": 10_000, "called": 10_000, "punctual": 9_000, "last": 0.8}
 FOUND: dict[str, Any] = {
     "scheduling": {
@@ -46,6 +50,30 @@ FOUND: dict[str, Any] = {
     "pinned": {
         "due_each_second": 300, "p99": [100.0] * 50 + [140.0] * 10,
         "cpu_us": [200.0] * 50 + [320.0] * 10, "dead": {"schedules": 1_000_000},
+    },
+    "analyzed_burst": {
+        "schedules": 10_000, "usual": [1.0, 1.2], "analyzed": [1.1, 2.4], "ratio": 1.55,
+    },
+    "idle": {
+        "10": {
+            "seconds": 3600, "cpu_seconds_per_hour": 9.0, "statements_per_second": 0.08,
+            "control_per_second": 0.01, "resident_bytes": 60_000_000,
+        },
+    },
+    "schedules": {
+        "due_each_second": 1_000,
+        "ledgers": {
+            "10000": {
+                "schedules": 10_000, "bytes": 2e7, "replicas": {"1": fired(90, 90.0)},
+            },
+            "1000000": {
+                "schedules": 1_000_000, "bytes": 1e9,
+                "replicas": {"1": fired(90, 95.0), "4": fired(120, 180.0)},
+            },
+            "10000000": {
+                "schedules": 8_000_000, "bytes": 9e9, "replicas": {"1": fired(140, 120.0)},
+            },
+        },
     },
     "throughput": {"10": slots(3_000, 100), "100": slots(9_000, 140), "1000": slots(15_000, 120)},
     "replicas": {"1": [sample(8_000)], "8": [sample(12_000, 80, 60)]},
@@ -68,11 +96,21 @@ REPORT: dict[str, Any] = {
 def test_each_target_is_judged_by_figures_of_the_same_run() -> None:
     found = {(row.what, row.met) for row in targets.rows(FOUND)}
     beside = "300 due each second beside a session that is idle in a transaction for 60 minutes"
+    analyzed = "10,000 schedules due at one instant, last start"
+    quantiles = "start p50 / p99 / last, p99 of the worst of 1 minutes"
+    each_second = f"1000 due each second, {quantiles}"
+    four = f"1000 due each second, 4 replicas, {quantiles}"
     assert found >= {
         ("10,000 schedules due at one instant, last start, beside peers", True),
         ("100,000 schedules due at one instant, last start, beside peers", False),
         ("500 jobs that fire each second for 60 s, within 50 ms", True),
         (f"{beside}, p99 of the start", True),
+        (f"{analyzed}, after an ANALYZE of the empty ledger", False),
+        ("CPU of an idle hour, 10 schedules, replica and its sessions", None),
+        (f"1,000,000 schedules (1.0 GB), {each_second}", True),
+        (f"1,000,000 schedules (1.0 GB), {four}", False),
+        (f"8,000,000 schedules (9.0 GB), {each_second}", True),
+        ("CPU per execution with 8,000,000 schedules", False),
         (f"{beside}, CPU", False),
         ("Backlog, one replica, 1000 slots", True),  # 0.75 of the floor
         ("The same, beside PGQueuer at batch 1000", True),
@@ -120,6 +158,13 @@ def test_ratios_compare_samples_of_the_same_repetition() -> None:
     floor = [sample(200), sample(20), sample(10)]
     assert ratio(ours, floor, speed) == 0.5
     assert ratio([sample(1, 30, 20)], [sample(1, 20, 5)], cpu) == 2.0
+
+
+def test_the_short_form_has_sizes_for_loads_but_measures_them_only_by_name() -> None:
+    assert "schedules" not in bench_main.chosen(forms.SHORT, None)
+    assert bench_main.chosen(forms.SHORT, ["schedules", "idle"]) == ["idle", "schedules"]
+    assert bench_main.without_size(forms.PLAIN) >= {"schedules", "pinned"}
+    assert not bench_main.without_size(forms.FULL)
 
 
 def test_contestants_run_in_turns() -> None:

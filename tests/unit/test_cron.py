@@ -259,7 +259,7 @@ def test_counts_without_enumerating(monkeypatch: pytest.MonkeyPatch) -> None:
         return cron.parse(text, **options).count(after, through)
 
     last = datetime(9899, 12, 31, 23, 59, 59, tzinfo=UTC)
-    monkeypatch.delattr(cron._Calendar, "walls")
+    monkeypatch.delattr(cron._WallTimes, "walls")
     assert count("@every 90s", START, START + HOUR) == 40
     assert count("@every 90s", START - SECOND, START + HOUR - SECOND) == 40
     assert count("@every 7m", EPOCH - 14 * MINUTE, EPOCH + 7 * MINUTE) == 3

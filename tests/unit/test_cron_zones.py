@@ -267,6 +267,7 @@ def test_a_range_is_the_sum_of_its_parts(
     cuts=st.tuples(st.timedeltas(-40 * DAY, 3 * DAY), st.timedeltas(-3 * DAY, 40 * DAY)),
     options=st.fixed_dictionaries({"dst_gap": policies["gap"], "dst_fold": policies["fold"]}),
 )
+@pytest.mark.long
 def test_a_count_is_the_number_of_plan_times(
     case: tuple[str, str, datetime],
     seconds: str,

@@ -31,6 +31,7 @@ class Flaky:
             raise self.failures.pop(0)
 
 
+@pytest.mark.long
 async def test_the_start_is_begun_anew_when_the_database_went_away() -> None:
     flaky = Flaky(errors.AdminShutdown("fast"), psycopg.OperationalError("refused"))
     with capture_logs() as logs:

@@ -75,7 +75,7 @@ class Case:
 
     def one_by_one(self) -> dict[int, Counter[State]]:
         """What became of each plan_time, by minute."""
-        history = History([revision(1, BEGAN, timezone=self.zone), *self.revisions])
+        history = History([revision(1, BEGAN, timezone=self.zone), *self.revisions], {})
         minutes: dict[int, Counter[State]] = {}
         left = {at for at in self.ran if at in self.local}
         for expected in history.expected(KEY, self.local.start - TICK, self.local.end - TICK):

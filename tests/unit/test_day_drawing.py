@@ -54,9 +54,11 @@ def whole_day() -> str:
             skipped(START + 10 * HOUR, START + 10 * HOUR, "missed"),
             skipped(START + 11 * HOUR, START + 11 * HOUR, "superseded"),
             skipped(START + 12 * HOUR, START + 12 * HOUR, "retired"),
+            skipped(START + 13 * HOUR, START + 13 * HOUR, "calendar", detail=EVIL),
+            skipped(START + 14 * HOUR, START + 14 * HOUR, "upstream", detail="x FAILED"),
         ],
-        planned_through=START + 13 * HOUR,
-        now=START + 15 * HOUR + HOUR / 2,
+        planned_through=START + 15 * HOUR,
+        now=START + 16 * HOUR + HOUR / 2,
         executions=[
             executed(1, START), executed(2, START + HOUR, first_started_at=START + 2 * HOUR),
             executed(3, START + 2 * HOUR, "FAILED", error_code=EVIL, runner_id=EVIL),
@@ -119,6 +121,8 @@ def test_reasons_are_named() -> None:
     text = " ".join(ElementTree.fromstring(whole_day()).itertext())
     assert "execution 77 was running; one of 2 skipped in a row" in text
     assert "revision 2, paused by anna: <script>" in text
+    assert "its calendar excludes this day: <script>" in text
+    assert "it waited for a job that it requires: x FAILED" in text
     assert "no runner checked in 08:30 UTC to 09:30 UTC" in text
     assert "execution 2, on r1, 1h late, took 4.2 s" in text
     assert "neither an execution nor a skip accounts for it" in text
@@ -126,8 +130,8 @@ def test_reasons_are_named() -> None:
     assert "Beside the schedule: 1 enqueue (1 failed), 1 manual (1 ran)" in text
     assert (
         "24 planned = 2 ran (1 late) + 1 failed + 1 cancelled + 1 running + 1 waiting"
-        " + 7 skipped (2 overlap, 1 superseded, 2 missed, 1 paused, 1 retired)"
-        " + 2 overdue + 8 to come + 1 unexplained · 1 not in the schedule"
+        " + 9 skipped (2 overlap, 1 superseded, 2 missed, 1 paused, 1 retired, 1 calendar,"
+        " 1 upstream) + 1 overdue + 7 to come + 1 unexplained · 1 not in the schedule"
     ) in text
 
 

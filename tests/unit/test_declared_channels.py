@@ -15,7 +15,7 @@ from cronledger.channels import (
     Slack,
     Webhook,
 )
-from cronledger.rules.channels import KINDS, Channel, as_job, name_of, read
+from cronledger.rules.channels import KINDS, Channel, checked, read, settings
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.toml import load
 
@@ -78,21 +78,17 @@ CHANNELS: dict[str, Channel] = {
 
 def refused(name: str, channel: object) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        as_job(name, channel)
+        checked(name, channel)
     return str(caught.value)
 
 
 def test_a_file_and_an_app_declare_the_same_channels(tmp_path: Path) -> None:
     path = tmp_path / "cronledger.toml"
     path.write_text(FILE)
-    declared = {job.name: job for job in load(path).jobs}
-    assert declared.pop("report").notify is not None
-    assert declared == dict(App(channels=CHANNELS).jobs)
-    assert set(KINDS) == {job.target["channel"]["kind"] for job in declared.values()}
-    for name, channel in CHANNELS.items():
-        job = declared[f"alerts.{name}"]
-        assert name_of(job.name, job.queue) == name
-        assert read(job.target) == channel
+    declared = load(path).channels
+    assert declared == App(channels=CHANNELS).channels == CHANNELS
+    assert set(KINDS) == {channel.kind for channel in declared.values()}
+    assert [read(settings(channel)) for channel in CHANNELS.values()] == list(CHANNELS.values())
 
 
 @pytest.mark.parametrize(
@@ -142,24 +138,18 @@ def test_a_file_reports_all_problems_of_all_channels(tmp_path: Path) -> None:
     path = tmp_path / "cronledger.toml"
     path.write_text(
         '[channels.a]\nkind = "sms"\n[channels.b]\nkind = "email"\n[channels.c]\nkind = "slack"\n'
-        'url = "https://x"\n[jobs."alerts.c"]\ncommand = ["true"]\n'
-        '[jobs.mine]\ncommand = ["true"]\nqueue = "alerts"\n'
+        'url = "https://x"\n'
     )
     with pytest.raises(ConfigurationError) as caught:
         load(path)
     fields = [(problem.job, problem.field) for problem in caught.value.problems]
     assert fields == [
-        ("mine", "queue"), (None, "channels.a.kind"), (None, "channels.b.to"),
-        (None, "channels.b.sender"), ("alerts.c", "name"),
+        (None, "channels.a.kind"), (None, "channels.b.to"), (None, "channels.b.sender")
     ]  # fmt: skip
     assert all(problem.where == str(path) and problem.remedy for problem in caught.value.problems)
-    assert "jobs.mine.queue = alerts: is reserved for the deliveries of alerts" in str(caught.value)
 
 
 def test_an_app_refuses_what_a_file_refuses() -> None:
     wrong: Any = {"ops": {"kind": "sms"}}
     with pytest.raises(ConfigurationError, match=r"channels\.ops\.kind"):
         App(channels=wrong)
-    app = App(channels={"ops": Slack(url="https://x")})
-    with pytest.raises(ConfigurationError, match="a channel"):
-        app.job(name="alerts.ops")(print)

@@ -62,6 +62,7 @@ def test_delay_and_jitter_move_the_starts() -> None:
     assert [m for m, count in enumerate(load([soon], NOW).starts) if count] == [5]
 
 
+@pytest.mark.long
 def test_jobs_that_cannot_be_computed_are_left_out() -> None:
     per_second = [planned(f"job{n}", "* * * * * *", 0.1) for n in range(5)]
     found = load([planned("broken", "61 * * * *", 1.0), *per_second], NOW)
@@ -113,7 +114,7 @@ def external(name: str, schedule: str | None = "0 0 * * *", **policies: Any) -> 
 def collided(*jobs: Job, most: int = 2) -> list[tuple[str, str, int, int]]:
     return [
         (one.queue, f"{one.instant:%dT%H:%M:%S}", one.count, one.more)
-        for one in collisions(jobs, NOON, NOON + DAY, most)
+        for one in collisions(jobs, NOON, NOON + DAY, most, {})
     ]
 
 
@@ -130,7 +131,7 @@ def test_jobs_of_one_queue_that_are_due_in_one_second() -> None:
 def test_the_fullest_second_is_named_and_the_others_are_counted() -> None:
     often = [external(name, "*/20 * * * *") for name in "abc"]
     assert collided(*often, external("d")) == [("default", "02T00:00:00", 4, 71)]
-    (collision,) = collisions([*often, external("d")], NOON, NOON + DAY, 2)
+    (collision,) = collisions([*often, external("d")], NOON, NOON + DAY, 2, {})
     assert collision.jobs == ("a", "b", "c", "d")
     assert collided(*often)[0][1] == "01T12:20:00"  # the first of the fullest
 

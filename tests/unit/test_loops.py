@@ -77,6 +77,7 @@ async def test_each_error_of_a_loop_is_logged_once(
     ]
 
 
+@pytest.mark.long
 async def test_an_error_that_lasts_is_reported_for_a_minute_after_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

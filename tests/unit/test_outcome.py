@@ -287,6 +287,7 @@ anything = st.recursive(
 
 @settings(max_examples=60, derandomize=True)
 @given(anything, st.integers(0, 60))
+@pytest.mark.long
 def test_clean_json_can_be_stored_or_has_an_error(value: Any, limit: int) -> None:
     stored = oc.clean_json(value, limit)
     if stored.text is None:
@@ -319,6 +320,7 @@ results = st.builds(oc.Result, anything, anything, anything)
 
 @settings(max_examples=100, derandomize=True)
 @given(results | errors, st.none() | errors, st.none() | any_text)
+@pytest.mark.long
 def test_any_return_value_or_exception_has_an_outcome_that_can_be_stored(
     ended: Any, cause: BaseException | None, output: str | None
 ) -> None:

@@ -51,6 +51,31 @@ def test_catch_up_decides_about_missed_plan_times(
     assert answer.parked is None
 
 
+WINDOWS: dict[str, tuple[dict[str, Any], str, list[str], list[str]]] = {
+    "a plan_time that is processed is superseded": (
+        SKIPPED | {"grace": "1h"}, "10:30", ["10:30"], ["superseded 10:00-10:20 x3"]),
+    "all of them are": (LATEST, "10:20", [], ["superseded 10:00-10:20 x3"]),
+    "those that are processed do not count against the limit": (
+        ALL | {"catch_up_limit": 2}, "10:45", ["10:30", "10:40"], ["superseded 10:00-10:20 x3"]),
+    "one that is processed has no other reason": (
+        ALL | {"catch_up_window": "12m"}, "10:55", ["10:50"],
+        ["superseded 10:00-10:20 x3", "missed 10:30-10:40 x2"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("policies", "now", "run", "skipped"), WINDOWS.values(), ids=WINDOWS.keys()
+)
+def test_what_the_window_of_a_success_contains_does_not_run(
+    policies: dict[str, Any], now: str, run: list[str], skipped: list[str]
+) -> None:
+    # overlap is allow, so that a step has several runs.
+    answer = planned("09:55", now, job(**policies), window_start=at("10:20"))
+
+    assert (runs(answer), skips(answer)) == (run, skipped)
+    assert answer.planned_through == at(now)
+
+
 QUEUE = {"overlap": "wait", "catch_up": "all"}
 WITHIN = {"starts_at": at("10:00"), "ends_at": at("10:20")}
 DELAYED = {"schedule_delay": "3m", "catch_up": "skip"}

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from cronledger.rules.model import (
     Parked,
     Plan,
     ScheduleRow,
+    Skip,
     SkipReason,
 )
 from cronledger.rules.planner import Room, plan
@@ -21,12 +23,15 @@ from tests.unit.support.planner_worlds import (
     Judged,
     World,
     calls,
+    excludes,
     judged,
     local_worlds,
     second,
     worlds,
 )
 from tests.unit.support.planning import TICK, advanced, outcomes, reading_ahead
+
+pytestmark = pytest.mark.long
 
 # --- what holds for one plan ---------------------------------------------------------------------
 
@@ -47,9 +52,11 @@ def check(world: World, row: ScheduleRow, now: datetime, call: Call, answer: Pla
     assert answer.planned_revision == max(number, row.planned_revision)
     assert (answer.next_due_at is None) is (answer.parked is not None)
     assert answer.spec_error is None
+    for one in answer.skips:
+        assert one.detail == _detail(world, one)
     for one, next_one in zip(answer.skips, answer.skips[1:], strict=False):
-        joined = (one.reason, one.revision, one.blocked_by)
-        same = joined == (next_one.reason, next_one.revision, next_one.blocked_by)
+        joined = (one.reason, one.revision, one.blocked_by, one.detail)
+        same = joined == (next_one.reason, next_one.revision, next_one.blocked_by, next_one.detail)
         between = [r for r in answer.runs if one.through_plan_time < r.plan_time]
         assert not same or any(r.plan_time < next_one.from_plan_time for r in between)
 
@@ -62,6 +69,13 @@ def check(world: World, row: ScheduleRow, now: datetime, call: Call, answer: Pla
     if policy.overlap is not Overlap.ALLOW:
         assert len(answer.runs) <= (0 if call.blocker is not None else 1)
     return found
+
+
+def _detail(world: World, skip: Skip) -> str | None:
+    if skip.reason is SkipReason.OPERATOR:
+        assert world.skipped(skip.from_plan_time) == world.skipped(skip.through_plan_time)
+        return world.skipped(skip.from_plan_time)
+    return "Ash Wednesday" if skip.reason is SkipReason.CALENDAR else None
 
 
 def check_next(world: World, now: datetime, call: Call, answer: Plan) -> None:
@@ -104,7 +118,15 @@ def check_next(world: World, now: datetime, call: Call, answer: Plan) -> None:
         assert answer.next_due_at is not None
         assert answer.next_due_at > now
         wanted = [world.due(later[0])] if later else []
-        if answer.next_plan_time is None:
+        if later and excludes(world.in_force(now)):
+            assert answer.next_due_at == min([*wanted, *edits])
+            assert answer.next_plan_time is None or answer.next_plan_time >= second(86_400)
+        elif later and world.skipped(later[0]) is not None:
+            assert answer.next_due_at == min([*wanted, *edits])
+            free = (one for one in later if world.skipped(one) is None)
+            assert answer.next_plan_time in (next(free, None), None)
+            assert answer.next_plan_time is not None or edits
+        elif answer.next_plan_time is None:
             assert answer.next_due_at == min(changes)
         else:
             assert answer.next_due_at == min([*wanted, *edits])

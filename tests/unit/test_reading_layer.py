@@ -12,7 +12,7 @@ READERS = (
     "explain/doctor_server.py", "explain/doctor_verification.py",
 )  # fmt: skip
 CALLS = {"Call", "_read", "_one", "_permitted", "_stream", "row", "rows"}
-OPEN = {"schema_migrations"}  # what was applied; every group may read it
+OPEN = {"schema_migrations", "calendars", "calendar_revisions"}  # every group may read them
 
 
 def tables() -> set[str]:

@@ -216,6 +216,7 @@ async def test_exit_codes_and_signals(supervisor: Supervisor) -> None:
         )
 
 
+@pytest.mark.long
 async def test_the_tail_of_the_output_is_kept_and_decoded(supervisor: Supervisor) -> None:
     end = await run(supervisor, "head -c 1000000 /dev/zero | tr '\\0' x; echo END")
     assert (end.output, end.truncated) == ("x" * (65536 - 4) + "END\n", True)
@@ -503,6 +504,7 @@ async def test_the_end_of_a_lease_begins_with_sigterm(patient: Supervisor, tmp_p
     assert (await task).reason == "lease"
 
 
+@pytest.mark.long
 async def test_extend_works_from_a_thread_while_the_loop_is_blocked(
     patient: Supervisor, tmp_path: Path
 ) -> None:
@@ -647,6 +649,7 @@ def test_nothing_outlives_kill_9_of_runner_and_supervisor(tmp_path: Path, first:
     assert LAST < 2
 
 
+@pytest.mark.long
 def test_the_direct_child_dies_with_runner_supervisor_and_guardian(tmp_path: Path) -> None:
     """No process of ours is left to kill it. A process that left the session ends with the next
     supervisor where there are control groups; elsewhere docs/operations.md says that it goes on."""
@@ -797,6 +800,7 @@ async def test_a_command_does_not_outlive_its_guardian(
     assert not alive(int(numbers(other)[0]))
 
 
+@pytest.mark.long
 async def test_a_stuck_supervisor_is_killed_soon_after_the_deadline(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_job_overrides_defaults_and_those_that_mean_nothing_to_it_are_left_out
         retry_backoff = ["1s"]
         overlap = "wait"
         run_timeout = "none"
+        on_excluded = "previous"
         [jobs.every]
         external = true
         schedule = "@every 90s"
@@ -103,18 +104,51 @@ def test_a_job_overrides_defaults_and_those_that_mean_nothing_to_it_are_left_out
         schedule = "0 3 * * *"
         catch_up = "all"
         max_attempts = 3
+        calendar = "de"
+        [jobs.working]
+        external = true
+        schedule = "@every 90s"
+        calendar = "de"
         """,
     )
-    every, everything = source.jobs
-    assert {"dst_gap", "timezone", "catch_up_limit", "retry_backoff"}.isdisjoint(
+    every, everything, working = source.jobs
+    assert {"dst_gap", "timezone", "catch_up_limit", "retry_backoff", "on_excluded"}.isdisjoint(
         every.model_fields_set
     )
+    assert (everything.on_excluded, working.on_excluded) == ("previous", "skip")
+    assert working.timezone == "Europe/Berlin"  # in which its dates are those of the calendar
     assert (everything.timezone, everything.dst_gap) == ("Europe/Berlin", "skip")
     assert everything.catch_up_limit == 5
     assert everything.retry_backoff == (timedelta(seconds=1),)
     assert (every.overlap, everything.overlap) == (Overlap.SKIP, Overlap.WAIT)
     assert (every.run_timeout, everything.run_timeout) == (timedelta(minutes=1), None)
     assert source.warnings == ()
+
+
+def test_a_job_has_no_calendar_although_the_defaults_name_one(file: Path) -> None:
+    source = read(
+        file,
+        """
+        [defaults]
+        calendar = "de"
+        on_excluded = "next"
+        [jobs.daily]
+        external = true
+        schedule = "0 3 * * *"
+        calendar = false
+        [jobs.working]
+        external = true
+        schedule = "0 3 * * *"
+        """,
+    )
+    assert [(job.calendar, job.on_excluded) for job in source.jobs] == [
+        (None, "skip"),
+        ("de", "next"),
+    ]
+    assert refusals(file, "[defaults]\ncalendar = false\n[jobs.a]\nexternal = true\n") == [
+        "defaults.calendar = false: should be a valid string; "
+        "see `calendar` in docs/configuration.md"
+    ]
 
 
 def test_everything_is_reported_together(file: Path) -> None:

@@ -45,6 +45,7 @@ def cancel(browser: TestClient, execution: int, **headers: str) -> Any:
 # --- no sign-in -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_loopback_serves_this_machine_and_refuses_foreign_names_proxies_and_machines(
     browser: TestClient, database_url: str, logins: Logins
 ) -> None:
@@ -125,6 +126,7 @@ def seen(
         return browser.get("/", headers=given)
 
 
+@pytest.mark.long
 def test_the_headers_of_the_proxy_decide_and_only_the_named_groups_may_read(
     database_url: str, logins: Logins
 ) -> None:

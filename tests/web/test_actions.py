@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
@@ -80,6 +81,7 @@ def test_a_login_that_may_not_act_gets_the_remedy(database_url: str, logins: Log
         assert "grant the right to the current role" in text(refused.text)
 
 
+@pytest.mark.long
 def test_an_action_on_a_job_whose_name_ends_with_a_blank_is_not_one_on_another_job(
     browser: TestClient, db: Db
 ) -> None:

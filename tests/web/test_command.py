@@ -34,6 +34,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, database_url: str) -> Refuse:
     return call
 
 
+@pytest.mark.long
 def test_the_page_is_served_by_two_logins_below_a_prefix_until_a_signal(
     start: Start, database_url: str, logins: Logins
 ) -> None:
@@ -53,6 +54,7 @@ def test_the_page_is_served_by_two_logins_below_a_prefix_until_a_signal(
     assert run.end() == 0
 
 
+@pytest.mark.long
 def test_a_unix_socket_is_for_its_user_and_replaces_that_of_a_killed_page(
     start: Start, tmp_path: Path
 ) -> None:
@@ -72,6 +74,7 @@ def test_a_unix_socket_is_for_its_user_and_replaces_that_of_a_killed_page(
     assert not path.exists()
 
 
+@pytest.mark.long
 def test_an_address_in_use_is_an_error(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         run = start("--listen", f"127.0.0.1:{taken.getsockname()[1]}")
@@ -108,6 +111,7 @@ def test_a_database_without_a_ledger_or_with_another_name_is_refused(
     assert said.exit_code == 2 and "does not exist" in said.stderr
 
 
+@pytest.mark.long
 def test_the_page_waits_for_a_database_that_is_away(start: Start) -> None:
     run = start(
         "--listen", "127.0.0.1:0",

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import psycopg
+import pytest
 from psycopg.errors import InsufficientPrivilege
 from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
@@ -28,6 +29,7 @@ def page(browser: TestClient, execution: int) -> str:
     return found.text
 
 
+@pytest.mark.long
 def test_an_execution_has_its_course(browser: TestClient, db: Db) -> None:
     rows.job(db)
     at = rows.now(db) - timedelta(minutes=9)
@@ -51,6 +53,12 @@ def test_an_execution_has_its_course(browser: TestClient, db: Db) -> None:
     assert f"Trace {trace}" in panel(page(browser, traced), "execution")
     other = rows.execution(db)["id"]
     assert "Trace" not in panel(page(browser, other), "execution")
+    assert "Window" not in panel(page(browser, other), "execution")
+    given = rows.execution(db, window_start=at - timedelta(hours=1))["id"]
+    assert "Window " in panel(page(browser, given), "execution")
+    for attempt, claimed in ((0, "not yet"), (1, "released")):
+        waits = rows.execution(db, "PENDING", scope_id=str(attempt), attempt=attempt)["id"]
+        assert f"Claimed {claimed} Ended not yet" in panel(page(browser, waits), "execution")
 
 
 def test_what_changed_since_the_last_success_is_named(browser: TestClient, db: Db) -> None:
@@ -72,6 +80,7 @@ def test_what_changed_since_the_last_success_is_named(browser: TestClient, db: D
     assert neighbours.index("FAILED") < neighbours.index("SUCCESS")
 
 
+@pytest.mark.long
 def test_a_person_sees_the_same_on_the_page_and_in_the_database(
     by_token: TestClient, database_url: str, logins: Logins, db: Db
 ) -> None:
@@ -113,6 +122,7 @@ def test_an_execution_that_does_not_exist_is_refused(browser: TestClient) -> Non
         assert browser.get(f"/execution?id={id}").status_code == status
 
 
+@pytest.mark.long
 def test_an_execution_is_retried_and_cancelled(browser: TestClient, db: Db) -> None:
     rows.job(db)
     execution = str(rows.execution(db, "FAILED")["id"])

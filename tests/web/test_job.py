@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, date, datetime, time, timedelta
 
+import pytest
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
@@ -32,6 +33,7 @@ def yesterday(db: Db, zone: str = "UTC") -> date:
     return (first + 30 * HOUR).date()
 
 
+@pytest.mark.long
 def test_a_job_has_its_accounted_day(browser: TestClient, db: Db) -> None:
     day = yesterday(db)
     shown = page(browser, day=str(day))
@@ -58,11 +60,12 @@ def test_a_day_shows_when_it_was_last_verified(browser: TestClient, db: Db) -> N
     assert f" · verified {day + 2 * DAY} 06:02" in panel(page(browser, day=str(day)), "day")
 
 
+@pytest.mark.long
 def test_the_next_firings_and_durations_of_a_job(browser: TestClient, db: Db) -> None:
     yesterday(db, "Europe/Berlin")
     shown = page(browser)
     firings = panel(shown, "firings")
-    assert firings.count("CE") == 10  # CET or CEST
+    assert firings.count("CE") == 2 * 10  # CET or CEST: the plan_time, and its button to skip it
     sums = panel(shown, "sums")
     assert "48 succeeded, " in sums and "Longest 4.8s" in sums
 
@@ -77,6 +80,7 @@ def test_revisions_are_shown_as_changes(browser: TestClient, db: Db) -> None:
     assert "Paused since" in text(page(browser)) and "by ben: stock count" in text(page(browser))
 
 
+@pytest.mark.long
 def test_many_revisions_and_scopes_are_paged(browser: TestClient, db: Db) -> None:
     rows.job(db, scope_kind="shard", scopes=[f"s{n:03}" for n in range(60)])
     for n in range(25):
@@ -94,6 +98,7 @@ def test_many_revisions_and_scopes_are_paged(browser: TestClient, db: Db) -> Non
     assert "shard/s031" in text(one)
 
 
+@pytest.mark.long
 def test_a_job_that_does_not_exist_or_has_nothing_to_show_says_so(
     browser: TestClient, db: Db
 ) -> None:

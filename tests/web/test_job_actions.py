@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 from html import unescape
 
+import pytest
 from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
@@ -58,6 +59,7 @@ def test_a_paused_job_runs_only_if_it_is_forced(browser: TestClient, db: Db) -> 
     assert "is due now" in act(browser, "run", force="yes")
 
 
+@pytest.mark.long
 def test_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None:
     rows.job(db, schedule="* * * * *")
     shown = browser.get("/job/pause", params={"name": "job", "until": "2h", "reason": "stock"})
@@ -73,6 +75,35 @@ def test_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None:
     assert "job is resumed." in act(browser, "resume")
     assert value(db, "SELECT paused_at IS NULL FROM cronledger.jobs")
     assert "It was not paused." in act(browser, "resume")
+
+
+def test_a_firing_is_skipped_and_taken_back(browser: TestClient, db: Db) -> None:
+    rows.job(db, schedule="0 * * * *", scope_kind="shard", scopes=["a", "b"])
+    at = rows.now(db).replace(minute=0, second=0, microsecond=0) + HOUR
+    page = browser.get("/job?name=job").text
+    shown = text(browser.get(browsing.links(page, "firings")[0]).text)
+    assert "1 firing will be skipped in each scope" in shown
+    asked = {"from": at.isoformat(), "through": (at + 2 * HOUR).isoformat(), "only": "yes"}
+    shown = text(browser.get("/job/skip", params={"name": "job", "scope": "a", **asked}).text)
+    assert "3 firings will be skipped" in shown and "in each scope" not in shown
+    asked |= {"reason": "stock", "scope_kind": "shard", "scope": "a"}
+    assert "Planned skip 1 was made." in act(browser, "skip", **asked)
+    page = browser.get("/job?name=job&scope_kind=shard&scope=a").text
+    assert "stock" in panel(page, "skips")
+    assert panel(page, "firings").count("skipped by an operator: stock") == 3
+    assert 'id="skips"' not in browser.get("/job?name=job&scope_kind=shard&scope=b").text
+    assert "Planned skip 1 was withdrawn." in act(browser, "unskip", skip_id="1")
+
+
+def test_a_bad_skip_names_the_nearest_firings(browser: TestClient, db: Db) -> None:
+    rows.job(db, schedule="0 * * * *")
+    at = rows.now(db).replace(minute=0, second=0, microsecond=0) + 1.5 * HOUR
+    asked = {"name": "job", "from": at.isoformat(), "reason": "stock"}
+    near = "No firing lies in this range; the nearest are"
+    assert_refused(browser.get("/job/skip", params=asked), near)
+    assert_refused(post(browser, "/job/skip", **asked), near)
+    asked["from"] = (at - HOUR / 2).isoformat()
+    assert "reason is empty" in act(browser, "skip", **(asked | {"reason": " "}))
 
 
 def test_a_backfill_is_shown_before_it_is_done_in_a_span(

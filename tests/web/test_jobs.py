@@ -42,6 +42,7 @@ def test_jobs_are_in_alphabetical_order_whatever_their_state(browser: TestClient
     assert re.search(r"c .*: 1 failed failing .*@hourly UTC .*FAILED .*1 failed", shown)
 
 
+@pytest.mark.long
 def test_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db) -> None:
     rows.job(db, "report")
     at = rows.now(db)
@@ -104,6 +105,7 @@ def test_a_job_has_the_strip_of_its_scopes_which_names_the_worst_one(
     assert "shard/s177: failed 10 of 200 scopes" in jobs and "1 failed shard/s177" in jobs
 
 
+@pytest.mark.long
 def test_search_and_filters_are_in_the_address(browser: TestClient, db: Db) -> None:
     rows.job(db, "Nightly-Backup", queue="slow")
     rows.job(db, "100%_sure")
@@ -117,6 +119,7 @@ def test_search_and_filters_are_in_the_address(browser: TestClient, db: Db) -> N
     assert "<option selected>slow</option>" in shown and 'name="search" value="x"' in shown
 
 
+@pytest.mark.long
 def test_a_job_beyond_the_first_page_is_found(browser: TestClient, db: Db) -> None:
     many(db, 130)
     assert names(browser, "?search=b-0007") == [f"job-0007{n}" for n in range(10)]
@@ -159,6 +162,7 @@ def test_a_pause_has_a_preview_one_reason_and_a_name(by_token: TestClient, db: D
     assert before <= until - timedelta(hours=2) <= rows.now(db)
 
 
+@pytest.mark.long
 def test_all_jobs_that_match_are_paused_and_resumed(browser: TestClient, db: Db) -> None:
     many(db, 150)  # more than one page of them
     rows.job(db, "other")
@@ -194,6 +198,7 @@ def test_a_pause_that_is_refused_changes_nothing(
     assert paused(db) == []
 
 
+@pytest.mark.long
 def test_a_job_whose_last_executions_failed_is_not_active(browser: TestClient, db: Db) -> None:
     rows.job(db, "report")
     at = rows.now(db)
@@ -205,3 +210,12 @@ def test_a_job_whose_last_executions_failed_is_not_active(browser: TestClient, d
     expire(browser)
     assert "active @hourly" in panel(browser.get("/jobs").text, "jobs")
     assert "report active @hourly" in text(browser.get("/job?name=report").text)
+
+
+def test_an_execution_that_waits_for_required_jobs_is_in_the_strip(
+    browser: TestClient, db: Db
+) -> None:
+    rows.job(db, "gated")
+    now = value(db, "SELECT cronledger.db_now()")
+    rows.execution(db, "PENDING", "gated", gated_at=now, next_attempt_at=None)
+    assert browser.get("/jobs").status_code == 200

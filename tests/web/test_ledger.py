@@ -44,6 +44,7 @@ def outcomes(browser: TestClient, query: str = "") -> list[tuple[str, str]]:
     return [(row["job_name"], row["outcome"]) for row in found.json()["rows"]]
 
 
+@pytest.mark.long
 def test_executions_and_skips_are_one_stream(browser: TestClient, history: datetime) -> None:
     assert outcomes(browser) == [
         ("report", "SUCCESS"), ("report", "SKIPPED"), ("report", "FAILED"), ("mail", "SUCCESS"),
@@ -85,6 +86,7 @@ def test_an_invalid_filter_is_refused_with_its_remedy(browser: TestClient) -> No
     [("MOST", "", "Older"), ("MOST_READ", "FAILED", "Search on")],
     ids=["pages", "searches_that_read_a_bounded_number_of_rows"],
 )
+@pytest.mark.long
 def test_each_row_is_found_once_in_order_over_all_pages(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch, *, limit: str,
     outcome: str, words: str,

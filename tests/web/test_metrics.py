@@ -16,6 +16,7 @@ from tests.web.support.browsing import VIEWER, app, client, text
 from tests.web.support.logins import Logins
 
 
+@pytest.mark.long
 def test_the_metrics_name_their_ledger_and_have_the_limit_of_the_settings(
     database_url: str, logins: Logins, db: Db
 ) -> None:
@@ -48,6 +49,7 @@ def test_prometheus_gets_the_format_that_it_prefers_and_a_value_for_a_while(
     assert Scrape(browser.get("/metrics").text) == found
 
 
+@pytest.mark.long
 def test_the_metrics_are_for_whoever_may_read_the_page(
     browser: TestClient, by_token: TestClient, database_url: str, logins: Logins
 ) -> None:
@@ -67,6 +69,7 @@ def test_the_metrics_are_for_whoever_may_read_the_page(
         assert proxy.get("/metrics").status_code == 403
 
 
+@pytest.mark.long
 def test_without_the_extra_the_page_names_it(
     browser: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +80,7 @@ def test_without_the_extra_the_page_names_it(
     assert browser.get("/").status_code == 200
 
 
+@pytest.mark.long
 def test_the_library_is_imported_by_the_first_scrape_only() -> None:
     program = (
         "import sys, cronledger.cli.metrics, cronledger.web.application as page\n"

@@ -16,6 +16,7 @@ from tests.web.support.history import verified
 WEEK = timedelta(days=7)
 
 
+@pytest.mark.long
 def test_a_ledger_without_replica_or_jobs_states_how_to_begin(browser: TestClient, db: Db) -> None:
     page = browser.get("/").text
     assert "No replica runs, so nothing starts." in panel(page, "runners")
@@ -53,6 +54,7 @@ def test_an_empty_page_is_the_good_state(browser: TestClient, db: Db) -> None:
     assert calm in text(response.text)
 
 
+@pytest.mark.long
 def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     rows.runner(db)
     rows.job(db, "report", timezone="Europe/Berlin")
@@ -85,6 +87,7 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     assert 'class="calm"' not in page
 
 
+@pytest.mark.long
 def test_a_failure_is_shown_whatever_its_age_and_however_many_another_job_has(
     browser: TestClient, db: Db
 ) -> None:
@@ -99,6 +102,7 @@ def test_a_failure_is_shown_whatever_its_age_and_however_many_another_job_has(
         assert name in failing
 
 
+@pytest.mark.long
 def test_with_more_scopes_than_it_looks_at_the_page_says_so(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +132,7 @@ def test_the_next_hour_has_the_zone_of_each_job(browser: TestClient, db: Db) -> 
     assert f"{at:%H:%M:%S} UTC" in page
 
 
+@pytest.mark.long
 def test_a_panel_is_bounded_and_states_that_there_is_more(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +157,7 @@ def test_text_of_others_is_escaped(browser: TestClient, db: Db) -> None:
     assert "\\x1b[31m\\u202ereversed" in page
 
 
+@pytest.mark.long
 def test_violations_of_the_history_stay_until_a_run_has_checked_their_plan_times_again(
     browser: TestClient, db: Db
 ) -> None:
@@ -194,6 +200,7 @@ def test_violations_of_the_history_stay_until_a_run_has_checked_their_plan_times
         )
 
 
+@pytest.mark.long
 def test_now_reads_no_history_for_violations(browser: TestClient, db: Db) -> None:
     """What verify would find there costs no statement; what is wrong now shows at once."""
     rows.runner(db)

@@ -33,6 +33,7 @@ def named(shown: str) -> set[str]:
     return {name for name in ("report", "tidy") if re.search(rf"\b{name}\b", shown)}
 
 
+@pytest.mark.long
 def test_now_shows_the_jobs_that_match_or_states_that_nothing_does(
     browser: TestClient, jobs: None
 ) -> None:
@@ -53,6 +54,7 @@ def test_now_shows_the_jobs_that_match_or_states_that_nothing_does(
         assert "<option selected>gone</option>" in browser.get(f"{page}?owner=gone").text
 
 
+@pytest.mark.long
 def test_overdue_and_violations_are_filtered(browser: TestClient, db: Db) -> None:
     at = rows.now(db)
     for name, owner in (("mine", "data"), ("other", "platform")):
@@ -70,6 +72,7 @@ def test_overdue_and_violations_are_filtered(browser: TestClient, db: Db) -> Non
             assert seen == found, (name, query)
 
 
+@pytest.mark.long
 def test_the_search_of_the_next_hour_is_bounded(
     browser: TestClient, jobs: None, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +85,7 @@ def test_the_search_of_the_next_hour_is_bounded(
     assert "among the next 1 firings" in panel(browser.get("/?owner=data").text, "next")
 
 
+@pytest.mark.long
 def test_jobs_the_ledger_its_exports_and_audit_have_the_rows_of_jobs_that_match(
     browser: TestClient, jobs: None, db: Db
 ) -> None:

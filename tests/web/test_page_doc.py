@@ -30,10 +30,12 @@ def snippet(language: str, containing: str) -> Block:
     return found
 
 
+@pytest.mark.long
 def test_the_program_of_the_documentation_serves_the_page_with_the_documented_panels(
     database_url: str, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows.job(db)  # a ledger without jobs shows how to begin
+    # A ledger without jobs shows how to begin. A schedule that nobody plans is soon overdue.
+    rows.job(db, schedule=None)
     documented: dict[str, Any] = {}
     exec(compile(snippet("python", "create_app").text, PAGE.name, "exec"), documented)
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
@@ -68,6 +70,7 @@ def test_the_token_of_the_documentation_is_valid(monkeypatch: pytest.MonkeyPatch
     assert Settings.load().web_tokens == (setting,)
 
 
+@pytest.mark.long
 def test_the_requests_of_a_program_in_the_documentation(start: Start, db: Db) -> None:
     rows.job(db)
     rows.execution(db, "FAILED")

@@ -5,6 +5,7 @@ import re
 from html import unescape
 from typing import Any, Literal
 
+import pytest
 from psycopg.types.json import Jsonb
 from pydantic import BaseModel, Field
 from starlette.testclient import TestClient
@@ -114,6 +115,7 @@ BAD: tuple[tuple[dict[str, str], str, str], ...] = (
 )
 
 
+@pytest.mark.long
 def test_a_bad_value_is_shown_again_beside_its_field(browser: TestClient, db: Db) -> None:
     job(db)
     for given, name, problem in BAD:
@@ -211,6 +213,7 @@ SECRETS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_schema_shows_no_values_of_hidden_properties(browser: TestClient, db: Db) -> None:
     job(db, SECRETS)
     for form in ("", "&as=json"):

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pytest
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
@@ -23,6 +24,7 @@ def mounted(page: Starlette) -> FastAPI:
     return outer
 
 
+@pytest.mark.long
 def test_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, db: Db) -> None:
     rows.job(db, schedule="0 * * * *")
     db.execute("UPDATE cronledger.schedules SET planned_through = cronledger.db_now()")

@@ -22,6 +22,7 @@ from tests.web.support.browsing import client, panel
 VARIABLE = "CRONLEDGER_DATABASE_URL"
 
 
+@pytest.mark.long
 def test_the_page_reads_its_settings_when_it_starts(
     database_url: str, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,6 +52,7 @@ def test_a_page_that_has_not_started_names_the_remedy(database_url: str) -> None
 @pytest.mark.parametrize(
     ("number", "loop"), [(signal.SIGTERM, "asyncio"), (signal.SIGINT, "uvloop")]
 )
+@pytest.mark.long
 def test_a_signal_ends_the_open_pages_of_a_program_before_its_replica_drains(
     tmp_path: Path, database_url: str, number: signal.Signals, loop: str
 ) -> None:

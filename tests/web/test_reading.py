@@ -42,6 +42,7 @@ def statement(monkeypatch: pytest.MonkeyPatch) -> Any:
     return use
 
 
+@pytest.mark.long
 async def test_a_statement_that_takes_too_long_is_stopped(reader: Reader, statement: Any) -> None:
     statement("SELECT pg_sleep(60)")
     reader._begin = BEGIN.replace("{schema}", "cronledger").encode()

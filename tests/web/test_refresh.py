@@ -29,6 +29,7 @@ async def opened(stream: AsyncGenerator[str, None]) -> None:
     assert (await anext(stream)).startswith("retry: ")
 
 
+@pytest.mark.long
 async def test_a_change_reaches_all_pages_through_one_listen(
     database_url: str, db: Db, never_ticking: None
 ) -> None:

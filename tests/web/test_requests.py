@@ -62,6 +62,7 @@ def test_an_invalid_field_of_an_address_is_refused_before_anything_is_read(
     assert [str(one.message) for one in caught if "never awaited" in str(one.message)] == []
 
 
+@pytest.mark.long
 def test_a_page_that_has_not_changed_is_not_sent_again(browser: TestClient, db: Db) -> None:
     rows.job(db, "report", schedule=None)
     tags = {}

@@ -29,6 +29,7 @@ def read_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("read_each_time")
+@pytest.mark.long
 def test_a_sign_out_ends_the_session_in_every_process_and_that_of_a_copied_cookie(
     database_url: str, logins: Logins, db: Db
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_known_session_continues_while_the_database_is_away(
             assert "confirm the session" in text(unknown.text)
 
 
+@pytest.mark.long
 def test_the_cookie_is_secure_if_the_browser_uses_https(database_url: str, logins: Logins) -> None:
     proxied = {"web_proxy_peers": [PEER]}
     cases: tuple[tuple[Any, dict[str, str], bool], ...] = (

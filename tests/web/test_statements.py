@@ -111,6 +111,7 @@ def window(db: Db, **params: Any) -> dict[str, Any]:
 
 
 @pytest.mark.own_database  # plans depend on sizes and statistics
+@pytest.mark.long
 def test_a_window_is_read_by_an_index_with_and_without_a_job(filled: Db) -> None:
     partitions = filled.execute(
         "SELECT DISTINCT c.relname FROM cronledger.executions e"

@@ -99,6 +99,7 @@ def test_a_page_without_a_run_states_that_nobody_knows(browser: TestClient) -> N
     assert "No run is recorded." in panel(page, "runs")
 
 
+@pytest.mark.long
 def test_recorded_runs_have_their_state_and_their_result(browser: TestClient, db: Db) -> None:
     at = rows.now(db)
     verified(
@@ -143,6 +144,7 @@ def test_older_runs_follow(browser: TestClient, db: Db) -> None:
     assert browser.get("/verify?before=x").status_code == 400
 
 
+@pytest.mark.long
 def test_a_run_of_an_operator_is_made_in_the_background_and_recorded(
     by_token: TestClient, db: Db
 ) -> None:
@@ -167,6 +169,7 @@ def test_a_run_of_an_operator_is_made_in_the_background_and_recorded(
     assert second["started_at"] - second["from_plan_time"] < timedelta(days=1, minutes=5)
 
 
+@pytest.mark.long
 def test_one_run_at_a_time_and_the_page_shows_it_and_why_it_failed(
     browser: TestClient, database_url: str, db: Db
 ) -> None:
@@ -191,6 +194,7 @@ def test_one_run_at_a_time_and_the_page_shows_it_and_why_it_failed(
     assert value(db, "SELECT count(*) FROM cronledger.verifications") == 1
 
 
+@pytest.mark.long
 def test_one_run_at_a_time_over_all_processes_of_the_page(
     browser: TestClient, db: Db, database_url: str, logins: Logins
 ) -> None:
@@ -205,6 +209,7 @@ def test_one_run_at_a_time_over_all_processes_of_the_page(
     ended(browser)
 
 
+@pytest.mark.long
 def test_a_run_whose_end_could_not_be_recorded_says_so(
     browser: TestClient, database_url: str, db: Db
 ) -> None:
@@ -222,6 +227,7 @@ def test_a_run_whose_end_could_not_be_recorded_says_so(
     assert "unfinished (ended here, but its end could not be recorded)" in panel(page, "runs")
 
 
+@pytest.mark.long
 def test_a_stop_of_the_server_interrupts_the_run(database_url: str, logins: Logins, db: Db) -> None:
     spoil(db)
     with held(database_url), client(app(database_url, logins)) as browser:

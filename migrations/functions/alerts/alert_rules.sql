@@ -20,15 +20,14 @@ RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp A
                coalesce(r.rule -> 'on', 'null') = 'null' AS is_default) o
     CROSS JOIN LATERAL (SELECT DISTINCT CASE x.name WHEN 'recovered' THEN 'failed' ELSE x.name END AS state
                         FROM jsonb_array_elements_text(o.events) x(name)) e
-    WHERE j.notify IS NOT NULL AND j.retired_at IS NULL AND j.queue <> 'alerts'
+    WHERE j.notify IS NOT NULL AND j.retired_at IS NULL
     ORDER BY j.name, r.rule ->> 'channel', e.state, r.place
 $$;
 COMMENT ON FUNCTION {schema}_internal.alert_rules() IS 'Returns the rules of all jobs that are not retired: one row for each job, channel and event whose state is tracked.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.ledger_channels(of_event text) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(array_agg(substr(j.name, 8) ORDER BY j.name), '{}') FROM {schema}.jobs j
-    WHERE j.queue = 'alerts' AND j.name LIKE 'alerts.%' AND j.retired_at IS NULL
-      AND j.target #> '{channel,on_ledger}' ? of_event
+    SELECT coalesce(array_agg(c.name ORDER BY c.name), '{}') FROM {schema}.channels c
+    WHERE c.settings -> 'on_ledger' ? of_event
 $$;
 COMMENT ON FUNCTION {schema}_internal.ledger_channels(text) IS 'Returns the channels that subscribe to this event of the ledger: violation, runner_lost or runner_failing.';

@@ -1,4 +1,4 @@
-CREATE OR REPLACE FUNCTION {schema}_internal.check_notify(job text, queue text, notify jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}_internal.check_notify(job text, notify jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     events constant text[] := '{failed,recovered,overdue,late,skipped,deadline}';
@@ -8,10 +8,6 @@ BEGIN
     -- Anything else is refused by a constraint of the table.
     IF jsonb_typeof(notify) <> 'array' THEN
         RETURN;
-    END IF;
-    IF queue = 'alerts' AND notify <> '[]' THEN
-        RAISE EXCEPTION 'job %: notify is set, but the job is in the queue alerts, whose jobs raise no alerts', job
-            USING HINT = 'Remove notify, or move the job to another queue.', ERRCODE = 'invalid_parameter_value';
     END IF;
     IF jsonb_array_length(notify) > 20 THEN
         bad := format('has %s rules; the limit is 20', jsonb_array_length(notify));
@@ -42,7 +38,7 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_notify(text, text, jsonb) IS 'Raises unless these are valid rules for the alerts of a job in this queue.';
+COMMENT ON FUNCTION {schema}_internal.check_notify(text, jsonb) IS 'Raises unless these are valid rules for the alerts of a job.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.remind_problem(remind jsonb) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$

@@ -86,6 +86,7 @@ BEGIN
                         'attempt', found.attempt, 'duration_ms', found.duration_ms))::{schema}.tracked_states,
                 found.after, found.opens, found.closes, found.paused);
         ELSIF found.event = 'late' AND found.trigger = 'schedule' AND found.first_start IS NOT NULL
+              AND found.gated_at IS NULL  -- its wait for required jobs is not lateness
               -- An earlier one, which ran for longer, closes nothing.
               AND (found.first_start > found.due_at + found.grace OR NOT EXISTS (
                   SELECT FROM {schema}.tracked_states t

@@ -1,14 +1,14 @@
 -- Alerts: states of (job, scope) and of the ledger, the edges of these states, and their deliveries.
 --
 -- raise_alerts() is one function, and so one transaction: it observes what has changed since the last call, flips
--- states, writes an alert for each edge, creates the executions that deliver the alerts, and moves its cursor. A
+-- states, writes an alert for each edge, creates the deliveries of the alerts, and moves its cursor. A
 -- crash repeats all of it or nothing. One process at a time runs it (the turn alerts); any other takes over.
 -- The cursor is a snapshot (alert_progress.handled): a change is new if its transaction is not visible in it, and is
 -- visible now. So a long transaction, which holds back the oldest visible number, delays no alert, and each change is
 -- observed exactly once. Only the numbers from the end of that snapshot on, and those that were in progress in it,
 -- are searched for.
 -- Lock: its turn, rows of its own tables and of verification_runs, and nothing of queues, jobs, schedules and executions. It
--- inserts executions as create_message does, which takes no lock.
+-- inserts deliveries, and locks none that exists.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.has_unobserved(handled pg_snapshot) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$

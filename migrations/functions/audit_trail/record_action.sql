@@ -1,12 +1,13 @@
--- The audit trail: each call of an operator function, and each edit of a job or queue, is one row of
+-- The audit trail: each call of an operator function, and each edit of a job, queue or channel, is one row of
 -- operator_actions, in the transaction of what it did. What replicas and workers do for executions writes none.
 -- Lock: none that waits. The rows are inserted after the locks of the action, and nothing else writes them.
 
 -- The operator functions. A caller records a refusal under one of these names.
 CREATE OR REPLACE FUNCTION {schema}_internal.operator_verbs() RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
-    SELECT ARRAY['accept_database', 'accept_violation', 'backfill', 'cancel', 'limit_queue', 'pause', 'pause_all',
-                 'pause_queue', 'redact', 'redact_revisions', 'refuse_database', 'rename_source', 'resume', 'resume_all',
-                 'resume_queue', 'retire', 'retry', 'set_retention', 'trigger', 'withdraw_acceptance']
+    SELECT ARRAY['accept_database', 'accept_violation', 'backfill', 'cancel', 'change_pause', 'end_pause', 'limit_queue',
+                 'pause', 'pause_all', 'pause_channel', 'pause_queue', 'plan_pause', 'redact', 'redact_revisions', 'refuse_database', 'rename_source', 'resume',
+                 'resume_all', 'resume_channel', 'resume_queue', 'retire', 'retry', 'retry_delivery', 'set_calendar',
+                 'set_retention', 'skip', 'test_channel', 'trigger', 'unskip', 'withdraw_acceptance']
 $$;
 COMMENT ON FUNCTION {schema}_internal.operator_verbs() IS 'Lists the operator functions, each of which records its calls.';
 

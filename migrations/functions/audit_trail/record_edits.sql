@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_record_edit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    silent CONSTANT text[] := ARRAY['revision', 'edited_by', 'spec_error', 'deploy'];
+    silent CONSTANT text[] := ARRAY['revision', 'calendar_revision', 'gate_problem', 'edited_by', 'spec_error', 'deploy'];
     pause  CONSTANT text[] := ARRAY['paused_at', 'paused_by', 'paused_reason', 'paused_until'];
     before jsonb;
     after  jsonb;
@@ -74,3 +74,21 @@ BEGIN
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.queues_record_edit() IS 'Runs after a write to queues. Records the edit of each queue in the audit trail, unless an operator function makes it.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.channels_record_edit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    verb text := CASE
+        WHEN TG_OP = 'DELETE' THEN 'delete_channel'
+        WHEN TG_OP = 'INSERT' THEN 'add_channel'
+        WHEN (NEW.name, NEW.settings, NEW.source) IS DISTINCT FROM (OLD.name, OLD.settings, OLD.source) THEN 'edit_channel'
+        WHEN NEW.paused_at IS NOT DISTINCT FROM OLD.paused_at THEN NULL
+        WHEN NEW.paused_at IS NULL THEN 'resume_channel' ELSE 'pause_channel' END;
+BEGIN
+    IF verb IS NOT NULL THEN
+        PERFORM {schema}_internal.record_action(verb, 'channel', coalesce(NEW.name, OLD.name), NEW.edited_by, 'done',
+            arguments => jsonb_build_object('source', coalesce(NEW.source, OLD.source)));
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.channels_record_edit() IS 'Runs after a write to channels. Records the edit of each channel in the audit trail, unless an operator function makes it.';

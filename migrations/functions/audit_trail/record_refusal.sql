@@ -6,9 +6,12 @@ RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_
 DECLARE
     kind text := CASE WHEN verb IN ('cancel', 'retry') THEN 'execution'
                       WHEN verb IN ('pause_queue', 'resume_queue', 'limit_queue', 'pause_all', 'resume_all') THEN 'queue'
+                      WHEN verb IN ('pause_channel', 'resume_channel', 'test_channel') THEN 'channel'
+                      WHEN verb = 'retry_delivery' THEN 'delivery'
                       WHEN verb IN ('accept_violation', 'withdraw_acceptance') THEN 'acceptance'
                       WHEN verb IN ('accept_database', 'refuse_database', 'set_retention') THEN 'ledger'
                       WHEN verb = 'rename_source' THEN 'source'
+                      WHEN verb = 'set_calendar' THEN 'calendar'
                       ELSE 'job' END;
     id   bigint;
     kept jsonb;
@@ -33,12 +36,14 @@ BEGIN
     IF kind = 'execution' THEN
         id := (arguments ->> 'execution_id')::bigint;
         SELECT e.job_name INTO job FROM {schema}.executions e WHERE e.id = id;
+    ELSIF verb = 'unskip' THEN
+        SELECT p.job_name INTO job FROM {schema}.planned_skips p WHERE p.id = (arguments ->> 'skip_id')::bigint;
     END IF;
     PERFORM {schema}_internal.record_action(verb, kind, CASE kind WHEN 'job' THEN job
-                WHEN 'queue' THEN kept ->> 'queue' WHEN 'execution' THEN id::text
-                WHEN 'acceptance' THEN kept ->> 'acceptance' WHEN 'source' THEN kept ->> 'old' END,
+                WHEN 'execution' THEN id::text WHEN 'source' THEN kept ->> 'old'
+                WHEN 'calendar' THEN kept ->> 'name' ELSE kept ->> kind END,
         requested_by, 'refused', job,
-        arguments => kept - ARRAY['job', 'queue', 'execution_id', 'acceptance', 'old'],
+        arguments => kept - ARRAY['job', 'queue', 'execution_id', 'channel', 'delivery', 'acceptance', 'old', 'name'],
         reason => left(arguments ->> 'reason', 4000), error => error);
 END $$;
 COMMENT ON FUNCTION {schema}.record_refusal(text, jsonb, text, text) IS 'Records in the audit trail that an operator function refused a call. verb: the function. arguments: those of the call by name, of which payloads and lists are left out. error: its message. Call it in a new transaction, because the refusal has ended the other one.';

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.claim_due(
 RETURNS TABLE (
     job_name text, scope_kind text, scope_id text, plan_time timestamptz, id bigint, lease_token uuid,
     attempt integer, max_attempts integer, trigger text, payload text, revision bigint,
-    started_at timestamptz, how text, queue text, stale_after timestamptz, more boolean)
+    started_at timestamptz, how text, queue text, stale_after timestamptz, window_start timestamptz, more boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -19,6 +19,7 @@ DECLARE
 BEGIN
     PERFORM {schema}_internal.require_read_committed('claim_due');
     PERFORM {schema}_internal.require_own_database();
+    excluded := excluded || ARRAY(SELECT u.job_name FROM {schema}.unsettled_pauses u);
     LOOP
         candidates := '{}';
         IF trusted_since IS NOT NULL THEN

@@ -28,12 +28,16 @@ BEGIN
         SELECT w.job_name FROM {schema}_internal.waiting_jobs() w
     ), busy AS MATERIALIZED (
         SELECT r.job_name, r.scope_kind, r.scope_id
-        FROM d CROSS JOIN LATERAL (
+        FROM d
+        CROSS JOIN LATERAL (
+            SELECT j.name FROM {schema}.jobs j WHERE j.name = d.job_name AND j.overlap <> 'allow' LIMIT 1) j
+        CROSS JOIN LATERAL (
             SELECT e.job_name, e.scope_kind, e.scope_id FROM {schema}.executions e
-            WHERE e.job_name = d.job_name AND e.status = 'RUNNING' OFFSET 0) r
+            WHERE e.job_name = j.name AND e.status = 'RUNNING' OFFSET 0) r
     )
     SELECT s.job_name, s.scope_kind, s.scope_id, x.plan_time, x.id, x.queue, false, x.forced,
-           j.stale_timeout, j.allow_stale_reentry, s.input_watermark, s.running_from
+           j.stale_timeout, j.allow_stale_reentry, s.input_watermark, s.running_from,
+           j.windows AND x.trigger <> 'enqueue', NULL::timestamptz
     FROM d
     CROSS JOIN LATERAL (
         SELECT j.* FROM {schema}.jobs j WHERE j.name = d.job_name AND j.retired_at IS NULL
@@ -44,7 +48,7 @@ BEGIN
     ) j
     CROSS JOIN LATERAL {schema}_internal.job_room(j.name, j.max_running) limited
     CROSS JOIN LATERAL (
-        SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.queue,
+        SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.queue, e.trigger,
                e.trigger = 'manual' AND e.status = 'PENDING' AS forced
         FROM {schema}.executions e
         WHERE e.job_name = j.name
@@ -75,25 +79,32 @@ RETURNS SETOF {schema}_internal.claim_candidate LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
     SELECT s.job_name, s.scope_kind, s.scope_id, e.plan_time, e.id, e.queue, true, false,
-           j.stale_timeout, j.allow_stale_reentry, s.input_watermark, s.running_from
-    FROM {schema}.executions e
-    CROSS JOIN LATERAL (SELECT j.* FROM {schema}.jobs j WHERE j.name = e.job_name OFFSET 0) j
-    JOIN {schema}.schedules s
-        ON (s.job_name, s.scope_kind, s.scope_id) = (e.job_name, e.scope_kind, e.scope_id)
-    WHERE e.status = 'RUNNING'
-      AND {schema}_internal.is_stale(e.stale_after, j.stale_timeout, trusted_since)
-      AND {schema}_internal.may_be_stolen(
-          j.allow_stale_reentry, e.cancel_requested_at, e.attempt, e.max_attempts)
-      AND j.retired_at IS NULL AND j.paused_at IS NULL
-      AND e.queue = ANY (of_queues)
-      AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = e.queue AND p.paused_at IS NOT NULL)
-      AND j.handler = ANY (of_kinds)
-      AND (j.handler <> 'python' OR j.target ->> 'python' IN (SELECT f.name FROM unnest(of_functions) f(name)))
-      AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
-      AND j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
-    ORDER BY e.stale_after
-    LIMIT max_rows
-    FOR NO KEY UPDATE OF s SKIP LOCKED;
+           e.stale_timeout, e.allow_stale_reentry, s.input_watermark, s.running_from, e.windows, NULL::timestamptz
+    FROM (
+        SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.queue, e.stale_after, j.stale_timeout,
+               j.allow_stale_reentry, j.windows AND e.trigger <> 'enqueue' AS windows
+        FROM {schema}.executions e
+        CROSS JOIN LATERAL (SELECT j.* FROM {schema}.jobs j WHERE j.name = e.job_name OFFSET 0) j
+        WHERE e.status = 'RUNNING'
+          AND {schema}_internal.is_stale(e.stale_after, j.stale_timeout, trusted_since)
+          AND {schema}_internal.may_be_stolen(
+              j.allow_stale_reentry, e.cancel_requested_at, e.attempt, e.max_attempts)
+          AND j.retired_at IS NULL AND j.paused_at IS NULL
+          AND e.queue = ANY (of_queues)
+          AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = e.queue AND p.paused_at IS NOT NULL)
+          AND j.handler = ANY (of_kinds)
+          AND (j.handler <> 'python' OR j.target ->> 'python' IN (SELECT f.name FROM unnest(of_functions) f(name)))
+          AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
+          AND j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
+        ORDER BY e.stale_after
+    ) e
+    -- One by one, because a join may search each schedule for stale executions.
+    CROSS JOIN LATERAL (
+        SELECT s.job_name, s.scope_kind, s.scope_id, s.input_watermark, s.running_from FROM {schema}.schedules s
+        WHERE (s.job_name, s.scope_kind, s.scope_id) = (e.job_name, e.scope_kind, e.scope_id)
+        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+    ) s
+    LIMIT max_rows;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.lock_stale(text[], text[], text[], boolean, text[], timestamptz, integer) IS 'Locks the schedules of stale leases that may be stolen, and returns the executions. Reads every RUNNING row.';
 
@@ -105,7 +116,8 @@ BEGIN
     RETURN (
         WITH c AS MATERIALIZED (
             SELECT u.* FROM ROWS FROM (unnest(candidates)) WITH ORDINALITY
-                AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, from_, place)
+                AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, from_, windows, start,
+                     place)
         ), running AS MATERIALIZED (
             SELECT e.job_name, e.scope_kind, e.scope_id, e.id
             FROM (SELECT DISTINCT c.job, c.kind, c.scope FROM c) u
@@ -148,7 +160,7 @@ BEGIN
         )
         SELECT coalesce(array_agg(ROW(h.job, h.kind, h.scope, h.plan, h.id, h.queue, h.steals, h.forced,
                                       h.stale_timeout, h.allow_stale_reentry, h.input,
-                                      h.from_)::{schema}_internal.claim_candidate
+                                      h.from_, h.windows, h.start)::{schema}_internal.claim_candidate
                                   ORDER BY h.place), '{}')
         FROM chosen h);
 END $$;
@@ -162,7 +174,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.try_claim_existing(
 RETURNS TABLE (
     job_name text, scope_kind text, scope_id text, plan_time timestamptz, id bigint, lease_token uuid,
     attempt integer, max_attempts integer, trigger text, payload text, revision bigint,
-    started_at timestamptz, how text, queue text, stale_after timestamptz)
+    started_at timestamptz, how text, queue text, stale_after timestamptz, window_start timestamptz)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
@@ -170,7 +182,8 @@ BEGIN
     WITH held AS MATERIALIZED (
         SELECT u.*, e.status AS old_status
         FROM (SELECT * FROM ROWS FROM (unnest(chosen), unnest(new_tokens)) LIMIT cardinality(chosen))
-            AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, from_, token)
+            AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, from_, windows, start,
+                 token)
         JOIN {schema}.executions e
             ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
         WHERE e.plan_time BETWEEN first_plan AND last_plan
@@ -191,7 +204,7 @@ BEGIN
         started_at = {schema}.db_clock(), finished_at = NULL, duration_ms = NULL, rows_affected = NULL,
         result = NULL, result_taken_at = NULL, output = NULL, error_code = NULL, error_msg = NULL,
         trace_id = NULL, cancel_requested_at = NULL, cancel_requested_by = NULL, updated_at = {schema}.db_now(),
-        watermark = coalesce(h.input, e.watermark),
+        watermark = coalesce(h.input, e.watermark), window_start = h.start,
         attempts = CASE WHEN e.status = 'PENDING' THEN e.attempts
             ELSE e.attempts || (jsonb_build_object(
                 'attempt', e.attempt, 'runner_id', e.runner_id, 'lease_token', e.lease_token,
@@ -206,7 +219,7 @@ BEGIN
     RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.lease_token, e.attempt,
               e.max_attempts, e.trigger, e.payload::text, e.revision, e.started_at,
               CASE h.old_status WHEN 'PENDING' THEN 'won' WHEN 'FAILED' THEN 'retried' ELSE 'stolen' END,
-              e.queue, e.stale_after;
+              e.queue, e.stale_after, e.window_start;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.try_claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz, timestamptz, timestamptz) IS 'Claims these executions, each under its new token as its next attempt, and returns those that were claimed. The end of the previous attempt is kept in attempts.';
 
@@ -228,7 +241,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.claim_existing(
 RETURNS TABLE (
     job_name text, scope_kind text, scope_id text, plan_time timestamptz, id bigint, lease_token uuid,
     attempt integer, max_attempts integer, trigger text, payload text, revision bigint,
-    started_at timestamptz, how text, queue text, stale_after timestamptz)
+    started_at timestamptz, how text, queue text, stale_after timestamptz, window_start timestamptz)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -249,6 +262,10 @@ BEGIN
         SELECT j.name FROM {schema}.jobs j
         WHERE j.name = ANY (ARRAY(SELECT c.job_name FROM unnest(candidates) c)) AND j.max_running IS NOT NULL
         ORDER BY j.name FOR NO KEY UPDATE SKIP LOCKED) h;
+    -- Before the decision, so that what ends here takes no room.
+    IF EXISTS (SELECT FROM unnest(candidates) c WHERE c.windows) THEN
+        candidates := {schema}_internal.begin_windows(candidates);
+    END IF;
     chosen := {schema}_internal.decide_existing(candidates, held_queues, held_jobs, cardinality(tokens));
     IF cardinality(chosen) = 0 THEN
         RETURN;
@@ -277,7 +294,7 @@ BEGIN
             PERFORM {schema}_internal.record_spec_error(one.job_name, message);
             RETURN QUERY SELECT one.job_name, one.scope_kind, one.scope_id, one.plan_time, one.id,
                 NULL::uuid, 0, 0, '', message, 0::bigint, {schema}.db_now(), 'refused', one.queue,
-                NULL::timestamptz;
+                NULL::timestamptz, NULL::timestamptz;
         END;
     END LOOP;
 END $$;

@@ -90,7 +90,8 @@ CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
     sql_commands boolean, jobs_not_to_run text[], max_rows integer,
     jobs_not_to_plan text[], max_due integer, max_woken integer, ahead interval, due_from timestamptz,
     OUT since timestamptz, OUT existing json, OUT schedules json, OUT locked_queues text[], OUT locked_jobs text[],
-    OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json)
+    OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json,
+    OUT window_starts json, OUT pauses text, OUT planned_skips json)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     claimed text[];
@@ -99,12 +100,25 @@ DECLARE
     planned text[];
     limits  text[];
     retired boolean;
+    ends_at timestamptz;  -- the last instant before the next planned pause
+    paused  text[];
+    skipping boolean;
 BEGIN
     since := {schema}.db_clock();
+    SELECT (SELECT min(p.from_at) - interval '1 microsecond' FROM {schema}.pauses p
+            WHERE p.begun_at IS NULL AND p.ended_at IS NULL),
+           ARRAY(SELECT u.job_name FROM {schema}.unsettled_pauses u)
+    INTO ends_at, paused;
+    pauses := CASE WHEN ends_at < since THEN 'due' WHEN cardinality(paused) > 0 THEN 'unsettled' END;
+    IF pauses = 'due' THEN
+        RETURN;
+    END IF;
+    jobs_not_to_plan := jobs_not_to_plan || paused;
+    ahead := least(ahead, ends_at - {schema}.db_now());
     SELECT json_agg(json_build_array(
                c.more, CASE c.how WHEN 'refused' THEN c.payload END, c.job_name, c.scope_kind, c.scope_id, c.plan_time,
                c.queue, c.id, c.lease_token, c.attempt, c.max_attempts, c.trigger,
-               CASE WHEN c.how <> 'refused' THEN c.payload END, c.revision, c.started_at, c.how)),
+               CASE WHEN c.how <> 'refused' THEN c.payload END, c.revision, c.started_at, c.how, c.window_start)),
            array_agg(c.job_name)
     INTO existing, claimed
     FROM {schema}_internal.claim_due(
@@ -124,8 +138,9 @@ BEGIN
     SELECT json_agg(json_build_array(
                s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
                s.next_plan_time, s.retired_at, s.returned_at, s.woken, s.ahead_of, s.address, s.input_watermark)),
-           array_agg(s.job_name), array_agg(s.queue), bool_or(s.retired_at IS NOT NULL)
-    INTO schedules, planned, limits, retired
+           array_agg(s.job_name), array_agg(s.queue), bool_or(s.retired_at IS NOT NULL),
+           EXISTS (SELECT FROM {schema}.planned_skips p WHERE p.covered_through >= p.from_plan_time)
+    INTO schedules, planned, limits, retired, skipping
     FROM unnest(locked) s;
     IF retired THEN
         retirements := (
@@ -138,6 +153,19 @@ BEGIN
                   AND (h.returned_at IS NULL OR h.returned_at > s.planned_through)
                 OFFSET 0) h
             WHERE s.retired_at IS NOT NULL);
+    END IF;
+    -- Also after the locks, so that it sees every skip that was planned before them.
+    IF skipping THEN
+        planned_skips := (
+            SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, p.from_plan_time,
+                                             p.covered_through, p.reason) ORDER BY p.from_plan_time, p.id)
+            FROM unnest(locked) s
+            CROSS JOIN LATERAL (
+                SELECT p.id, p.from_plan_time, p.covered_through, p.reason FROM {schema}.planned_skips p
+                WHERE p.job_name = s.job_name AND p.covered_through > s.planned_through
+                  AND p.covered_through >= p.from_plan_time
+                  AND (p.scope_id IS NULL OR (p.scope_kind, p.scope_id) = (s.scope_kind, s.scope_id))
+                OFFSET 0) p);
     END IF;
     -- A claim ahead leaves what is limited to a later one, and does not delay that one.
     IF locked[1].ahead_of IS NULL THEN
@@ -159,6 +187,14 @@ BEGIN
             j.spec_error, (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l)))
         FROM {schema}.jobs j
         WHERE j.name = ANY (claimed || planned));
+    -- In most ledgers no job has windows.
+    IF EXISTS (SELECT FROM {schema}.jobs j WHERE j.windows) THEN
+        window_starts := (
+            SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, w.start))
+            FROM unnest(locked) s
+            CROSS JOIN LATERAL (SELECT FROM {schema}.jobs j WHERE j.name = s.job_name AND j.windows LIMIT 1) j
+            CROSS JOIN LATERAL {schema}_internal.next_window(s.job_name, s.scope_kind, s.scope_id) w(start));
+    END IF;
     queue_room := (
         SELECT json_agg(json_build_array(
             q.name, (SELECT l.room FROM {schema}_internal.queue_room(q.name, q.max_running) l)))
@@ -173,6 +209,6 @@ BEGIN
             WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
               AND e.status = 'RUNNING' AND e.plan_time >= coalesce(s.running_from, '-infinity')
             OFFSET 0) e);
-    now := {schema}.db_clock();
+    now := least({schema}.db_clock(), ends_at);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements: those of the schedules that the cursor has not passed.';
+COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips: those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. Nothing is planned from the beginning of the next planned pause on, so now is before it.';

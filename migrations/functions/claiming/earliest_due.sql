@@ -17,6 +17,8 @@ BEGIN
     RETURN (
         SELECT least(
             (SELECT n.due FROM {schema}_internal.next_schedule(of_queues, excluded_jobs, due_from) n),
+            (SELECT min(p.from_at) FROM {schema}.pauses p WHERE p.begun_at IS NULL AND p.ended_at IS NULL),
+            (SELECT min(u.at) FROM {schema}.unsettled_pauses u),
             (SELECT min(n.next_attempt_at) FROM {schema}_internal.waiting_jobs() d
              CROSS JOIN LATERAL (
                  SELECT j.name, j.queue, j.paused_at FROM {schema}.jobs j
@@ -36,4 +38,4 @@ BEGIN
              WHERE EXISTS (SELECT FROM {schema}_internal.open_queues(of_queues) o
                            WHERE o.name IN (j.queue, n.queue)))));
 END $$;
-COMMENT ON FUNCTION {schema}_internal.earliest_due(text[], text[], text[], boolean, text[], timestamptz) IS 'Returns when a runner of these abilities has to claim: the earliest instant at which a schedule or a waiting execution is due for it. An instant in the past: at once, although the claim may find that all of it is blocked. NULL: nothing is planned. due_from: no schedule is due before; NULL: unknown. Locks nothing.';
+COMMENT ON FUNCTION {schema}_internal.earliest_due(text[], text[], text[], boolean, text[], timestamptz) IS 'Returns when a runner of these abilities has to claim: the earliest instant at which a schedule or a waiting execution is due for it, or a planned pause begins. An instant in the past: at once, although the claim may find that all of it is blocked. NULL: nothing is planned. due_from: no schedule is due before; NULL: unknown. Locks nothing.';

@@ -15,7 +15,8 @@ CREATE OR REPLACE FUNCTION {schema}_internal.deadline_facts(
 RETURNS SETOF record LANGUAGE sql STABLE AS $$
     SELECT e.id, e.status,
            CASE WHEN e.attempts = '[]' THEN e.started_at ELSE (e.attempts #>> '{0,started_at}')::timestamptz END,
-           e.started_at, e.finished_at, e.duration_ms * interval '1 millisecond', e.next_attempt_at IS NULL
+           e.started_at, e.finished_at, e.duration_ms * interval '1 millisecond',
+           e.status <> 'PENDING' AND e.next_attempt_at IS NULL
     FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (job, kind, scope, plan) LIMIT 1
 $$;
@@ -30,7 +31,14 @@ BEGIN
     WITH due AS MATERIALIZED (
         SELECT d.* FROM {schema}.deadlines d WHERE d.look_at <= {schema}.db_now() ORDER BY d.look_at LIMIT most
     ), seen AS MATERIALIZED (
-        SELECT d.*, e.id, e.status, e.first_start, e.started_at, e.finished_at, e.duration, e.final, k.reason
+        SELECT d.*, e.id, e.status, e.first_start, e.started_at, e.finished_at, e.duration, e.final, k.reason,
+               -- Also before the claim that records the skip.
+               e.id IS NULL AND EXISTS (
+                   SELECT FROM {schema}.planned_skips p
+                   WHERE p.job_name = d.job_name AND p.covered_through >= p.from_plan_time
+                     AND p.covered_through >= d.plan_time AND p.from_plan_time <= d.plan_time
+                     AND (p.scope_id IS NULL OR (p.scope_kind, p.scope_id) = (d.scope_kind, d.scope_id))
+               ) AS is_planned_skip
         FROM due d
         LEFT JOIN LATERAL {schema}_internal.deadline_facts(d.job_name, d.scope_kind, d.scope_id, d.plan_time) e ON true
         -- Ranges of one scope overlap only where jitter makes their plan_times alternate.
@@ -43,7 +51,7 @@ BEGIN
             WHERE o.through_plan_time >= d.plan_time LIMIT 1) k ON e.id IS NULL
     ), judged AS MATERIALIZED (
         SELECT s.*, CASE
-            WHEN s.id IS NULL AND s.reason IN ('paused', 'retired') THEN 'void'
+            WHEN s.id IS NULL AND (s.reason IN ('paused', 'retired', 'operator', 'calendar') OR s.is_planned_skip) THEN 'void'
             WHEN s.kind = 'start_by' THEN CASE
                 WHEN s.first_start <= s.deadline THEN 'met'
                 WHEN s.first_start IS NULL AND s.status = 'CANCELLED' AND s.finished_at <= s.deadline THEN 'void'

@@ -127,9 +127,6 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(job);
     END IF;
-    IF definition.queue = 'alerts' THEN
-        PERFORM {schema}_internal.check_message(job, ARRAY[payload]);
-    END IF;
     kind := coalesce(enqueue.scope_kind, definition.scope_kind);
     IF key IS NULL AND watermark IS NULL THEN
         scope := {schema}_internal.find_or_create_scope(job, kind, scope_id);
@@ -138,7 +135,7 @@ BEGIN
         END IF;
         made := {schema}_internal.create_message(definition, kind, scope_id, due_at, payload, group_id, requester,
                                                       traceparent);
-        PERFORM pg_notify('{schema}', {schema}_internal.pending_note(definition.queue));
+        PERFORM pg_notify('{schema}', 'pending');
         RETURN made;
     END IF;
     scope := {schema}_internal.lock_or_create_scope(job, kind, scope_id);
@@ -179,7 +176,7 @@ BEGIN
     IF slot IS NOT NULL THEN
         PERFORM {schema}_internal.give_up_superseded(scope);
     END IF;
-    PERFORM pg_notify('{schema}', {schema}_internal.pending_note(definition.queue));
+    PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
 COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text, timestamptz, text) IS 'Enqueues work for a job, and returns the id of the execution that does it. With a key, it merges into the PENDING execution of this key: the greater watermark, the newest payload, due now. While an execution of the key is RUNNING, one successor waits. If one awaits a retry, the new execution replaces it, with all attempts of the job. A watermark alone merges with the pending input of the scope; it returns NULL if a success covers it already. Without key and watermark, each call creates an execution, which starts at due_at or later if that is given. In a pause the work waits. traceparent: the span that enqueues, in the W3C format, to which the traces of the attempts link. A missing scope is created if the job has a scope_kind and no fixed scopes. Without key and watermark, a call for an existing scope takes no lock. Otherwise it waits for the lock of the schedule row (lock_timeout), and holds it until the transaction ends.';

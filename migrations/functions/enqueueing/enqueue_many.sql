@@ -46,9 +46,6 @@ BEGIN
     ELSIF count = 0 THEN
         RETURN ids;
     END IF;
-    IF definition.queue = 'alerts' THEN
-        PERFORM {schema}_internal.check_message(job, payloads);
-    END IF;
     kind := coalesce(enqueue_many.scope_kind, definition.scope_kind);
     IF keys IS NULL AND watermarks IS NULL THEN
         FOREACH scope IN ARRAY ARRAY(
@@ -60,7 +57,7 @@ BEGIN
         END LOOP;
         ids := {schema}_internal.create_messages(definition, kind, of_scopes, payloads, group_id, requester,
                                                       traceparent);
-        PERFORM pg_notify('{schema}', {schema}_internal.pending_note(definition.queue));
+        PERFORM pg_notify('{schema}', 'pending');
         RETURN ids;
     END IF;
     scopes := ARRAY(SELECT s FROM {schema}_internal.lock_scopes(

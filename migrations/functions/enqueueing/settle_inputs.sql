@@ -72,7 +72,7 @@ BEGIN
         CASE newest.trigger WHEN 'enqueue' THEN coalesce(newest.enqueue_key, '') ELSE '' END,
         CASE newest.trigger WHEN 'enqueue' THEN newest.payload END,
         scope.input_watermark, newest.group_id, newest.requested_by);
-    PERFORM pg_notify('{schema}', {schema}_internal.pending_note(definition.queue));
+    PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.enqueue_dirty_scope({schema}.schedules) IS 'Creates a PENDING execution for a dirty scope whose newest execution is a SUCCESS, and returns its id. It is due now if that success covered more than any before it, otherwise after the first backoff of the job. NULL: an execution runs or waits, or the newest one failed. The caller holds the lock of the schedule row.';

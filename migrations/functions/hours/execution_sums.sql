@@ -19,14 +19,16 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
           AND r.hour >= c.first AND r.hour < c.last
     ), rest AS MATERIALIZED (
         SELECT e.status, greatest(e.attempt - 1, 0) AS retries, e.duration_ms,
-               CASE WHEN e.trigger = 'schedule' AND e.attempt = 1 THEN
+               CASE WHEN e.trigger = 'schedule' AND e.attempt = 1 AND e.gated_at IS NULL THEN
                    greatest(0, floor(extract(epoch FROM e.started_at - e.due_at) * 1000))::bigint END AS late_ms
         FROM counted c
         CROSS JOIN LATERAL (
             VALUES (from_plan_time, CASE WHEN c.last > c.first THEN c.first ELSE before_plan_time END),
                    (CASE WHEN c.last > c.first THEN c.last END, before_plan_time)) p(first, last)
         CROSS JOIN LATERAL (
-            SELECT x.status, x.attempt, x.duration_ms, x.trigger, x.started_at, x.due_at FROM {schema}.executions x
+            SELECT x.status, x.attempt, x.duration_ms, x.trigger, x.started_at, x.due_at,
+                   x.gated_at
+            FROM {schema}.executions x
             WHERE (x.job_name, x.scope_kind, x.scope_id) = (job, execution_sums.scope_kind, execution_sums.scope_id)
               AND x.plan_time >= p.first AND x.plan_time < p.last
               AND x.finished_at IS NOT NULL AND x.next_attempt_at IS NULL

@@ -3,7 +3,7 @@
 -- RUNNING rows are leases of runners of the original, which renew them there; in the copy they become stale.
 -- After a requested cancel the sweeper ends them as CANCELLED, and they are not stolen. Otherwise they are
 -- treated as after any crash.
--- Lock order: jobs by name (each with its schedules, then its waiting executions), executions by key.
+-- Lock order: jobs by name (each with its schedules, then its waiting executions), executions by key, deliveries.
 CREATE OR REPLACE FUNCTION {schema}.accept_database(
     skip_missed boolean, requested_by text DEFAULT NULL,
     OUT why text, OUT jobs bigint, OUT cancelled bigint, OUT asked_to_end bigint)
@@ -53,6 +53,11 @@ BEGIN
                 = (h.job_name, h.scope_kind, h.scope_id, h.plan_time) AND e.status = (SELECT 'RUNNING')
             RETURNING 1
         ) SELECT count(*) INTO asked_to_end FROM asked;
+        -- The original delivers these, and the alerts that have no delivery yet.
+        UPDATE {schema}.deliveries d
+        SET status = 'FAILED', due_at = NULL, lease_token = NULL, finished_at = {schema}.db_clock(), error_code = 'cancelled',
+            error_msg = 'the delivery belongs to the ledger of which this one was a copy'
+        WHERE d.due_at IS NOT NULL;
         PERFORM pg_notify('{schema}', 'cancel');
     END IF;
     -- A copy whose original is still in use is another ledger from now on, so that runners of the original
@@ -77,4 +82,4 @@ BEGIN
                                         'cancelled', cancelled, 'asked_to_end', asked_to_end));
     PERFORM pg_notify('{schema}', 'accepted');
 END $$;
-COMMENT ON FUNCTION {schema}.accept_database(boolean, text) IS 'Makes this database the ledger''s own, for example after a restore. With skip_missed, plan_times that were due until now become a skip with reason `missed`, waiting executions are CANCELLED, and RUNNING ones are requested to end. Otherwise the policies of each job decide. why: what differed; NULL: nothing differed, and no job or execution was changed. Without skip_missed, this confirms a failover.';
+COMMENT ON FUNCTION {schema}.accept_database(boolean, text) IS 'Makes this database the ledger''s own, for example after a restore. With skip_missed, plan_times that were due until now become a skip with reason `missed`, waiting executions are CANCELLED, RUNNING ones are requested to end, and waiting deliveries of alerts are FAILED. Otherwise the policies of each job decide. why: what differed; NULL: nothing differed, and no job or execution was changed. Without skip_missed, this confirms a failover.';

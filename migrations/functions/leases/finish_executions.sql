@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.finish_executions(
     new_statuses text[], new_results jsonb[], new_rows_affected bigint[], new_outputs text[],
     new_error_codes text[], new_error_msgs text[], of_durations_ms bigint[], of_retries_after interval[],
     new_watermarks bigint[], of_covers boolean[], first_plan timestamptz, last_plan timestamptz,
-    of_traces text[] DEFAULT NULL)
+    of_traces text[] DEFAULT NULL, with_windows boolean DEFAULT false)
 RETURNS TABLE (token uuid, status text, has_input boolean) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
@@ -50,5 +50,8 @@ BEGIN
       AND e.plan_time BETWEEN first_plan AND last_plan
       AND e.lease_token = h.token AND e.status = (SELECT 'RUNNING')
     RETURNING e.lease_token, e.status, h.has_input OR e.watermark IS NOT NULL;
+    IF with_windows THEN
+        PERFORM {schema}_internal.record_windows(of_jobs, of_kinds, of_scopes, of_plans, of_tokens);
+    END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.finish_executions(text[], text[], text[], timestamptz[], uuid[], text[], jsonb[], bigint[], text[], text[], text[], bigint[], interval[], bigint[], boolean[], timestamptz, timestamptz, text[]) IS 'Writes the ends of these attempts, and returns the tokens of those that were written. A FAILED attempt is retried after its retry_after while attempts are left; NULL: never. After a requested cancel it is CANCELLED instead, and keeps its error. duration_ms NULL: counted from started_at. watermark replaces the one of the claim where covers is true. of_traces: the trace_id of each; NULL: none was traced. has_input: settle_inputs has to follow.';
+COMMENT ON FUNCTION {schema}_internal.finish_executions(text[], text[], text[], timestamptz[], uuid[], text[], jsonb[], bigint[], text[], text[], text[], bigint[], interval[], bigint[], boolean[], timestamptz, timestamptz, text[], boolean) IS 'Writes the ends of these attempts, and returns the tokens of those that were written. A FAILED attempt is retried after its retry_after while attempts are left; NULL: never. After a requested cancel it is CANCELLED instead, and keeps its error. duration_ms NULL: counted from started_at. watermark replaces the one of the claim where covers is true. of_traces: the trace_id of each; NULL: none was traced. has_input: settle_inputs has to follow. with_windows: some of these attempts have a window, and those that succeed are recorded in windows.';

@@ -4,6 +4,7 @@ RETURNS TABLE (job_name text, scope_kind text, scope_id text, queue text, rearme
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
+    PERFORM {schema}_internal.wake_gates(of_jobs, of_kinds, of_scopes);
     -- Mostly nothing waits anywhere, and these probes cost much less than the statement below.
     IF NOT EXISTS (SELECT FROM {schema}.schedules s WHERE s.parked = 'waiting')
        AND NOT EXISTS (SELECT FROM {schema}.schedules s WHERE s.parked = 'limit') THEN
@@ -95,4 +96,4 @@ BEGIN
            (f.job_name, f.scope_kind, f.scope_id) IN (SELECT a.* FROM armed a)
     FROM free f;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.rearm_unblocked(text[], text[], text[], text[]) IS 'After executions of these scopes and queues ended: makes due again the schedules that waited for them, and returns their keys. These are the schedules of the same scopes with nothing RUNNING, and as many schedules of the same limited jobs and queues as ended, where there is room. rearmed is false for a schedule that another transaction has locked: the caller tries again later.';
+COMMENT ON FUNCTION {schema}_internal.rearm_unblocked(text[], text[], text[], text[]) IS 'After executions of these scopes and queues ended: makes due again the schedules that waited for them, and returns their keys. These are the schedules of the same scopes with nothing RUNNING, and as many schedules of the same limited jobs and queues as ended, where there is room. rearmed is false for a schedule that another transaction has locked: the caller tries again later. Also makes the gates that wait for these scopes due to be checked.';

@@ -24,6 +24,7 @@ BEGIN
         lease_token = CASE WHEN h.ends THEN e.lease_token END,
         heartbeat_at = CASE WHEN h.ends THEN e.heartbeat_at END,
         stale_after = CASE WHEN h.ends THEN e.stale_after END,
+        started_at = CASE WHEN h.ends THEN e.started_at END,
         finished_at = CASE WHEN h.ends THEN {schema}.db_clock() END, updated_at = {schema}.db_clock(),
         changed_xact = CASE WHEN h.ends THEN pg_current_xact_id() ELSE e.changed_xact END,
         attempts = e.attempts || jsonb_build_object(
@@ -35,10 +36,9 @@ BEGIN
       AND e.plan_time BETWEEN first_plan AND last_plan
       AND e.lease_token = h.token AND e.status = (SELECT 'RUNNING')
     RETURNING h.token, e.status;
-    -- A release is rare, so that its COMMIT may take the lock of NOTIFY. A delivery of alerts is released alone.
+    -- A release is rare, so that its COMMIT may take the lock of NOTIFY.
     IF FOUND THEN
-        PERFORM pg_notify('{schema}', n.note)
-        FROM unnest(ARRAY['pending', CASE WHEN of_jobs[1] LIKE 'alerts.%' THEN 'alerts' END]) n(note) WHERE n.note <> '';
+        PERFORM pg_notify('{schema}', 'pending');
     END IF;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.release_executions(text[], text[], text[], timestamptz[], uuid[], text, text, timestamptz, timestamptz) IS 'Returns these executions to PENDING with one more attempt, and returns the tokens of those that were written, with their status. The attempt is kept in attempts with this error, and the replicas are notified. After a requested cancel they are CANCELLED instead.';

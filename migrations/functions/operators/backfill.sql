@@ -42,6 +42,9 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
+    IF definition.windows THEN
+        PERFORM {schema}_internal.check_window(scope.job_name, scope.scope_kind, scope.scope_id, first);
+    END IF;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_backfill({schema}.jobs, {schema}.schedules, timestamptz[], text, integer) IS 'Raises if these plan_times of this scope may not be backfilled. They have to be past, planned, whole seconds, and within retention; job and scope must not be retired. Pauses are ignored, because the executions wait.';
 
@@ -102,20 +105,27 @@ RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     plan timestamptz := first_free;
     due  timestamptz := {schema}.db_clock();
+    gated boolean;
 BEGIN
     WHILE EXISTS (SELECT FROM {schema}.executions e
                   WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
                       = (scope.job_name, scope.scope_kind, scope.scope_id, plan)) LOOP
         plan := plan + interval '1 microsecond';
     END LOOP;
+    gated := {schema}_internal.is_gated(definition);
     INSERT INTO {schema}.executions
         (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
-         next_attempt_at, payload, attempt, max_attempts, requested_by, traceparent)
+         next_attempt_at, gated_at, payload, attempt, max_attempts, requested_by, traceparent)
     VALUES (scope.job_name, scope.scope_kind, scope.scope_id, plan, 'PENDING', 'backfill',
-            definition.revision, definition.queue, due, due, definition.payload, 0,
+            definition.revision, definition.queue, due, CASE WHEN NOT gated THEN due END,
+            CASE WHEN gated THEN due END, definition.payload, 0,
             definition.max_attempts, requester, traceparent);
+    IF gated THEN
+        INSERT INTO {schema}.gates (job_name, scope_kind, scope_id, plan_time)
+        VALUES (scope.job_name, scope.scope_kind, scope.scope_id, plan);
+    END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.create_backfilled({schema}.jobs, {schema}.schedules, timestamptz, text, text) IS 'Creates one PENDING execution at this plan_time, or at the first free microsecond after it. It is due now, under the current revision.';
+COMMENT ON FUNCTION {schema}_internal.create_backfilled({schema}.jobs, {schema}.schedules, timestamptz, text, text) IS 'Creates one PENDING execution at this plan_time, or at the first free microsecond after it. It is due now, under the current revision, or waits for the jobs that its job requires.';
 
 CREATE OR REPLACE FUNCTION {schema}.backfill(
     job text, plan_times timestamptz[], scope_kind text DEFAULT 'global',
@@ -183,7 +193,7 @@ BEGIN
             'made', made, 'retried', retried, 'left_alone', left_alone, 'remaining', remaining));
     IF made > 0 THEN
         PERFORM {schema}_internal.check_runner(definition, false);
-        PERFORM pg_notify('{schema}', {schema}_internal.pending_note(definition.queue));
+        PERFORM pg_notify('{schema}', CASE WHEN {schema}_internal.is_gated(definition) THEN 'gates' ELSE 'pending' END);
     END IF;
     RETURN NEXT;
 END $$;

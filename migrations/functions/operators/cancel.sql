@@ -21,7 +21,7 @@ BEGIN
         RETURN 'busy';
     END IF;
     outcome := CASE WHEN held.status = 'RUNNING' THEN 'requested'
-                    WHEN held.next_attempt_at IS NULL THEN 'already_finished' ELSE 'cancelled' END;
+                    WHEN held.next_attempt_at IS NULL AND held.status <> 'PENDING' THEN 'already_finished' ELSE 'cancelled' END;
     PERFORM {schema}_internal.record_action('cancel', 'execution', execution_id::text, requester, outcome,
         held.job_name, execution_ids => ARRAY[execution_id]);
     IF outcome = 'already_finished' THEN
@@ -36,6 +36,9 @@ BEGIN
         cancel_requested_by = coalesce(e.cancel_requested_by, requester), updated_at = at,
         changed_xact = CASE e.status WHEN 'RUNNING' THEN e.changed_xact ELSE pg_current_xact_id() END
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+        = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
+    DELETE FROM {schema}.gates g
+    WHERE held.status = 'PENDING' AND (g.job_name, g.scope_kind, g.scope_id, g.plan_time)
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     IF held.status <> 'RUNNING' THEN
         -- For the programs that wait for it. Ends on the hot path notify only those that are awaited.

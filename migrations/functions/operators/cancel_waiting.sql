@@ -1,5 +1,23 @@
 CREATE OR REPLACE FUNCTION {schema}_internal.cancel_waiting(job text, requester text) RETURNS bigint
-LANGUAGE sql AS $$
+LANGUAGE plpgsql AS $$
+DECLARE
+    ended bigint;
+BEGIN
+    -- What waits for required jobs counts as due from here on, and is cancelled with the others.
+    WITH gated AS MATERIALIZED (
+        SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
+        FROM (SELECT g.* FROM {schema}.gates g WHERE g.job_name = job
+              ORDER BY g.scope_kind, g.scope_id, g.plan_time) g
+        CROSS JOIN LATERAL (
+            SELECT e.* FROM {schema}.executions e
+            WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (g.job_name, g.scope_kind, g.scope_id, g.plan_time)
+            OFFSET 0) e
+    )
+    UPDATE {schema}.executions e SET next_attempt_at = e.due_at
+    FROM gated g
+    WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (g.job_name, g.scope_kind, g.scope_id, g.plan_time)
+      AND e.status = 'PENDING';
+    DELETE FROM {schema}.gates g WHERE g.job_name = job;
     WITH held AS MATERIALIZED (
         SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time FROM {schema}.executions e
         WHERE e.job_name = job AND e.next_attempt_at IS NOT NULL
@@ -13,6 +31,7 @@ LANGUAGE sql AS $$
         WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
             = (h.job_name, h.scope_kind, h.scope_id, h.plan_time) AND e.next_attempt_at IS NOT NULL
         RETURNING 1
-    ) SELECT count(*) FROM ended
-$$;
+    ) SELECT count(*) INTO ended FROM ended;
+    RETURN ended;
+END $$;
 COMMENT ON FUNCTION {schema}_internal.cancel_waiting(text, text) IS 'Cancels the executions of a job that are PENDING or await a retry, and returns how many there were.';

@@ -2,6 +2,8 @@ CREATE OR REPLACE FUNCTION {schema}_internal.lock_job(job text) RETURNS {schema}
 DECLARE
     held {schema}.jobs;
 BEGIN
+    -- Before the row: set_calendar has the table first, and then waits for its rows.
+    LOCK TABLE {schema}.jobs IN ROW EXCLUSIVE MODE;
     SELECT j.* INTO held FROM {schema}.jobs j WHERE j.name = job FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(job);

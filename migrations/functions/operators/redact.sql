@@ -1,7 +1,7 @@
 -- Redaction: remove the data of executions that may be personal, one for a person (redact), or all that are older than
 -- keep_output of their job (functions/retention/redact_outputs.sql). Lock: the turn alerts, because a step that has read an execution would
--- write its messages into an alert afterwards; then the rows of the executions, and the rows of their alerts and of the
--- deliveries of these, waiting. raise_alerts(), which has the turn too, waits for none of these rows.
+-- write its messages into an alert afterwards; then the rows of the executions, and the rows of their alerts, waiting.
+-- raise_alerts(), which has the turn too, waits for none of these rows. Deliveries read their alerts when they are sent.
 
 -- A state is about the scope of its execution, or about the whole job.
 CREATE OR REPLACE FUNCTION {schema}_internal.redact_alerts(
@@ -10,26 +10,14 @@ RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = for
 DECLARE
     text_of constant text := 'The data of execution %s was redacted.';
     kept    constant text[] := '{error_msg,output}';
-    sent    bigint[];
 BEGIN
     UPDATE {schema}.tracked_states t SET summary = format(text_of, t.execution_id), details = t.details - kept
     WHERE t.job_name = of_job AND t.scope_kind IN (of_kind, '') AND t.scope_id IN (of_scope, '')
       AND t.execution_id = ANY (of_executions);
-    WITH changed AS (
-        UPDATE {schema}.raised_alerts a SET summary = format(text_of, a.execution_id), details = a.details - kept
-        WHERE a.execution_id = ANY (of_executions)
-        RETURNING a.delivery_id
-    ) SELECT array_agg(DISTINCT c.delivery_id) INTO sent FROM changed c WHERE c.delivery_id IS NOT NULL;
-    UPDATE {schema}.executions d
-    SET payload = jsonb_set(d.payload, '{alerts}', (
-        SELECT jsonb_agg(CASE WHEN (n.alert ->> 'execution_id')::bigint = ANY (of_executions)
-                              THEN n.alert || jsonb_build_object('summary', format(text_of, n.alert ->> 'execution_id'),
-                                                                 'details', (n.alert -> 'details') - kept)
-                              ELSE n.alert END ORDER BY n.place)
-        FROM jsonb_array_elements(d.payload -> 'alerts') WITH ORDINALITY n(alert, place)))
-    WHERE d.id = ANY (sent) AND jsonb_typeof(d.payload -> 'alerts') = 'array';
+    UPDATE {schema}.raised_alerts a SET summary = format(text_of, a.execution_id), details = a.details - kept
+    WHERE a.execution_id = ANY (of_executions);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.redact_alerts(text, text, text, bigint[]) IS 'Removes the messages and the output of executions of one (job, scope) from their alerts, and from the payloads of the deliveries of these.';
+COMMENT ON FUNCTION {schema}_internal.redact_alerts(text, text, text, bigint[]) IS 'Removes the messages and the output of executions of one (job, scope) from their alerts.';
 
 CREATE OR REPLACE FUNCTION {schema}.redact(execution_id bigint, reason text DEFAULT NULL, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -58,4 +46,4 @@ BEGIN
         reason => reason);
     RETURN changed;
 END $$;
-COMMENT ON FUNCTION {schema}.redact(bigint, text, text) IS 'Removes the payload, result, output, key and error messages of an execution that has ended, also from its alerts and their deliveries. The plan_time, status, error_code and times stay, so that the ledger still accounts for it. It cannot be retried afterwards. Returns false if it was redacted before.';
+COMMENT ON FUNCTION {schema}.redact(bigint, text, text) IS 'Removes the payload, result, output, key and error messages of an execution that has ended, also from its alerts. The plan_time, status, error_code and times stay, so that the ledger still accounts for it. It cannot be retried afterwards. Returns false if it was redacted before.';

@@ -22,9 +22,6 @@ CREATE OR REPLACE FUNCTION {schema}_internal.is_redactable(path text[]) RETURNS 
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_position(path, NULL) IS NULL AND CASE
         WHEN path[1] IN ('payload', 'ping') THEN true
-        WHEN path[1] = 'target' AND path[2] = 'channel' THEN
-            CASE WHEN path[3] IN ('env', 'headers') THEN cardinality(path) = 4
-                 ELSE path[3] IN ('command', 'url', 'urls') END
         WHEN path[1] = 'target' AND path[2] IN ('env', 'headers') THEN cardinality(path) = 3
         WHEN path[1] = 'target' THEN path[2] IN ('command', 'sql', 'url', 'body')
     END, false)

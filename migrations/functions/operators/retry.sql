@@ -20,6 +20,9 @@ BEGIN
         RAISE EXCEPTION 'execution %: its job % is retired', held.id, held.job_name
             USING HINT = 'Add the job again first.', ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    IF definition.windows THEN
+        PERFORM {schema}_internal.check_window(held.job_name, held.scope_kind, held.scope_id, held.plan_time);
+    END IF;
     IF held.error_code IN ('stale_timeout', 'shutdown') AND NOT definition.allow_stale_reentry AND NOT force THEN
         RAISE EXCEPTION 'execution %: the end of attempt % is unknown (%), and job % is not reentrant',
                 held.id, held.attempt, held.error_code, held.job_name
@@ -38,6 +41,7 @@ DECLARE
     held    {schema}.executions;
     at      timestamptz;
     outcome text;
+    gated   boolean;
 BEGIN
     SELECT e.* INTO held FROM {schema}.executions e WHERE e.id = execution_id;
     IF NOT FOUND THEN
@@ -56,21 +60,31 @@ BEGIN
     END IF;
     PERFORM {schema}_internal.check_retry(held, force);
     at := {schema}.db_clock();
-    -- Without a token it was never claimed, or was released: it is PENDING again.
+    -- Without a token it was never claimed, or was released: it is PENDING again. If it has waited for required jobs,
+    -- and did not start, it waits for them again.
+    gated := held.gated_at IS NOT NULL AND held.lease_token IS NULL AND held.attempt = 0;
     UPDATE {schema}.executions e
     SET status = CASE WHEN e.lease_token IS NULL THEN 'PENDING' ELSE 'FAILED' END,
         error_code = CASE WHEN e.lease_token IS NOT NULL THEN coalesce(e.error_code, 'cancelled') END,
         finished_at = CASE WHEN e.lease_token IS NOT NULL THEN e.finished_at END,
-        next_attempt_at = CASE WHEN e.lease_token IS NULL THEN e.due_at
+        next_attempt_at = CASE WHEN gated THEN NULL
+                               WHEN e.lease_token IS NULL THEN e.due_at
                                ELSE least(e.next_attempt_at, at) END,
+        gated_at = CASE WHEN gated THEN at ELSE e.gated_at END,
+        waits_until = CASE WHEN e.lease_token IS NOT NULL THEN e.waits_until END,
         max_attempts = greatest(e.max_attempts, e.attempt + 1), cancel_requested_at = NULL,
         cancel_requested_by = NULL, updated_at = at, changed_xact = pg_current_xact_id()
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
+    IF gated THEN
+        INSERT INTO {schema}.gates (job_name, scope_kind, scope_id, plan_time)
+        VALUES (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
+        PERFORM pg_notify('{schema}', 'gates');
+    END IF;
     outcome := CASE WHEN held.next_attempt_at IS NULL THEN 'retried' ELSE 'brought_forward' END;
     PERFORM {schema}_internal.record_action('retry', 'execution', execution_id::text, requested_by, outcome,
         held.job_name, execution_ids => ARRAY[execution_id], arguments => jsonb_build_object('force', force));
-    PERFORM pg_notify('{schema}', {schema}_internal.pending_note(held.queue));
+    PERFORM pg_notify('{schema}', 'pending');
     RETURN outcome;
 END $$;
 COMMENT ON FUNCTION {schema}.retry(bigint, boolean, text) IS 'Gives a FAILED or CANCELLED execution one more attempt, which is due now: retried. brought_forward: it was awaiting a retry, which is due now. Raises for other statuses, and unless force is true if the end of the last attempt is unknown and the job is not reentrant. Waits for the locks of its schedule and its own row (lock_timeout).';

@@ -35,20 +35,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_trigger({schema}.jobs, {schema}.schedules, boolean) IS 'Raises if this job may not be triggered for this scope now. With force, pauses are ignored; a retirement is not.';
 
--- Receivers trust the signature of a message. So only raise_alerts() creates messages with alerts that it has raised.
-CREATE OR REPLACE FUNCTION {schema}_internal.check_message(job text, payloads jsonb[]) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    IF EXISTS (SELECT FROM unnest(payloads) p(payload)
-               WHERE jsonb_path_exists(
-                   p.payload, '$.alerts[*] ? (@.event.type() != "string" || !(@.event == "test"))')) THEN
-        RAISE EXCEPTION 'job %: it delivers alerts, and the payload has an alert whose event is not test', job
-            USING HINT = 'Send a test with `cronledger channels test`, or repeat a failed delivery with {schema}.retry.',
-                  ERRCODE = 'invalid_parameter_value';
-    END IF;
-END $$;
-COMMENT ON FUNCTION {schema}_internal.check_message(text, jsonb[]) IS 'Raises if one of these payloads for a channel has an alert that is not a test.';
-
 CREATE OR REPLACE FUNCTION {schema}_internal.apply_overlap(
     definition {schema}.jobs, scope {schema}.schedules, requester text)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -81,6 +67,9 @@ BEGIN
         WHERE (e.job_name, e.scope_kind, e.scope_id)
             = (scope.job_name, scope.scope_kind, scope.scope_id) AND e.plan_time = h.plan_time
           AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL;
+        IF FOUND THEN
+            PERFORM pg_notify('{schema}', 'cancel');
+        END IF;
     END IF;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'Applies the overlap policy to a triggered execution: skip raises while an execution is RUNNING, and replace requests that it ends. The caller holds the lock of the schedule row.';
@@ -132,9 +121,6 @@ BEGIN
     ELSIF scope.job_name IS NULL THEN
         PERFORM {schema}_internal.raise_unknown_scope(job, scope_kind, scope_id);
     END IF;
-    IF definition.queue = 'alerts' THEN
-        PERFORM {schema}_internal.check_message(job, ARRAY[payload]);
-    END IF;
     PERFORM {schema}_internal.check_trigger(definition, scope, force);
     PERFORM {schema}_internal.check_runner(definition, require_runner);
     PERFORM {schema}_internal.apply_overlap(definition, scope, requester);
@@ -150,7 +136,7 @@ BEGIN
     PERFORM {schema}_internal.record_action('trigger', 'job', job, requester, 'done', job, execution_ids => ARRAY[made],
         arguments => jsonb_build_object('scope_kind', scope_kind, 'scope_id', scope_id, 'force', force,
                                         'require_runner', require_runner));
-    PERFORM pg_notify('{schema}', {schema}_internal.pending_note(definition.queue));
+    PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
 COMMENT ON FUNCTION {schema}.trigger(text, text, text, jsonb, boolean, text, boolean, text) IS 'Makes one execution of a job due now, in addition to its schedule, and returns its id. schedule_delay and jitter do not apply. traceparent: the span that triggers it, see enqueue. Raises if the job is unknown or retired, if it is paused unless force is true, and with overlap = skip while an execution is RUNNING. If no live runner can run it: a WARNING, or with require_runner an error. Waits for the lock of the schedule row (lock_timeout).';

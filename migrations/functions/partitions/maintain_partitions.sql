@@ -49,7 +49,9 @@ DECLARE
     busy boolean;
 BEGIN
     EXECUTE format('SELECT EXISTS (SELECT FROM {schema}.%I WHERE status = ''RUNNING'')
-                        OR EXISTS (SELECT FROM {schema}.%I WHERE next_attempt_at IS NOT NULL)', part, part)
+                        OR EXISTS (SELECT FROM {schema}.%I WHERE next_attempt_at IS NOT NULL)
+                        OR EXISTS (SELECT FROM {schema}.gates g JOIN {schema}.%I e
+                                   USING (job_name, scope_kind, scope_id, plan_time))', part, part, part)
     INTO busy;
     RETURN busy;
 END $$;
@@ -184,6 +186,24 @@ BEGIN
         LIMIT 10000 FOR UPDATE OF o SKIP LOCKED) o
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
+    -- The last window of a scope stays, because the next one begins at its end.
+    DELETE FROM {schema}.windows w USING (
+        SELECT o.job_name, o.scope_kind, o.scope_id, o.window_end
+        FROM {schema}.windows o
+        WHERE o.window_end <= {schema}.pruned_through() AND EXISTS (
+            SELECT FROM {schema}.windows n
+            WHERE (n.job_name, n.scope_kind, n.scope_id) = (o.job_name, o.scope_kind, o.scope_id)
+              AND n.window_end > o.window_end)
+        ORDER BY o.window_end LIMIT 10000 FOR UPDATE OF o SKIP LOCKED) o
+    WHERE (w.job_name, w.scope_kind, w.scope_id, w.window_end)
+        = (o.job_name, o.scope_kind, o.scope_id, o.window_end);
+    DELETE FROM {schema}.pauses d USING (
+        SELECT p.id FROM {schema}.pauses p WHERE coalesce(p.ended_at, p.until_at) < now_ - keep
+        LIMIT 10000 FOR UPDATE SKIP LOCKED) p
+    WHERE d.id = p.id;
+    DELETE FROM {schema}.planned_skips p WHERE p.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM {schema}.planned_skips o
+        WHERE o.through_plan_time <= {schema}.pruned_through() LIMIT 10000 FOR UPDATE SKIP LOCKED));
     -- Last, because from here to the end of the transaction no other process can use executions. First the drops, which
     -- lock the parent: a claim locks it before the partitions.
     FOR action, subject, last IN
@@ -208,7 +228,7 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips and retirements of scopes, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes and pauses, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$

@@ -5,7 +5,7 @@
 -- rows of an hour are read in the order of their plan_times; redacted_before is how far a transaction came that
 -- reached its limit.
 -- Lock: the turn hours, not waited for; if data is due, the turn alerts, waiting; ended executions SKIP LOCKED; then, as
--- in redact(), rows of their alerts and of the deliveries of these, waiting.
+-- in redact(), rows of their alerts, waiting.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.redact_outputs(most integer, OUT redacted integer, OUT unfinished boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

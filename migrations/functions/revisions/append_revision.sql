@@ -24,12 +24,13 @@ BEGIN
     IF NEW.paused_at IS NULL THEN
         NEW.paused_by := NULL; NEW.paused_reason := NULL; NEW.paused_until := NULL;
     END IF;
+    NEW.calendar_revision := {schema}_internal.use_calendar(NEW.name, NEW.calendar);
     IF TG_OP = 'INSERT' THEN
         NEW.revision := 1 + coalesce((SELECT max(r.revision) FROM {schema}.job_revisions r
                                       WHERE r.job_name = NEW.name), 0);
         NEW.spec_error := NULL;
         NEW.edited_by := coalesce(NEW.edited_by, session_user);
-        RETURN NEW;
+        RETURN {schema}_internal.apply_pauses(NULL, NEW, NEW.edited_by);
     END IF;
     IF NEW.name <> OLD.name THEN
         RAISE EXCEPTION 'job %: a job cannot be renamed', OLD.name
@@ -39,6 +40,7 @@ BEGIN
     IF starts_with(NEW.edited_by, chr(1)) THEN
         editor := substr(NEW.edited_by, 2);
     END IF;
+    NEW := {schema}_internal.apply_pauses(OLD, NEW, coalesce(editor, session_user));
     NEW.revision := OLD.revision;
     NEW.edited_by := coalesce(editor, OLD.edited_by);
     IF ({schema}_internal.job_policies(NEW) - 'description') IS DISTINCT FROM
@@ -52,13 +54,27 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_number_revision() IS 'Runs before a write to jobs. Raises for a rename, numbers the revision, clears spec_error, and records the editor.';
+COMMENT ON FUNCTION {schema}_internal.jobs_number_revision() IS 'Runs before a write to jobs. Raises for a rename and an unknown calendar, takes the revision of the calendar, states the pauses, numbers the revision of the job, clears spec_error, and records the editor.';
+
+-- The caller holds the locks of the schedules. What was chosen has a due_at that the cursor shows, unless the job has
+-- a delay.
+CREATE OR REPLACE FUNCTION {schema}_internal.nothing_planned_after(job {schema}.jobs, at timestamptz) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT NOT EXISTS (SELECT FROM {schema}.schedules s WHERE s.job_name = job.name AND s.planned_through > at)
+       AND NOT EXISTS (SELECT FROM {schema}.undated u WHERE u.job_name = job.name)
+       AND NOT (job.schedule_delay + job.jitter > interval '0' AND EXISTS (
+           SELECT FROM {schema}.executions e
+           WHERE e.job_name = job.name AND e.trigger = 'schedule' AND e.due_at > at
+             AND e.plan_time > at - job.schedule_delay - job.jitter))
+$$;
+COMMENT ON FUNCTION {schema}_internal.nothing_planned_after({schema}.jobs, timestamptz) IS 'Returns whether nothing of this job that is due after this instant was planned, so that a pause may take effect then.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_append_revision() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    at   timestamptz;
-    last timestamptz;
+    at     timestamptz;
+    last   timestamptz;
+    begins timestamptz;
 BEGIN
     IF TG_OP = 'UPDATE' AND NEW.revision = OLD.revision THEN
         RETURN NULL;
@@ -69,6 +85,9 @@ BEGIN
     -- planned meanwhile stays valid. The locks hold until the COMMIT, which sets the final date.
     at := {schema}.db_clock();
     SELECT max(r.effective_from) INTO last FROM {schema}.job_revisions r WHERE r.job_name = NEW.name;
+    -- A state applies to what is due after effective_from, and a pause also to what is due at from_at.
+    begins := (SELECT u.at - interval '1 microsecond' FROM {schema}.unsettled_pauses u
+               WHERE u.job_name = NEW.name AND u.xact = pg_current_xact_id() AND u.begins);
     IF TG_OP = 'UPDATE' AND NEW.paused_at IS NULL AND OLD.paused_until <= at
        AND OLD.paused_until >= last AND NEW.retired_at IS NULL AND OLD.retired_at IS NULL
        AND {schema}_internal.job_definition(NEW) = {schema}_internal.job_definition(OLD)
@@ -76,6 +95,8 @@ BEGIN
         -- The pause ended by itself at paused_until, even if that was noticed later. An edit never takes effect
         -- in the past, so plan_times that were planned under a revision in between stay with it.
         at := OLD.paused_until;
+    ELSIF begins >= last AND {schema}_internal.nothing_planned_after(NEW, begins) THEN
+        at := begins;
     ELSE
         at := greatest(at, last);
         INSERT INTO {schema}.undated (job_name, at, revision) VALUES (NEW.name, at, NEW.revision);
@@ -118,6 +139,8 @@ BEGIN
     FROM {schema}.job_revisions r WHERE r.job_name = OLD.name;
     INSERT INTO {schema}.undated (job_name, at, revision) VALUES (OLD.name, at, OLD.revision + 1);
     PERFORM {schema}_internal.cancel_waiting(OLD.name, session_user);
+    UPDATE {schema}.pauses p SET ended_at = least(p.until_at, at), ended_by = session_user
+    WHERE p.job_name = OLD.name AND NOT {schema}_internal.is_wide(p) AND p.ended_at IS NULL;
     DELETE FROM {schema}.scope_providers p WHERE p.job_name = OLD.name;
     -- A provider that is being called now keeps its row: its transaction waits for this job.
     DELETE FROM {schema}.turns t WHERE t.step = (

@@ -38,22 +38,20 @@ CREATE OR REPLACE FUNCTION {schema}_internal.channel_problem(channel jsonb) RETU
 $$;
 COMMENT ON FUNCTION {schema}_internal.channel_problem(jsonb) IS 'Returns the first reason why nothing can be delivered to this channel; NULL: SQL finds no reason.';
 
-CREATE OR REPLACE FUNCTION {schema}_internal.check_channel(job text, handler text, target jsonb) RETURNS void
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.channels_check_values() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    problem text;
+    problem text := CASE
+        WHEN NEW.name !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$' THEN 'has another name than 1 to 100 letters, digits and . _ -'
+        WHEN jsonb_typeof(NEW.settings) <> 'object' THEN 'has settings that are not an object'
+        ELSE coalesce({schema}_internal.channel_problem(NEW.settings),
+                      'has settings whose JSON ' || {schema}_internal.json_problem(NEW.settings)) END;
 BEGIN
-    IF job !~ '^alerts[.][A-Za-z0-9][A-Za-z0-9._-]{0,99}$' OR handler <> 'external'
-            OR coalesce(jsonb_typeof(target -> 'channel') <> 'object', true) THEN
-        RAISE EXCEPTION 'job %: queue = alerts, which is reserved for channels of alerts', job
-            USING HINT = 'Use another queue. A channel has the name alerts.NAME, handler = external, and the target {"channel": {"kind": "command", "command": ["page"]}}.',
+    IF problem IS NOT NULL AND (NEW.name, NEW.settings) IS DISTINCT FROM (OLD.name, OLD.settings) THEN
+        RAISE EXCEPTION 'channel %: it %', left(NEW.name, 100), problem
+            USING HINT = 'Write for example {"kind": "webhook", "url": "https://example.org/alerts"}. kind: webhook, slack, email, command, python or apprise; on_ledger: a list of violation, runner_lost and runner_failing.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
-    problem := {schema}_internal.channel_problem(target -> 'channel');
-    IF problem IS NOT NULL THEN
-        RAISE EXCEPTION 'job %: the channel in its target %', job, problem
-            USING HINT = 'Write for example {"channel": {"kind": "webhook", "url": "https://example.org/alerts"}}. kind: webhook, slack, email, command, python or apprise; on_ledger: a list of violation, runner_lost and runner_failing.',
-                  ERRCODE = 'invalid_parameter_value';
-    END IF;
+    RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_channel(text, text, jsonb) IS 'Raises if a job of the queue alerts is not a channel to which something can be delivered.';
+COMMENT ON FUNCTION {schema}_internal.channels_check_values() IS 'Runs before a write to channels. Refuses a channel to which nothing can be delivered.';

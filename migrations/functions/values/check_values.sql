@@ -93,10 +93,6 @@ BEGIN
     IF (NEW.handler, NEW.target) IS DISTINCT FROM (OLD.handler, OLD.target) THEN
         PERFORM {schema}_internal.check_target(NEW.name, NEW.handler, NEW.target);
     END IF;
-    IF NEW.queue = 'alerts'
-            AND (NEW.handler, NEW.target, NEW.queue) IS DISTINCT FROM (OLD.handler, OLD.target, OLD.queue) THEN
-        PERFORM {schema}_internal.check_channel(NEW.name, NEW.handler, NEW.target);
-    END IF;
     PERFORM {schema}_internal.check_json(NEW.name, f.field, f.value)
     FROM (VALUES ('payload', NEW.payload, OLD.payload), ('payload_schema', NEW.payload_schema, OLD.payload_schema),
                  ('labels', NEW.labels, OLD.labels)) f(field, value, old)
@@ -104,12 +100,12 @@ BEGIN
     IF NEW.retry_backoff IS DISTINCT FROM OLD.retry_backoff THEN
         PERFORM {schema}_internal.check_backoff(NEW.name, NEW.retry_backoff);
     END IF;
-    IF (NEW.notify, NEW.queue) IS DISTINCT FROM (OLD.notify, OLD.queue) THEN
-        PERFORM {schema}_internal.check_notify(NEW.name, NEW.queue, NEW.notify);
+    IF NEW.notify IS DISTINCT FROM OLD.notify THEN
+        PERFORM {schema}_internal.check_notify(NEW.name, NEW.notify);
     END IF;
     IF NEW.scopes IS DISTINCT FROM OLD.scopes THEN
         PERFORM {schema}_internal.check_scopes(NEW.name, NEW.scopes);
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a name, a queue, a kind of scope, a target, a payload, a payload_schema, labels, a retry_backoff, notify, scopes or a channel that the ledger could not keep or use.';
+COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a name, a queue, a kind of scope, a target, a payload, a payload_schema, labels, a retry_backoff, notify or scopes that the ledger could not keep or use.';

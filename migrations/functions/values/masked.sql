@@ -33,7 +33,6 @@ COMMENT ON FUNCTION {schema}_internal.masked_channel(jsonb) IS 'Returns a channe
 CREATE OR REPLACE FUNCTION {schema}_internal.masked_target(target jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(f.key, CASE
-        WHEN f.key = 'channel' AND jsonb_typeof(f.value) = 'object' THEN {schema}_internal.masked_channel(f.value)
         WHEN f.key IN ('env', 'headers') AND jsonb_typeof(f.value) = 'object' THEN
             (SELECT coalesce(jsonb_object_agg(v.key, '***'), '{}') FROM jsonb_each(f.value) v)
         WHEN f.key IN ('env', 'headers') THEN to_jsonb('***'::text)

@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.check_acceptance(
 RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
     kinds constant text[] := ARRAY['missing', 'extra', 'wrong_revision', 'wrong_due_at', 'miscounted',
-        'untrue_skip', 'doubled', 'early', 'overlapping', 'over_limit', 'attempts', 'unknown_end'];
+        'untrue_skip', 'doubled', 'early', 'overlapping', 'over_limit', 'attempts', 'unknown_end', 'window'];
 BEGIN
     IF kind IS NULL OR kind <> ALL (kinds) THEN
         RAISE EXCEPTION 'violations of kind % cannot be accepted', coalesce(kind, 'NULL')

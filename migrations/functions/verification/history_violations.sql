@@ -77,10 +77,10 @@ LANGUAGE sql STABLE AS $$
     FROM (SELECT a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id, a.revision,
                  max(a.attempt) AS attempt, count(*) AS claims, count(DISTINCT a.token_digest) AS tokens,
                  -- A released execution of a reentrant job keeps the error_code of its handler.
-                 count(*) FILTER (WHERE NOT a.is_last AND a.error_code <> 'runner_crashed'
-                     AND (a.error_code IN ('shutdown', 'lease_lost', 'not_started') OR EXISTS (
+                 coalesce(sum(1 + a.repeats) FILTER (WHERE NOT a.is_last AND a.error_code <> 'runner_crashed'
+                     AND (a.error_code IN ('shutdown', 'lease_lost', 'not_started', 'not_ready') OR EXISTS (
                          SELECT FROM {schema}.job_history j WHERE j.job_name = a.job_name
-                         AND (j.definition ->> 'allow_stale_reentry')::boolean))) AS released,
+                         AND (j.definition ->> 'allow_stale_reentry')::boolean))), 0) AS released,
                  count(*) FILTER (WHERE a.how = 'stolen') AS stolen,
                  -- Until 0021, a retry by hand set requested_by. The audit trail has the later ones.
                  bool_and(a.trigger = 'schedule' AND a.requested_by IS NULL) AS by_itself
@@ -112,6 +112,8 @@ LANGUAGE sql STABLE AS $$
                AND a.id NOT IN (SELECT u.id FROM {schema}.audit o CROSS JOIN LATERAL unnest(o.execution_ids) u(id)
                    WHERE o.verb IN ('retry', 'backfill'))))
       AND NOT (r.definition ->> 'allow_stale_reentry')::boolean
+    UNION ALL
+    SELECT w.* FROM {schema}_internal.window_violations(first) w
 $$;
-COMMENT ON FUNCTION {schema}_internal.history_violations(timestamptz) IS 'Lists violations in executions and skips with plan_time from this instant on: doubled, early, overlapping, over_limit (of jobs), attempts, unknown_end.';
+COMMENT ON FUNCTION {schema}_internal.history_violations(timestamptz) IS 'Lists violations in executions and skips with plan_time from this instant on: doubled, early, overlapping, over_limit (of jobs), attempts, unknown_end, window.';
 REVOKE EXECUTE ON FUNCTION {schema}_internal.history_violations(timestamptz) FROM PUBLIC;

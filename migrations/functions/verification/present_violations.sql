@@ -1,8 +1,11 @@
 -- Its conditions allow 2 minutes: two full rounds of every sweeper, including the staggered one.
+-- enable_seqscan = off, because PostgreSQL 18 keeps the plan for the session. With statistics of empty tables it would read
+-- all jobs and revisions once for each RUNNING execution.
 CREATE OR REPLACE FUNCTION {schema}_internal.present_violations()
 RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
                execution_id bigint, detail text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+SET enable_seqscan = off AS $$
     WITH RECURSIVE limited AS (
         (SELECT s.job_name FROM {schema}.schedules s WHERE s.parked = 'limit' ORDER BY s.job_name LIMIT 1)
         UNION ALL
@@ -59,7 +62,6 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
                ELSE 'its job has no spec_error' END)
     FROM {schema}.jobs j
     JOIN {schema}.schedules s ON s.job_name = j.name
-    LEFT JOIN {schema}.job_revisions r ON (r.job_name, r.revision) = (j.name, j.revision)
     WHERE j.retired_at IS NULL AND CASE s.parked
         -- An edit re-arms its schedules itself, and at once.
         WHEN 'paused' THEN (j.paused_at IS NULL OR j.paused_until < {schema}.db_now() - interval '2 minutes')
@@ -67,7 +69,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
         WHEN 'retired' THEN s.retired_at IS NULL OR s.returned_at < {schema}.db_now() - interval '2 minutes'
         WHEN 'unscheduled' THEN j.schedule IS NOT NULL
         -- The error is written after the claim that found it.
-        WHEN 'spec_error' THEN j.spec_error IS NULL AND r.effective_from < {schema}.db_now() - interval '2 minutes'
+        WHEN 'spec_error' THEN j.spec_error IS NULL AND (
+            SELECT r.effective_from FROM {schema}.job_revisions r
+            WHERE (r.job_name, r.revision) = (j.name, j.revision)) < {schema}.db_now() - interval '2 minutes'
         END
     UNION ALL
     SELECT 'parked', s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, NULL,
@@ -111,5 +115,20 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
       AND EXISTS (SELECT FROM sweeping r
                   WHERE s.queue = ANY (r.queues) AND (j.handler IN ('command', 'sql', 'http')
                                                       OR j.target ->> 'python' = ANY (r.handlers)))
+    UNION ALL
+    SELECT 'gate', e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id,
+           'it waits for required jobs, and has no row in gates; so nothing opens its gate'
+    FROM {schema}.executions e
+    WHERE e.status = 'PENDING' AND e.next_attempt_at IS NULL AND NOT EXISTS (
+        SELECT FROM {schema}.gates g
+        WHERE (g.job_name, g.scope_kind, g.scope_id, g.plan_time) = (e.job_name, e.scope_kind, e.scope_id, e.plan_time))
+    UNION ALL
+    SELECT 'gate', g.job_name, g.scope_kind, g.scope_id, g.plan_time, NULL,
+           'it has a row in gates, and no execution waits there'
+    FROM {schema}.gates g
+    WHERE NOT EXISTS (
+        SELECT FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (g.job_name, g.scope_kind, g.scope_id, g.plan_time)
+          AND e.status = (SELECT 'PENDING') AND e.next_attempt_at IS NULL)
 $$;
-COMMENT ON FUNCTION {schema}_internal.present_violations() IS 'Lists violations in the present state: over_limit (of queues), stale, parked.';
+COMMENT ON FUNCTION {schema}_internal.present_violations() IS 'Lists violations in the present state: over_limit (of queues), stale, parked, gate.';

@@ -1,9 +1,10 @@
 -- SECURITY DEFINER, because readers of the view may not read tables. jit = off, because compiling for all
--- partitions takes longer than the query.
+-- partitions takes longer than the query. enable_seqscan: see present_violations.
 CREATE OR REPLACE FUNCTION {schema}_internal.recent_violations()
 RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
                execution_id bigint, detail text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+SET enable_seqscan = off AS $$
     SELECT v.kind, v.job_name, v.scope_kind, v.scope_id, v.plan_time, v.execution_id, v.detail
     FROM {schema}_internal.history_violations({schema}.db_now() - interval '7 days') v
     UNION ALL

@@ -19,6 +19,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
         SELECT e.job_name, e.scope_kind, e.scope_id, date_trunc('hour', e.plan_time, 'UTC') AS hour,
                e.status, e.attempt, e.duration_ms, e.changed_xact,
                CASE WHEN e.trigger = 'schedule' AND e.attempt = 1 AND e.started_at IS NOT NULL
+                         AND e.gated_at IS NULL
                     THEN greatest(0, trunc(1000 * (extract(epoch FROM e.started_at) - extract(epoch FROM e.due_at))))
                END AS late_ms
         FROM {schema}.executions e

@@ -53,6 +53,7 @@ RETURNS text LANGUAGE sql STABLE AS $$
               AND coalesce(definition.paused_until > {schema}.db_now(), true)
               AND NOT (waiting.trigger = 'manual' AND waiting.status = 'PENDING'
                        AND waiting.plan_time > definition.paused_at) IS TRUE)
+            OR EXISTS (SELECT FROM {schema}.unsettled_pauses u WHERE u.job_name = definition.name)
             OR EXISTS (SELECT FROM {schema}.queues q
                        WHERE q.name = coalesce(waiting.queue, definition.queue)
                          AND q.paused_at IS NOT NULL) THEN 'paused'
@@ -70,7 +71,8 @@ CREATE OR REPLACE FUNCTION {schema}.claim(
     job text, runner text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)
 RETURNS TABLE (
     answer text, execution_id bigint, lease_token uuid, plan_time timestamptz, attempt integer,
-    max_attempts integer, payload jsonb, watermark bigint, stale_after timestamptz, due_at timestamptz)
+    max_attempts integer, payload jsonb, watermark bigint, stale_after timestamptz, due_at timestamptz,
+    window_start timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
@@ -90,6 +92,7 @@ BEGIN
             USING HINT = 'Name the process that will hold the lease.', ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM {schema}_internal.require_read_committed('claim');
+    PERFORM {schema}_internal.take_up_pauses();
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = claim.job;
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(claim.job);
@@ -115,6 +118,7 @@ BEGIN
         AND {schema}_internal.may_be_stolen(definition.allow_stale_reentry, running.cancel_requested_at,
                                             running.attempt, running.max_attempts)
         AND definition.paused_at IS NULL
+        AND NOT EXISTS (SELECT FROM {schema}.unsettled_pauses u WHERE u.job_name = definition.name)
         AND (definition.overlap <> 'allow' OR waiting.id IS NULL), false);
     answer := CASE WHEN NOT steals
         THEN {schema}_internal.claim_refusal(definition, scope, running, waiting, newest) END;
@@ -142,7 +146,8 @@ BEGIN
         ARRAY[ROW(scope.job_name, scope.scope_kind, scope.scope_id, waiting.plan_time, waiting.id,
                   waiting.queue, steals, waiting.trigger = 'manual' AND waiting.status = 'PENDING',
                   definition.stale_timeout, definition.allow_stale_reentry,
-                  scope.input_watermark, scope.running_from)::{schema}_internal.claim_candidate],
+                  scope.input_watermark, scope.running_from,
+                  definition.windows AND waiting.trigger <> 'enqueue', NULL)::{schema}_internal.claim_candidate],
         ARRAY[gen_random_uuid()], trusted) t;
     answer := coalesce(won.how, 'busy');
     execution_id := waiting.id; plan_time := waiting.plan_time;
@@ -150,7 +155,8 @@ BEGIN
         lease_token := won.lease_token; attempt := won.attempt; max_attempts := won.max_attempts;
         payload := won.payload::jsonb; stale_after := won.stale_after;
         watermark := coalesce(scope.input_watermark, waiting.watermark); due_at := waiting.due_at;
+        window_start := won.window_start;
     END IF;
     RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION {schema}.claim(text, text, text, text) IS 'Claims one execution of this scope. A waiting execution that is due is claimed first; if none waits, one is created. If answer is won, retried or stolen, the execution is RUNNING, and the caller holds its lease (lease_token) until stale_after. The caller renews the lease with heartbeat, and ends the execution with finish or fail. Any other answer means that nothing was claimed. In that case, execution_id is the execution that prevents the claim, and answer is the reason: already_running, retry_pending (until due_at), up_to_date, retry_exhausted (enqueue, or retry it), concurrency_limit, paused, busy (its row is locked; call again), refused (the database does not accept a value; see spec_error). A worker that was seen for one stale_timeout also steals a stale lease of a reentrant job. The function raises an error if the job is unknown or retired, and if the transaction is not READ COMMITTED. It waits for the locks of the limited queue, the limited job and the schedule (lock_timeout).';
+COMMENT ON FUNCTION {schema}.claim(text, text, text, text) IS 'Claims one execution of this scope: a PENDING one that is due, or otherwise a new one. If answer is won, retried or stolen, the execution is RUNNING, and the caller holds its lease (lease_token) until stale_after. The caller renews the lease with heartbeat, and ends the execution with finish or fail. Any other answer means that nothing was claimed. In that case, execution_id is the execution that prevents the claim, and answer is the reason: already_running, retry_pending (until due_at), up_to_date, retry_exhausted (enqueue, or retry it), concurrency_limit, paused, busy (its row is locked, or its window was processed meanwhile; call again), refused (the database does not accept a value; see spec_error). window_start: of a job with windows, the start of the time to process, which ends before plan_time; NULL: the execution was enqueued or created by this call. A worker that was seen for one stale_timeout also steals a stale lease of a reentrant job. The function raises an error if the job is unknown or retired, and if the transaction is not READ COMMITTED. It waits for the locks of the limited queue, the limited job and the schedule (lock_timeout).';

@@ -69,7 +69,8 @@ BEGIN
         ARRAY[held.job_name], ARRAY[held.scope_kind], ARRAY[held.scope_id], ARRAY[held.plan_time],
         ARRAY[token], ARRAY[outcome.status], ARRAY[outcome.result], ARRAY[NULL::bigint], ARRAY[NULL::text],
         ARRAY[outcome.error_code], ARRAY[outcome.error_msg], ARRAY[NULL::bigint], ARRAY[wait],
-        ARRAY[outcome.watermark], ARRAY[covers], held.plan_time, held.plan_time) f;
+        ARRAY[outcome.watermark], ARRAY[covers], held.plan_time, held.plan_time,
+        with_windows => held.window_start IS NOT NULL) f;
     PERFORM {schema}_internal.rearm_after(held);
     IF has_input THEN
         PERFORM {schema}_internal.settle_inputs(

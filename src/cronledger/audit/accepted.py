@@ -9,7 +9,7 @@ from cronledger.rules.model import ScopeKey
 
 ACCEPTABLE = (
     "missing", "extra", "wrong_revision", "wrong_due_at", "miscounted", "untrue_skip", "doubled",
-    "early", "overlapping", "over_limit", "attempts", "unknown_end",
+    "early", "overlapping", "over_limit", "attempts", "unknown_end", "window",
 )  # fmt: skip
 """Kinds of past violations. The others disappear when their cause is corrected."""
 

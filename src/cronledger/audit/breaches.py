@@ -87,9 +87,10 @@ class BreachComparison:
             at, edit = expected.plan_time, expected.edit
             yield from self._manual(running.before((key, at)))
             ran = next(iter(list(running.through((key, at)))), None)
-            if self.history.retired(state, expected.due_at):
+            # A deadline may have been missed before an operator skipped the plan_time.
+            if self.history.retired(state, expected.due_at) or expected.decisions:
                 self._forget(key, at)
-            elif not self.history.paused(expected.due_at):
+            elif expected.excluded is None and not self.history.paused(expected.due_at):
                 yield _Anchored(key, at, at, edit, ran)
         yield from self._manual(running.through((key, window.through)))
 

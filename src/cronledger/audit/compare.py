@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from cronledger.audit.accepted import Acceptance, Acceptances
 from cronledger.audit.history import Expected, History, Window
-from cronledger.audit.skip_reasons import FalseReason, OpenSkip, SkipReasons
+from cronledger.audit.skip_reasons import FalseReason, OpenSkip, SkipReasons, why_never
 from cronledger.audit.stream import Stream
 from cronledger.audit.walk import walk
 from cronledger.ledger.audits import Blocker, FiredExecution, ScheduleState, SkippedRange
@@ -188,6 +188,8 @@ class ScheduleComparison:
         elif ran.due_at != expected.due_at:
             text = f"its due_at is {ran.due_at}, but should be {expected.due_at}"
             yield self._violation("wrong_due_at", ran.plan_time, text, ran.id)
+        if expected.never_runs:
+            yield self._violation("extra", ran.plan_time, why_never(expected), ran.id)
 
     def _account_for(self, expected: Expected, found: bool) -> Iterator[Violation]:
         if found:

@@ -60,7 +60,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Calendar:
+class WallTimes:
     """The named days (`names`), and their times. Hours, minutes and seconds ascend.
 
     `elapsed`: the minute or hour field begins with `*`. `both`: a day must match both day fields.
@@ -102,7 +102,7 @@ class Calendar:
 
 
 @lru_cache(maxsize=1024)
-def read(text: str, key: ScopeKey, *, day_or: bool) -> Grid | Calendar:
+def read(text: str, key: ScopeKey, *, day_or: bool) -> Grid | WallTimes:
     """Return the meaning of `text` for one (job, scope). Raises ValueError with field and value."""
     if len(text) > _LONGEST_TEXT:
         raise ValueError(f"schedule: {len(text)} characters, more than {_LONGEST_TEXT}")
@@ -124,7 +124,7 @@ def read(text: str, key: ScopeKey, *, day_or: bool) -> Grid | Calendar:
         _refuse_mixed(weekday)
     except ValueError as error:
         raise ValueError(f"schedule {text!r}: {error}") from None
-    calendar = Calendar(
+    wall_times = WallTimes(
         seconds=tuple(sorted(second.values)),
         minutes=tuple(sorted(minute.values)),
         hours=tuple(sorted(hour.values)),
@@ -134,8 +134,8 @@ def read(text: str, key: ScopeKey, *, day_or: bool) -> Grid | Calendar:
         _month=month,
         _weekday=weekday,
     )
-    _refuse_empty(text, calendar)
-    return calendar
+    _refuse_empty(text, wall_times)
+    return wall_times
 
 
 def _period(text: str, written: str) -> timedelta:
@@ -296,10 +296,10 @@ def _refuse_mixed(weekday: _Named) -> None:
         raise ValueError("plain weekdays with '#' or 'L' in the day of week field")
 
 
-def _refuse_empty(text: str, calendar: Calendar) -> None:
+def _refuse_empty(text: str, wall_times: WallTimes) -> None:
     # Within 28 years, every date falls on every weekday, also 29 February.
     first = date(2000, 1, 1)
-    if not any(calendar.names(first + timedelta(days=n)) for n in range(28 * 365 + 7)):
+    if not any(wall_times.names(first + timedelta(days=n)) for n in range(28 * 365 + 7)):
         raise ValueError(f"schedule {text!r}: its day of month and day of week never coincide")
 
 

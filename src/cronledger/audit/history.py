@@ -6,12 +6,14 @@ ends at that time. This module only reads `job_history`, and shares no code with
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from cronledger.audit.walk import Definition, due_at, walk
+from cronledger.audit.dates import Calendars
+from cronledger.audit.walk import Definition, due_at, excluded_day, walk
 from cronledger.ledger.audits import ScheduleState
 from cronledger.rules.model import GLOBAL, ScopeKey
 
@@ -35,8 +37,15 @@ class Edit:
     @property
     def grace(self) -> timedelta | None:
         """The grace of this revision, or None if it is invalid."""
-        # A definition reads intervals, but has no grace, so that of jitter is used.
-        definition = _readable({**self.raw, "jitter": self.raw["grace"]})
+        return self.interval("grace")
+
+    def interval(self, name: str) -> timedelta | None:
+        """Return a duration of this revision, or None if it has none, or is invalid."""
+        if self.raw.get(name) is None:
+            return None
+        # A definition reads intervals, but has no other, so that of jitter is used.
+        raw = {**self.raw, "jitter": self.raw[name], "calendar": None}
+        definition = _readable(raw, {})
         return None if definition is None else definition.jitter
 
 
@@ -52,12 +61,36 @@ class Window(NamedTuple):
     end: datetime
 
 
+class Decision(NamedTuple):
+    """A planned skip: an operator decided that the plan_times from `first` to `last` do not run.
+
+    `scope`: its kind and id; None: all scopes of the job.
+    """
+
+    scope: tuple[str, str] | None
+    first: datetime
+    last: datetime
+    reason: str
+    decided_at: datetime
+
+
 class Expected(NamedTuple):
-    """A plan_time that must be accounted for, and the edit that owns it."""
+    """A plan_time that must be accounted for, and the edit that owns it.
+
+    `excluded`: the name of its day, if it must be skipped because of the calendar. `decisions`: the
+    planned skips that contain it.
+    """
 
     plan_time: datetime
     due_at: datetime
     edit: Edit
+    excluded: str | None = None
+    decisions: Sequence[Decision] = ()
+
+    @property
+    def never_runs(self) -> bool:
+        """Whether it must be a skip, whatever the policies of its job are."""
+        return self.excluded is not None or bool(self.decisions)
 
 
 class Owned(NamedTuple):
@@ -70,14 +103,23 @@ class Owned(NamedTuple):
 
 
 class History:
-    """All edits of one job, the oldest first."""
+    """All edits of one job, the oldest first. `calendars`: those that they name.
 
-    def __init__(self, revisions: Sequence[Mapping[str, Any]]) -> None:
+    `planned_skips`: the rows of the job that `Audits.planned_skips` returns.
+    """
+
+    def __init__(
+        self,
+        revisions: Sequence[Mapping[str, Any]],
+        calendars: Calendars,
+        planned_skips: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         self.edits: list[Edit] = []
+        self._decisions = sorted(map(_decision, planned_skips), key=lambda one: one.first)
         start: datetime | None = None
         for row in revisions:
             start = row["effective_from"] if start is None else max(start, row["effective_from"])
-            self.edits.append(_edit(row, start, self.edits[-1] if self.edits else None))
+            self.edits.append(_edit(row, start, self.edits[-1] if self.edits else None, calendars))
         self._starts = [edit.start for edit in self.edits]
 
     def at(self, instant: datetime) -> Edit:
@@ -91,12 +133,29 @@ class History:
 
     def expected(self, key: ScopeKey, after: datetime, through: datetime) -> Iterator[Expected]:
         """Yield every plan_time of the schedule in (after, through], ascending."""
+        decided = self._decided(key)
         for owned in self.owned(after, through):
             definition = owned.definition
             plain = not definition.jitter and not definition.schedule_delay
             for plan_time in walk(definition, key, owned.after, owned.through):
                 due = plan_time if plain else due_at(definition, key, plan_time)
-                yield Expected(plan_time, due, owned.edit)
+                excluded = excluded_day(definition, key, plan_time) if definition.dates else None
+                decisions = decided(plan_time) if self._decisions else ()
+                yield Expected(plan_time, due, owned.edit, excluded, decisions)
+
+    def _decided(self, key: ScopeKey) -> Callable[[datetime], Sequence[Decision]]:
+        """Return a function from plan_times of a scope, ascending, to the decisions about each."""
+        scopes = (None, (key.scope_kind, key.scope_id))
+        coming = deque(one for one in self._decisions if one.scope in scopes)
+        begun: list[Decision] = []
+
+        def decisions(plan_time: datetime) -> Sequence[Decision]:
+            while coming and coming[0].first <= plan_time:
+                begun.append(coming.popleft())
+            begun[:] = [one for one in begun if one.last >= plan_time]
+            return tuple(begun)
+
+        return decisions
 
     def owned(self, after: datetime, through: datetime) -> Iterator[Owned]:
         """Yield the parts of (after, through] that valid edits own, ascending."""
@@ -143,7 +202,16 @@ class History:
         )
 
 
-def _edit(row: Mapping[str, Any], start: datetime, before: Edit | None) -> Edit:
+def _decision(row: Mapping[str, Any]) -> Decision:
+    scope = None if row["scope_id"] is None else (row["scope_kind"], row["scope_id"])
+    return Decision(
+        scope, row["from_plan_time"], row["covered_through"], row["reason"], row["created_at"]
+    )
+
+
+def _edit(
+    row: Mapping[str, Any], start: datetime, before: Edit | None, calendars: Calendars
+) -> Edit:
     raw = row["definition"]
     revisions = frozenset({row["revision"]})
     if (
@@ -154,14 +222,20 @@ def _edit(row: Mapping[str, Any], start: datetime, before: Edit | None) -> Edit:
     ):
         revisions |= before.revisions
     return Edit(
-        row["revision"], start, row["state"], row["paused_until"], raw, _readable(raw), revisions
+        row["revision"],
+        start,
+        row["state"],
+        row["paused_until"],
+        raw,
+        _readable(raw, calendars),
+        revisions,
     )
 
 
-def _readable(raw: Mapping[str, Any]) -> Definition | None:
+def _readable(raw: Mapping[str, Any], calendars: Calendars) -> Definition | None:
     """Return the definition, or None if it is invalid, because then it fires nothing."""
     try:
-        definition = Definition.from_revision(raw)
+        definition = Definition.from_revision(raw, calendars)
         moment = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
         walk(definition, ScopeKey("", "", ""), moment, moment)
     except ValueError:

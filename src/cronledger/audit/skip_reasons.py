@@ -1,9 +1,13 @@
 """Check that the reasons of skips are true, as far as the ledger allows.
 
 `paused`, `retired`: a pause or retirement was in force when the plan_time was due. `superseded`: a
-newer plan_time that was due in active state followed. `missed`: when the skip was recorded, the
-plan_time was later than grace, or not the newest, or an edit had replaced its definition, of which
-no execution shows that it was valid.
+newer plan_time that was due in active state followed, or with windows any execution of a later
+plan_time succeeded. `calendar`: the calendar of the edit that owns the plan_time excludes its date,
+and the detail is the name of the day. `operator`: a planned skip contains the plan_time, and the
+detail is its reason. `upstream`: that edit requires other jobs (`gates` checks the rest). `missed`:
+when the
+skip was recorded, the plan_time was later than grace, or not the newest, or an edit had replaced
+its definition, of which no execution shows that it was valid.
 """
 
 from collections.abc import Iterator
@@ -52,7 +56,7 @@ class SkipReasons:
     def reach(self, expected: Expected) -> Iterator[FalseReason]:
         """Go to the next plan_time."""
         self._last = expected.plan_time
-        if self._missed is not None:
+        if self._missed is not None and self._could_run(expected, self._missed[0].skip):
             yield from self._was_missed(expected)
 
     def executed(self, revision: int) -> None:
@@ -72,14 +76,22 @@ class SkipReasons:
                 f"plan_time belongs to {expected.edit.number}"
             )
             yield FalseReason("wrong_revision", at, text, skip.last)
+        if (untrue := self._untrue(skip, expected)) is not None:
+            if not one.untrue:
+                one.untrue = True
+                yield FalseReason("untrue_skip", expected.plan_time, untrue, skip.last)
+            return
         match skip.reason:
-            case "paused" | "retired":
-                if not one.untrue and not self._held(skip.reason, expected.due_at):
-                    one.untrue = True
-                    text = f"the reason is {skip.reason}, which was not so at {expected.due_at}"
-                    yield FalseReason("untrue_skip", expected.plan_time, text, skip.last)
+            case "paused" | "retired" | "calendar":
+                pass
+            case "operator":
+                before = self._superseded
+                if before is not None and self._could_run(expected, before.skip):
+                    self._superseded = None
             case "superseded":
-                self._superseded = self._superseded or one
+                windows = self._history.at(skip.created_at).raw.get("windows")
+                if not (windows and skip.succeeded):  # its window contains this plan_time
+                    self._superseded = self._superseded or one
             case "missed":
                 self._superseded = None
                 if expected.plan_time == skip.first:
@@ -97,6 +109,41 @@ class SkipReasons:
             skip = self._superseded.skip
             text = "the reason is superseded, but no newer plan_time followed"
             yield FalseReason("untrue_skip", skip.first, text, skip.last)
+
+    def _conceals(self, skip: SkippedRange, expected: Expected) -> bool:
+        """Return whether a skip has another reason although the plan_time never runs.
+
+        A plan_time of an invalid revision is missed, whatever its date is.
+        """
+        reason = "operator" if expected.excluded is None else "calendar"
+        if not expected.never_runs or skip.reason in (reason, "paused", "retired"):
+            return False
+        replaced = self._history.at(skip.created_at) is not expected.edit
+        may_be_invalid = replaced and self._valid.isdisjoint(expected.edit.revisions)
+        return not (skip.reason == "missed" and may_be_invalid)
+
+    def _untrue(self, skip: SkippedRange, expected: Expected) -> str | None:
+        """Return why the reason is false if the plan_time alone shows it; otherwise None."""
+        if self._conceals(skip, expected):
+            return f"the reason is {skip.reason}, but {why_never(expected)}"
+        raw = expected.edit.raw
+        match skip.reason:
+            case "paused" | "retired" if not self._held(skip.reason, expected.due_at):
+                return f"the reason is {skip.reason}, which was not so at {expected.due_at}"
+            case "calendar" if skip.detail != expected.excluded:
+                day = expected.excluded or "not excluded"
+                return f"the reason is calendar ({skip.detail}), but the date is {day}"
+            case "operator" if skip.detail not in {x.reason for x in expected.decisions}:
+                return f"the reason is operator ({skip.detail}), but no planned skip has it"
+            case "upstream" if not (raw.get("requires") or raw.get("after")):
+                return f"the reason is upstream, but revision {skip.revision} requires no job"
+        return None
+
+    @staticmethod
+    def _could_run(expected: Expected, skip: SkippedRange) -> bool:
+        """Return whether nothing kept a plan_time from running when a skip was recorded."""
+        decided = (one.decided_at <= skip.created_at for one in expected.decisions)
+        return expected.excluded is None and not any(decided)
 
     def _held(self, reason: str, due: datetime) -> bool:
         if reason == "paused":
@@ -131,6 +178,14 @@ class SkipReasons:
             return None
         coming = self._history.expected(self._state.key, last, self._now)
         for expected in islice(coming, _LOOK_AHEAD):
-            if expected.due_at <= self._now and not self._history.paused(expected.due_at):
+            held = expected.never_runs or self._history.paused(expected.due_at)
+            if expected.due_at <= self._now and not held:
                 return expected
         return None
+
+
+def why_never(expected: Expected) -> str:
+    """Return why a plan_time that never runs does not, as the end of a sentence."""
+    if expected.excluded is not None:
+        return f"the calendar excludes its date ({expected.excluded})"
+    return f"a planned skip contains it ({expected.decisions[0].reason})"

@@ -26,6 +26,8 @@ import psycopg
 from cronledger.audit.accepted import Acceptances
 from cronledger.audit.breaches import BreachComparison
 from cronledger.audit.compare import ScheduleComparison, Tally, Violation, check_blocker
+from cronledger.audit.dates import read_dates
+from cronledger.audit.gates import GateComparison
 from cronledger.audit.history import History, Window
 from cronledger.audit.stream import Stream
 from cronledger.ledger.access import connect
@@ -167,6 +169,7 @@ class _Audit:
             for row in self._audits.wrong_hours(self._jobs, self._start, self._end):
                 yield Violation(**row)
         yield from self._deadlines()
+        yield from self._gates()
         for only in self._jobs if self._jobs is not None else [None]:
             after, more = (FIRST if only is None else ScopeKey(only, "", "")), True
             while more:
@@ -189,9 +192,26 @@ class _Audit:
                         (state, self._window(state, extent)._replace(through=self._end))
                         for state in schedules
                     ]
-                    history = History(self._audits.revisions([name])[name])
+                    revisions = self._audits.revisions([name])
+                    dates = read_dates(self._audits.calendars(revisions))
+                    history = History(
+                        revisions[name], dates, self._audits.planned_skips([name]).get(name, ())
+                    )
                     comparison = BreachComparison(self._audits, name, history, row["through"])
                     yield from comparison.violations(windows)
+
+    def _gates(self) -> Iterator[Violation]:
+        """Compare the starts of the executions of gated jobs with what these require."""
+        with self._audits.snapshot():
+            names = self._audits.gated_jobs(self._jobs)
+        for name in names:
+            with self._audits.snapshot():
+                extent = self._audits.extent([])
+                schedules = self._audits.schedules(ScopeKey(name, "", ""), name, _SCOPES)
+                windows = [(state, self._window(state, extent)) for state in schedules]
+                revisions = self._audits.revisions([name])
+                history = History(revisions[name], read_dates(self._audits.calendars(revisions)))
+                yield from GateComparison(self._audits, name, history, extent).violations(windows)
 
     def _unchecked(self) -> Iterator[Violation]:
         """Yield a violation if the checked range may hide something."""
@@ -229,7 +249,11 @@ class _Audit:
             span = Span(after, schedules[-1].key if more else ScopeKey(only or LAST, LAST, LAST))
             names = sorted({state.key.job_name for state in schedules})
             revisions = self._audits.revisions(names)
-            histories = {name: History(rows) for name, rows in revisions.items()}
+            dates = read_dates(self._audits.calendars(revisions))
+            skips = self._audits.planned_skips(names)
+            histories = {
+                name: History(rows, dates, skips.get(name, ())) for name, rows in revisions.items()
+            }
             yield from self._compare(span, schedules, histories, extent)
         return span.last, more
 

@@ -8,6 +8,8 @@ offset applies to each hour in which the clocks do not change.
 
 - A wall time that occurs twice fires at both instants if the schedule keeps elapsed time (its
   minute or hour field begins with `*`) or with dst_fold=both; otherwise at the first.
+- Under a calendar, no date after its last one fires. With on_excluded next or previous, a date
+  fires if it is not excluded, and the schedule names it or one of the excluded dates beside it.
 - A wall time that never occurs lies in a gap. It fires at the instant of the clock change, unless
   the schedule keeps elapsed time, dst_gap is skip, or the gap is three hours or longer. Several
   wall times that fall on one instant fire once.
@@ -17,8 +19,9 @@ never fire.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -28,9 +31,10 @@ from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 from cronledger.audit import fields
-from cronledger.audit.fields import Calendar, Grid
+from cronledger.audit.dates import Calendars, Dates
+from cronledger.audit.fields import Grid, WallTimes
 from cronledger.audit.runs import Parts, Run, parts_of_grid, parts_of_hour, run_of, within
-from cronledger.rules.model import ScopeKey
+from cronledger.rules.model import GLOBAL, ScopeKey
 
 TEN_YEARS = timedelta(days=3653)
 
@@ -68,9 +72,26 @@ class Definition:
     ends_at: datetime | None = None
     schedule_delay: timedelta = timedelta(0)
     jitter: timedelta = timedelta(0)
+    on_excluded: str = "skip"
+    dates: Dates | None = None
+    after: Sequence[Mapping[str, Any]] | None = None
+
+    def hashed_as(self, key: ScopeKey) -> ScopeKey:
+        """Return the key that decides `H`: that of the job at the beginning of a chain of after."""
+        for upstream in self.after or ():
+            root = upstream.get("root", upstream)
+            scope = key[1:] if root["scope"] == "same" else (GLOBAL, GLOBAL)
+            return ScopeKey(root["job"], *scope)
+        return key
 
     @classmethod
-    def from_revision(cls, definition: Mapping[str, Any]) -> Self:
+    def from_row(cls, row: Mapping[str, Any], calendars: Calendars) -> Self:
+        """Read a row of jobs or of their history. Raises ValueError for an unknown calendar."""
+        given = {field.name: row[field.name] for field in fields_of(cls) if field.name != "dates"}
+        return cls(**given, dates=_dates_in(row, calendars))
+
+    @classmethod
+    def from_revision(cls, definition: Mapping[str, Any], calendars: Calendars) -> Self:
         """Read `job_revisions.definition`. Raises ValueError with field and value."""
 
         def read(name: str, kind: type, nullable: bool = False) -> Any:
@@ -89,7 +110,20 @@ class Definition:
             ends_at=_timestamp("ends_at", read("ends_at", str, nullable=True)),
             schedule_delay=_interval("schedule_delay", read("schedule_delay", str)),
             jitter=_interval("jitter", read("jitter", str)),
+            on_excluded=read("on_excluded", str, nullable=True) or "skip",
+            dates=_dates_in(definition, calendars),
+            after=read("after", list, nullable=True),
         )
+
+
+def _dates_in(definition: Mapping[str, Any], calendars: Calendars) -> Dates | None:
+    name, number = definition.get("calendar"), definition.get("calendar_revision")
+    if name is None:
+        return None
+    dates = calendars.get((name, number)) if number is not None else None
+    if dates is None:
+        raise ValueError(f"calendar {name!r}: calendar_revisions has no revision {number} of it")
+    return dates
 
 
 def _timestamp(name: str, written: str | None) -> datetime | None:
@@ -146,7 +180,7 @@ def runs(
     """Return the plan_times of `walk` as runs, at most an hour long unless the clocks change."""
     if definition.schedule is None:
         return iter(())
-    meant = fields.read(definition.schedule, key, day_or=definition.day_or)
+    meant = fields.read(definition.schedule, definition.hashed_as(key), day_or=definition.day_or)
     zone = _zone(definition.timezone)
     for name, value, known in (
         ("dst_gap", definition.dst_gap, ("shift", "skip")),
@@ -163,13 +197,24 @@ def runs(
     if after >= through:
         return iter(())
     if isinstance(meant, Grid):
-        return _multiples(meant.period, after, through)
+        if definition.dates is not None and definition.on_excluded != "skip":
+            raise ValueError("on_excluded: the firings of @every cannot be moved")
+        found = _multiples(meant.period, after, through)
+        return found if definition.dates is None else _known(found, zone, definition.dates)
     wall_clock = _WallClock(
         zone=zone,
         shift=definition.dst_gap == "shift" and not meant.elapsed,
         both=definition.dst_fold == "both" or meant.elapsed,
     )
-    return _dates(meant, wall_clock, after, through)
+    return _dates(meant, _date_names(definition, meant), wall_clock, after, through)
+
+
+def _date_names(definition: Definition, meant: WallTimes) -> Callable[[date], bool]:
+    """Return the function that decides whether a date has firings."""
+    dates = definition.dates
+    if dates is None:
+        return meant.names
+    return lambda day: dates.fires_on(day, meant.names, definition.on_excluded)
 
 
 class _WallClock(NamedTuple):
@@ -188,13 +233,26 @@ def _multiples(period: timedelta, after: datetime, through: datetime) -> Iterato
         base += len(parts.lengths) * period
 
 
-def _dates(meant: Calendar, clock: _WallClock, after: datetime, through: datetime) -> Iterator[Run]:
+def _known(found: Iterator[Run], zone: ZoneInfo, dates: Dates) -> Iterator[Run]:
+    """Yield the runs up to the last local date of the calendar."""
+    for base, parts in found:
+        if base.date() > dates.through + 2 * _DAY:
+            return
+        local = [(part, (base + part).astimezone(zone).date()) for part in parts.lengths]
+        if kept := [part for part, day in local if day <= dates.through]:
+            yield Run(base, parts if len(kept) == len(local) else Parts(kept))
+
+
+def _dates(
+    meant: WallTimes, names: Callable[[date], bool], clock: _WallClock, after: datetime,
+    through: datetime,
+) -> Iterator[Run]:  # fmt: skip
     # Around a clock change, instants of one date may lie between those of the next date.
     unsettled: set[datetime] = set()
     parts = parts_of_hour(meant.minutes, meant.seconds)
     for number in range(after.toordinal() - 1, through.toordinal() + 2):
         day = date.fromordinal(number)
-        if not meant.names(day):
+        if not names(day):
             continue
         offsets = _offsets(clock.zone, day)
         midnight = datetime.combine(day, time())
@@ -245,6 +303,41 @@ def _instants(wall: datetime, clock: _WallClock) -> list[datetime]:
         return shown if clock.both else shown[:1]
     # In a gap: with the offset of either side, `wall` lies on the other side of the change.
     return [_change(zone, early, late)] if clock.shift and late - early < _LONG_GAP else []
+
+
+# --- excluded dates ------------------------------------------------------------------------------
+
+
+def excluded_day(definition: Definition, key: ScopeKey, plan_time: datetime) -> str | None:
+    """Return the name of the day if a plan_time of `walk` is on an excluded date, or None.
+
+    It is, if all wall times that fire at it are on excluded dates. The name is that of the wall
+    time that the zone shows, or of the first one that a gap has shifted to it.
+    """
+    dates = definition.dates
+    if dates is None or definition.on_excluded != "skip" or definition.schedule is None:
+        return None
+    zone = _zone(definition.timezone)
+    local = plan_time.astimezone(zone).replace(tzinfo=None)
+    before = _offset(zone, plan_time - _SECOND)
+    jump = _offset(zone, plan_time) - before
+    meant = fields.read(definition.schedule, definition.hashed_as(key), day_or=definition.day_or)
+    if jump <= timedelta(0) or isinstance(meant, Grid) or meant.elapsed:
+        return dates.excluded.get(local.date())
+    shown = [local] if _names(meant, local) else []
+    swallowed = []
+    if definition.dst_gap == "shift" and jump < _LONG_GAP:
+        seconds = range(jump // _SECOND)
+        swallowed = [wall for n in seconds if _names(meant, wall := local - jump + n * _SECOND)]
+    names = [dates.excluded.get(wall.date()) for wall in (*shown, *swallowed)]
+    return None if None in names or not names else names[0]
+
+
+def _names(meant: WallTimes, wall: datetime) -> bool:
+    return (
+        wall.second in meant.seconds and wall.minute in meant.minutes
+        and wall.hour in meant.hours and meant.names(wall.date())
+    )  # fmt: skip
 
 
 # --- zones -------------------------------------------------------------------------------------

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from cronledger.cli import complete
+from cronledger.cli import calendars, complete
 from cronledger.cli.parameters import BIGINT
 from cronledger.cli.session import database, requester
 from cronledger.cli.show import cell, echo, json_option, print_json
 from cronledger.cli.source import load_source
+from cronledger.rules.calendar_changes import FiringChange, in_words
 from cronledger.rules.problems import Exit
 from cronledger.sources import apply as applying
 from cronledger.sources import diff as comparing
@@ -45,8 +46,9 @@ def apply(
 ) -> None:  # fmt: skip
     """Apply the jobs of a file (….toml) or an App (package.module:app) to the ledger.
 
-    Jobs that this source declared before and no longer declares are retired. If one job is invalid,
-    none is applied. `cronledger jobs diff` shows the changes without applying them.
+    Jobs and channels that this source declared before and no longer declares are retired; calendars
+    stay. If one job is invalid, none is applied. `cronledger jobs diff` shows the changes without
+    applying them.
 
     The name of a source is the absolute path of its file. Two hosts with different files at the
     same path therefore retire each other's jobs; give each file its own name with --source. Also
@@ -60,12 +62,18 @@ def apply(
 
     with _loaded(source, name, deploy) as arguments:
         applied = applying.apply(**arguments, force=force, by=requester())
+    for warning in applied.warnings:
+        echo(f"Warning: {warning}", err=True)
     if as_json:
-        print_json(asdict(applied))
+        print_json({key: x for key, x in asdict(applied).items() if key != "warnings"})
     elif applied.refused is None:
+        for calendar in applied.calendars:
+            echo(f"set calendar {calendar}")
         for word in ("added", "changed", "retired"):
             for job in getattr(applied, word):
-                echo(f"{word} {_named(job, job in applied.channels)}")
+                echo(f"{word} {job}")
+        for channel, word in applied.channels.items():
+            echo(f"{word} channel {channel}")
         echo(f"unchanged: {applied.unchanged}")
     if applied.refused is not None:
         echo(f"Error: the source was not applied: {applied.refused}", err=True)
@@ -88,21 +96,35 @@ def diff(
 
     The output lists the jobs that are added, changed and retired, and the plan_times of the next
     days that appear (+) and disappear (-). The plan_times are those of the first scope of the job.
-    Plan_times during a pause are left out.
+    Plan_times during a pause are left out, and so are those on dates that a calendar excludes.
+
+    It also lists the calendars that change, with their dates. Each job that uses one, also of
+    another source, is listed with the number of its firings of this year and the next that the
+    calendar moves or skips.
 
     Exit status: 1 if a newer deploy was applied before.
     """
     with _loaded(source, name, deploy) as arguments:
         found = comparing.diff(**arguments, force=force, days=days)
+    for warning in found.warnings:
+        echo(f"Warning: {warning}", err=True)
     changes = [asdict(change) for change in found.changes]
     if as_json:
         print_json({
-            "after": found.after, "through": found.through, "jobs": changes,
+            "after": found.after, "through": found.through,
+            "calendars": [calendars.change(one) for one in found.calendars], "jobs": changes,
+            "channels": [asdict(change) for change in found.channels],
             "unchanged": found.unchanged, "refused": found.refused,
         })  # fmt: skip
     else:
+        for one in found.calendars:
+            calendars.print_change(one)
         for change in changes:
             _print_change(change, days)
+        for channel in found.channels:
+            echo(f"{channel.change} channel {channel.channel}")
+            if channel.change == "changed":
+                echo(f"    settings: {cell(channel.before)} -> {cell(channel.after)}")
         echo(f"unchanged: {found.unchanged}")
     if found.refused is not None:
         echo(f"Error: the source would not be applied: {found.refused}", err=True)
@@ -118,20 +140,19 @@ def _loaded(source: str, name: str | None, deploy: int | None) -> Iterator[dict[
     with database(loaded.settings) as url:
         yield {
             "url": url, "schema": loaded.settings.schema_name, "source": loaded.name,
-            "jobs": loaded.jobs, "deploy": loaded.deploy,
+            "jobs": loaded.jobs, "channels": loaded.channels, "deploy": loaded.deploy,
+            "calendars": loaded.calendars,
         }  # fmt: skip
 
 
-def _named(job: str, is_channel: bool) -> str:
-    return f"channel {job.removeprefix('alerts.')}" if is_channel else job
-
-
 def _print_change(change: dict[str, Any], days: int) -> None:
-    echo(f"{change['change']} {_named(change['job'], change['channel'] is not None)}")
+    echo(f"{change['change']} {change['job']}")
     for name, (before, after) in change["fields"].items():
         # All fields of a new job differ, and are in its source.
         if change["change"] == "changed":
             echo(f"    {name}: {cell(before) or 'none'} -> {cell(after) or 'none'}")
+    for year in change["calendar_firings"]:
+        echo(f"    {in_words(FiringChange(**year), change['on_excluded'])}")
     for sign, side in (("-", "disappear"), ("+", "appear")):
         count, first = change[side]["count"], change[side]["first"]
         if count:

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,14 @@ from cronledger.cli.failures import tracebacks
 from cronledger.cli.session import HERE
 from cronledger.cli.show import echo, read_instant
 from cronledger.cli.source import Source, load_source
-from cronledger.explain.check import Served, problems, undeclared_channels
-from cronledger.rules import zones
-from cronledger.rules.channels import name_of
+from cronledger.explain.check import (
+    Calendars,
+    Served,
+    ending_calendars,
+    problems,
+    undeclared_channels,
+)
+from cronledger.rules import chains, zones
 from cronledger.rules.problems import ConfigurationError, Exit, Problem
 from cronledger.settings import OfflineSettings
 from cronledger.sources.files import read_file
@@ -30,6 +36,7 @@ from cronledger.sources.places import (
     toml_lines,
 )
 from cronledger.sources.python import load_app
+from cronledger.sources.source_calendars import write_out
 from cronledger.sources.toml import read_document
 
 FORMATS = ("text", "json", "github")
@@ -70,8 +77,9 @@ def check(
     """Check files and Apps without a database, and show when their jobs fire.
 
     FILE ends with .toml, and APP is package.module:app [default: ./cronledger.toml]. The output
-    lists the next firings of each job, and the clock changes within a year that affect it. A time
-    in --from without an offset is read in the time zone of the jobs.
+    lists the next firings of each job, the clock changes within a year that affect it, and how many
+    of its firings of this year and the next its calendar moves or skips. A time in --from without
+    an offset is read in the time zone of the jobs.
 
     Errors are problems that `run` would refuse, and jobs whose queue is not listed by --queue or by
     `queues` of the settings. If neither is given, such a job causes only a warning.
@@ -81,7 +89,8 @@ def check(
     name of `web_redact`. A collision is a second, within 24 hours after --from, in which more than
     --at-once executions of one queue are due. Each scope of a job counts, and jitter spreads its
     executions. If any source declares channels, a job that names an undeclared channel causes a
-    warning.
+    warning. So do an undeclared calendar of a job, and a calendar of a job that ends within 90
+    days.
 
     The command exits with 0 if it finds no error, and with 2 if a source is invalid. It exits with
     1 if valid jobs have an error, or a warning with --strict.
@@ -89,11 +98,24 @@ def check(
     checked = [_loaded(name, imports=not no_import) for name in sources or (HERE,)]
     valid = [one.source for one in checked if one.source is not None]
     after = _after(start, valid)
-    declared = _channels(valid)
+    for one in checked:
+        _write_out(one, after)
+    valid = [one.source for one in checked if one.source is not None]
+    jobs = {job.name: job for source in valid for job in source.jobs}
+    declared = frozenset(name for source in valid for name in source.channels)
+    calendars = {calendar.name: calendar for one in checked for calendar in one.calendars}
+    used = {job.calendar for source in valid for job in source.jobs if job.calendar is not None}
     for one in checked:
         if one.source is not None:
-            one.findings += _found(one.name, one.source, after, queues, at_once)
+            found = chains.problems(one.source.jobs, jobs, one.name, complete=False)
+            one.findings += _placed(one.name, found)
+            one.source = replace(one.source, jobs=chains.resolved(one.source.jobs, jobs))
+            one.findings += _found(
+                one.name, one.source, after, queues=queues, at_once=at_once, calendars=calendars
+            )
             one.findings += _undeclared(one.name, one.source, declared)
+            own = {calendar.name: calendar for calendar in one.calendars}
+            one.findings += _placed(one.name, ending_calendars(used, one.name, own, after))
     report = report_of(checked, after, count)
     print_report(report, form)
     levels = Counter(finding["level"] for finding in report["findings"])
@@ -113,6 +135,17 @@ def _loaded(name: str, *, imports: bool) -> Checked:
             echo(text, err=True)
         return Checked(name, None, _placed(name, error.problems, error))
     return Checked(name, source, _placed(name, source.warnings))
+
+
+def _write_out(one: Checked, after: datetime) -> None:
+    """Write out the calendars of a source. It is invalid if one of them cannot be written out."""
+    if one.source is None:
+        return
+    try:
+        one.calendars, warnings = write_out(one.name, one.source.calendars, after.date())
+    except ConfigurationError as error:
+        one.source, warnings = None, error.problems
+    one.findings += _placed(one.name, warnings)
 
 
 def _after(start: str | None, sources: Iterable[Source]) -> datetime:
@@ -148,20 +181,20 @@ def read_start(text: str, field: str, jobs: Iterable[tuple[str | None, str]]) ->
 
 
 def _found(
-    name: str, source: Source, after: datetime, queues: Sequence[str], at_once: int | None
+    name: str,
+    source: Source,
+    after: datetime,
+    *,
+    queues: Sequence[str],
+    at_once: int | None,
+    calendars: Calendars,
 ) -> list[Finding]:
     most = at_once or source.settings.slots
     found = problems(
-        source.jobs, where=name, after=after, served=_served(source, queues), most=most,
-        secret_names=source.settings.web_redact,
+        source.jobs, source.channels, where=name, after=after, served=_served(source, queues),
+        most=most, secret_names=source.settings.web_redact, calendars=calendars,
     )  # fmt: skip
     return _placed(name, found)
-
-
-def _channels(sources: Iterable[Source]) -> frozenset[str]:
-    """Return the channels that these sources declare."""
-    found = {name_of(job.name, job.queue) for source in sources for job in source.jobs}
-    return frozenset(name for name in found if name is not None)
 
 
 def _undeclared(name: str, source: Source, declared: frozenset[str]) -> list[Finding]:

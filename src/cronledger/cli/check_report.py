@@ -13,8 +13,9 @@ import click
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.show import counted, echo, print_json
 from cronledger.cli.source import Source
-from cronledger.explain.check import Outlook, is_channel, outlook
-from cronledger.rules.channels import PREFIX
+from cronledger.explain.check import Outlook, outlook
+from cronledger.rules.calendar_changes import in_words
+from cronledger.rules.calendars import Calendar
 from cronledger.rules.firings import change_local, change_note, local_text, note
 from cronledger.rules.instants import iso
 from cronledger.rules.printable import clean
@@ -41,36 +42,45 @@ class Finding:
 
 @dataclass(slots=True)
 class Checked:
-    """One source: its content, or None if it is invalid, and what was found in it."""
+    """One source: its content, or None if it is invalid, and what was found in it.
+
+    `calendars`: those that it declares, written out.
+    """
 
     name: str
     source: Source | None
     findings: list[Finding]
+    calendars: Sequence[Calendar] = ()
 
 
 def report_of(checked: Sequence[Checked], after: datetime, count: int) -> dict[str, Any]:
     """Return what --format json prints."""
+    calendars = {calendar.name: calendar for one in checked for calendar in one.calendars}
     return {
         "from": iso(after),
         "sources": [one.name for one in checked],
         "valid": all(one.source is not None for one in checked),
         "jobs": [
-            _job(one.name, outlook(job, after, count))
+            _job(one.name, outlook(job, after, count, calendars))
             for one in checked
             if one.source is not None
             for job in one.source.jobs
-            if not is_channel(job)
         ],
         "channels": [
-            {
-                "source": one.name,
-                "channel": job.name.removeprefix(PREFIX),
-                "kind": job.target["channel"]["kind"],
-            }
+            {"source": one.name, "channel": name, "kind": channel.kind}
             for one in checked
             if one.source is not None
-            for job in one.source.jobs
-            if is_channel(job)
+            for name, channel in one.source.channels.items()
+        ],
+        "calendars": [
+            {
+                "source": one.name,
+                "calendar": calendar.name,
+                "through": str(calendar.through),
+                "excluded": len(calendar.excluded),
+            }
+            for one in checked
+            for calendar in one.calendars
         ],
         "findings": [_finding(finding) for one in checked for finding in one.findings],
     }
@@ -97,6 +107,14 @@ def _job(source: str, found: Outlook) -> dict[str, Any]:
                 "note": change_note(change),
             }
             for change in found.clock_changes
+        ],
+        "calendar": job.calendar,
+        "calendar_firings": [
+            {
+                "year": change.year, "disappear": change.disappear, "appear": change.appear,
+                "note": f"calendar {job.calendar}: {in_words(change, job.on_excluded)}",
+            }
+            for change in found.calendar_firings
         ],
     }  # fmt: skip
 
@@ -140,8 +158,11 @@ def _print_text(report: Mapping[str, Any]) -> None:
         echo(f"{finding['level'].capitalize()}: {finding['message']}", err=True)
     levels = Counter(finding["level"] for finding in report["findings"])
     parts = [counted(len(report["jobs"]), "job")]
-    if report["channels"]:
-        parts.append(counted(len(report["channels"]), "channel"))
+    parts += [
+        counted(len(report[f"{kind}s"]), kind)
+        for kind in ("calendar", "channel")
+        if report[f"{kind}s"]
+    ]
     parts += [counted(levels[level], level) for level in ("error", "warning")]
     echo(f"{', '.join(report['sources'])}: {', '.join(parts)}", err=True)
 
@@ -152,12 +173,11 @@ def _rows(job: Mapping[str, Any]) -> list[dict[str, str]]:
         return [{"job": job["job"], "local": "", "note": note}]
     found = {change["at"]: change for change in job["clock_changes"]}
     found |= {firing["plan_time"]: firing for firing in job["firings"]}
-    if not found:
+    rows = [row for _, row in sorted(found.items())]
+    rows += [{"local": "", "note": change["note"]} for change in job["calendar_firings"]]
+    if not rows:
         return [{"job": job["job"], "local": "", "note": "no firing to show"}]
-    return [
-        {"job": job["job"], "local": row["local"], "note": row["note"]}
-        for _, row in sorted(found.items())
-    ]
+    return [{"job": job["job"], "local": row["local"], "note": row["note"]} for row in rows]
 
 
 def _workflow_command(finding: Mapping[str, Any]) -> str:

@@ -49,6 +49,17 @@ def channels(
     )
 
 
+def calendars(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the calendars."""
+    return _names(
+        lambda reports: [
+            row for row in reports.all_calendars() if row["name"].startswith(incomplete)
+        ]
+    )
+
+
 def scopes(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

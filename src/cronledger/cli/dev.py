@@ -43,10 +43,10 @@ def dev(*, source: str | None, at: str | None, count: int, no_reload: bool) -> N
     is an embedded PostgreSQL in a temporary directory, which is removed at the end. The first line
     of the output is the variable by which other commands reach it.
 
-    When FILE or a Python file below the working directory changes, dev checks the jobs as `check`
-    does. If they are valid, dev shows their next firings, and a new replica runs them. Otherwise
-    dev shows the errors, and the replica continues with the jobs that it has. If FILE or the
-    package of APP does not exist at the start, dev exits with 2.
+    When FILE, or a Python or iCalendar file below the working directory, changes, dev checks the
+    jobs as `check` does. If they are valid, dev shows their next firings, and a new replica runs
+    them. Otherwise dev shows the errors, and the replica continues with the jobs that it has. If
+    FILE or the package of APP does not exist at the start, dev exits with 2.
 
     With --at, the clock of the ledger starts at that time, when the first replica starts. A time
     without an offset is read in the time zone of the jobs.

@@ -23,11 +23,11 @@ ATTEMPTS = Listing(
     none="this was the first attempt",
 )
 FIELDS = (
-    "plan_time", "due_at", "trigger", "requested_by", "queue", "revision", "group_id", "watermark",
-    "created_at", "runner_id", "started_at", "heartbeat_at", "stale_after", "finished_at",
-    "duration_ms", "next_attempt_at", "cancel_requested_at", "cancel_requested_by",
-    "rows_affected", "payload", "result", "result_taken_at", "error_code", "error_msg",
-    "traceparent", "trace_id",
+    "plan_time", "window_start", "due_at", "trigger", "requested_by", "queue", "revision",
+    "group_id", "watermark", "created_at", "runner_id", "started_at", "heartbeat_at",
+    "stale_after", "finished_at", "duration_ms", "next_attempt_at", "cancel_requested_at",
+    "cancel_requested_by", "rows_affected", "payload", "result", "result_taken_at", "error_code",
+    "error_msg", "traceparent", "trace_id",
 )  # fmt: skip
 
 

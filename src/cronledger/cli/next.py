@@ -1,9 +1,8 @@
 """`cronledger next`: show when a schedule or a job fires next."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,6 +14,7 @@ from cronledger.cli.session import session
 from cronledger.cli.show import json_option, print_json, read_instant, unknown_job
 from cronledger.explain.firings import FiringRange, firings_of
 from cronledger.rules import cron
+from cronledger.rules.calendars import ExcludedDate
 from cronledger.rules.cron import CronError, Firing
 from cronledger.rules.firings import local_text, note
 from cronledger.rules.instants import iso
@@ -22,6 +22,9 @@ from cronledger.rules.instants import iso
 LISTING = Listing(
     {"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "there is no further firing"
 )
+
+MOST_SKIPPED = 1000
+"""Skipped firings and dates after which a listing ends: those of a job that hardly fires."""
 
 
 @click.command("next")
@@ -47,17 +50,43 @@ def next_firings(
 
     An argument that contains a space or begins with @ is a schedule. Any other argument is the name
     of a job in the ledger. Times are shown in UTC and in the time zone of the schedule. A note
-    marks the firings that a clock change affects. A time in --from without an offset is read in the
-    time zone of the schedule. With --json, the output is an array of times in UTC.
+    marks the firings that a clock change affects, and those that the calendar of the job moves.
+    Dates that the calendar excludes are listed as skipped, each with its first firing. Firings that
+    an operator skips are listed as skipped, too. A planned pause of the job causes a warning. A
+    time in --from without an offset is read in the time zone of the schedule. With --json, the
+    output is an array of firings.
     """
     wanted = _job(what, start, tz, scope) if _is_job(what) else _spec(what, start, tz, scope)
     for warning in wanted.spec.warnings:
         click.echo(f"Warning: {warning}", err=True)
-    firings = list(islice(wanted, count))
+    firings = _listed(wanted, count)
+    calendar, fired = wanted.calendar, sum(map(_runs, firings))
+    if fired < count and calendar is not None and wanted.ends_with_calendar:
+        click.echo(
+            f"Warning: calendar {calendar.name!r} ends on {calendar.through}, and the job does not "
+            "fire after that date",
+            err=True,
+        )
     if as_json:
-        print_json([iso(firing.plan_time) for firing in firings])
+        print_json([_fields(firing) for firing in firings])
     else:
         print_listing([_row(firing) for firing in firings], LISTING, wanted.after)
+
+
+def _listed(wanted: FiringRange, count: int) -> list[Firing]:
+    """Return `count` firings and between them the skipped ones, of which there is a limit."""
+    found: list[Firing] = []
+    left = {True: count, False: MOST_SKIPPED}
+    for firing in wanted.with_skipped():
+        found.append(firing)
+        left[_runs(firing)] -= 1
+        if 0 in left.values():
+            break
+    return found
+
+
+def _runs(firing: Firing) -> bool:
+    return firing.excluded is None and firing.skipped is None
 
 
 def _is_job(what: str) -> bool:
@@ -96,6 +125,7 @@ def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> Fir
                 f"job {name!r} has no schedule; it runs only when it is triggered"
             )
         _remark(row, now)
+        _remark_planned(ledger.reports.job_pauses(name))
         try:
             found = firings_of(ledger.reports, row, now, scope)
         except CronError as error:
@@ -103,6 +133,18 @@ def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> Fir
     if start is None:
         return found
     return replace(found, after=read_instant(start, "--from", ZoneInfo(row["timezone"])))
+
+
+def _remark_planned(pauses: Sequence[Mapping[str, Any]]) -> None:
+    """Warn of planned pauses of the job, during which the firings shown will not run."""
+    for pause in pauses:
+        if pause["is_planned"]:
+            end = f"through {iso(pause['until_at'])}" if pause["until_at"] else "until it is ended"
+            click.echo(
+                f"Warning: pause {pause['id']} is planned, from {iso(pause['from_at'])} {end}: "
+                f"{pause['reason']}",
+                err=True,
+            )
 
 
 def _remark(row: Mapping[str, Any], now: datetime) -> None:
@@ -116,6 +158,21 @@ def _remark(row: Mapping[str, Any], now: datetime) -> None:
     else:
         return
     click.echo(f"Warning: job {row['name']!r} {state}", err=True)
+
+
+def _fields(firing: Firing) -> dict[str, Any]:
+    return {
+        "plan_time": iso(firing.plan_time),
+        "local": local_text(firing.local),
+        "note": note(firing),
+        "excluded": None if firing.excluded is None else _date(firing.excluded),
+        "moved_from": [_date(one) for one in firing.moved_from],
+        "skipped": firing.skipped,
+    }
+
+
+def _date(one: ExcludedDate) -> dict[str, str]:
+    return {"calendar": one.calendar, "date": str(one.date), "name": one.name}
 
 
 def _row(firing: Firing) -> dict[str, str]:

@@ -11,7 +11,7 @@ from cronledger.cli.parameters import BIGINT, Duration
 from cronledger.cli.session import denials, requester, settings_here
 from cronledger.cli.source import Source, find_source
 from cronledger.process.daemon import DaemonOptions
-from cronledger.rules.model import NAME_PATTERN
+from cronledger.rules.limits import NAME_PATTERN
 from cronledger.sources.apply import ApplyRequest
 
 
@@ -102,7 +102,13 @@ def _declared(source: Source, *, force: bool, by: str) -> dict[str, Any]:
     """Return the options of a daemon that come from its source."""
     return {
         "request": ApplyRequest(
-            jobs=source.jobs, source=source.name, deploy=source.deploy, force=force, by=by
+            jobs=source.jobs,
+            channels=source.channels,
+            source=source.name,
+            deploy=source.deploy,
+            force=force,
+            by=by,
+            calendars=source.calendars,
         ),
         "warnings": source.warnings,
         "apps": source.apps,

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 from uuid import UUID
 
@@ -93,6 +93,8 @@ def _plain(value: object) -> object:
     match value:
         case datetime():
             return iso(value)
+        case date():
+            return value.isoformat()
         case timedelta():
             return _duration(value)
         case UUID():

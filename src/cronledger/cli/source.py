@@ -1,6 +1,6 @@
 """The argument of `run` and `jobs apply`: a file or an App, loaded and checked as a whole."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from pathlib import Path
@@ -10,7 +10,8 @@ from cronledger.cli.session import HERE, settings_here
 from cronledger.declaring.app import App, bind
 from cronledger.engine.apps import AppRegistry
 from cronledger.rules import validation
-from cronledger.rules.channels import name_of
+from cronledger.rules.calendar_spec import CalendarSpec
+from cronledger.rules.channels import Channel, Function
 from cronledger.rules.model import Handler, Job
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import Settings
@@ -21,19 +22,22 @@ SUFFIX = ".toml"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Valid jobs, and what runs them.
+    """Valid jobs and channels, and what runs the jobs.
 
-    `functions`: the functions of a file's jobs, by `module:name`. `settings`: those of the process,
+    `functions`: the functions of a file's jobs, by `module:name`. `calendars`: those that the
+    source declares, by name, whose dates are not written out yet. `settings`: those of the process,
     in which variables override the table of the file.
     """
 
     name: str
     settings: Settings
     jobs: tuple[Job, ...]
+    channels: Mapping[str, Channel]
     deploy: int | None
     warnings: tuple[Problem, ...]
     apps: tuple[App, ...] = ()
     functions: Mapping[str, Callable[..., Any]] = attribute(default_factory=dict)
+    calendars: Mapping[str, CalendarSpec] = attribute(default_factory=dict)
 
 
 def find_source(named: str | None, *, name: str | None, deploy: int | None) -> Source | None:
@@ -75,17 +79,19 @@ def _file(path: Path, name: str | None, settings: type[Settings], imports: bool)
         name=name or place,
         settings=settings.load(found.settings, where=str(path)),
         jobs=found.jobs,
+        channels=found.channels,
         deploy=found.deploy,
         warnings=found.warnings,
-        functions=_functions(found.jobs, str(path)) if imports else {},
+        functions=_functions(found, str(path)) if imports else {},
+        calendars=found.calendars,
     )
 
 
-def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]:
+def _functions(source: toml.TomlSource, where: str) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     problems: list[Problem] = []
     causes: list[BaseException] = []
-    for job in jobs:
+    for job in source.jobs:
         if job.handler is not Handler.PYTHON:
             continue
         reference = job.target["python"]
@@ -102,25 +108,24 @@ def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]
             scheduled = job.schedule is not None
             if parameter and (refusal := parameter.problem(job.payload, scheduled=scheduled)):
                 problems.append(Problem(where, job.name, "payload", None, *refusal))
-    problems += _channel_problems(jobs, where, causes)
+    problems += _channel_problems(source.channels, where, causes)
     if problems:
         raise ConfigurationError(problems, causes)
     return found
 
 
 def _channel_problems(
-    jobs: Iterable[Job], where: str, causes: list[BaseException]
+    channels: Mapping[str, Channel], where: str, causes: list[BaseException]
 ) -> Iterator[Problem]:
     """Yield a problem for each channel whose function cannot be imported; add to `causes`."""
-    for job in jobs:
-        channel = name_of(job.name, job.queue)
-        if channel is None or "python" not in job.target["channel"]:
+    for name, channel in channels.items():
+        if not isinstance(channel, Function):
             continue
         try:
-            python.resolve_function(job.target["channel"]["python"])
+            python.resolve_function(channel.python)
         except ConfigurationError as error:
             message = "; ".join(str(problem) for problem in error.problems)
-            yield Problem(where=where, field=f"channels.{channel}.python", message=message)
+            yield Problem(where=where, field=f"channels.{name}.python", message=message)
             causes.extend(error.causes)
 
 
@@ -151,8 +156,11 @@ def _app(reference: str, name: str | None, kind: type[Settings]) -> Source:
     settings = settings_here(kind)
     jobs = tuple(app.jobs.values())
     causes: list[BaseException] = []
-    if problems := list(_channel_problems(jobs, reference, causes)):
+    if problems := list(_channel_problems(app.channels, reference, causes)):
         raise ConfigurationError(problems, causes)
     warnings = validation.check(jobs, where=reference, providers=app.providers)
     deploy = settings.deploy if settings.deploy is not None else app.deploy
-    return Source(name or app.name or reference, settings, jobs, deploy, warnings, apps=(app,))
+    return Source(
+        name or app.name or reference, settings, jobs, app.channels, deploy, warnings, apps=(app,),
+        calendars=app.calendars,
+    )  # fmt: skip

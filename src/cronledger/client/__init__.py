@@ -10,6 +10,7 @@ from cronledger.explain.why import Explanation
 from cronledger.ledger.calls import Cancelled, Retried
 from cronledger.ledger.refusals import LedgerError, NotFoundError
 from cronledger.ledger.values import Execution, SkippedRange
+from cronledger.rules.calendars import ExcludedDate
 from cronledger.rules.cron import Firing
 from cronledger.rules.model import SkipReason, Status, Trigger
 from cronledger.rules.problems import PayloadInvalidError
@@ -18,6 +19,7 @@ __all__ = [
     "AsyncClient",
     "Cancelled",
     "Client",
+    "ExcludedDate",
     "Execution",
     "Explanation",
     "Firing",

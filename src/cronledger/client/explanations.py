@@ -46,12 +46,16 @@ def next_firings(
     *,
     after: datetime | None = None,
     scope: str | None = None,
+    with_skipped: bool = False,
 ) -> list[Firing]:
     """Return the first `count` firings of a job after an instant, by default after now.
 
     There are none if the job has no schedule. A pause or a retirement is not considered.
-    `scope` decides `H` in the schedule. Raises ValueError if the schedule in the ledger is
-    invalid.
+    `moved_from` of a firing has the dates from which the calendar of the job moved it. Firings that
+    are skipped are left out. With `with_skipped`, they are among the `count` firings: `skipped` has
+    the reason of a planned skip, and `excluded` the name of the day that a calendar excludes, of
+    which there is only the first firing. `scope` decides `H` in the schedule. Raises ValueError if
+    the schedule in the ledger is invalid.
     """
     definition = reports.job(job)
     if definition is None:
@@ -59,7 +63,8 @@ def next_firings(
     if definition["schedule"] is None:
         return []
     start = reports.now() if after is None else _checked("after", after)
-    return list(islice(firings_of(reports, definition, start, scope), count))
+    found = firings_of(reports, definition, start, scope)
+    return list(islice(found.with_skipped() if with_skipped else found, count))
 
 
 def _unknown_job(reports: Reports, job: str) -> NotFoundError:

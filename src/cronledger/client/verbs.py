@@ -207,6 +207,8 @@ class Verbs(HasSender[R]):
     wait = polled(wait)
     pause = sent(calls.pause)
     resume = sent(calls.resume)
+    skip = sent(calls.skip)
+    unskip = sent(calls.unskip)
     cancel = sent(calls.cancel)
     retry = sent(calls.retry)
     execution = sent(calls.execution)

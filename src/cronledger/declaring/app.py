@@ -21,17 +21,21 @@ from cronledger.declaring.handles import JobFunction, handle_of
 from cronledger.declaring.middleware import Middleware, Wrapper, checked, fitting
 from cronledger.declaring.policies import Policies, Provider
 from cronledger.declaring.resources import Lifespan, check_lifespan
-from cronledger.rules import retry_filters
-from cronledger.rules.channels import Channel, as_job
+from cronledger.rules import calendar_spec, retry_filters
+from cronledger.rules import channels as channel_rules
+from cronledger.rules.calendar_spec import CalendarSpec
+from cronledger.rules.channels import Channel
 from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.model import (
     Handler,
     Job,
     ScopeKey,
     Trigger,
+    Window,
 )
-from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
+from cronledger.rules.outcome import Discard, LeaseLost, NotReady, Result, Retry
 from cronledger.rules.problems import ConfigurationError, Problem
+from cronledger.rules.requirements import UpstreamResult, UpstreamResults
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "JobFunction", "LeaseLost",
-    "Lifespan", "Middleware", "Result", "Retry", "Transaction", "Wrapper", "bind",
+    "Lifespan", "Middleware", "NotReady", "Result", "Retry", "Transaction", "Wrapper", "bind",
 ]  # fmt: skip
 
 A = ParamSpec("A")
@@ -78,8 +82,9 @@ class Context:
 
     `plan_time` is the nominal UTC instant, the same in every attempt. `attempt` counts from 1. Use
     `execution_id` as the idempotency key of effects outside of the database. `payload` is the JSON
-    as it was given, and the handler's parameter `payload` is the validated value. `resources` is
-    the value that the lifespan of the App yielded, or None if the App has none.
+    as it was given, and the handler's parameter `payload` is the validated value. `window` is the
+    interval of time to process, if the job has `windows`; otherwise None. `resources` is the value
+    that the lifespan of the App yielded, or None if the App has none.
     """
 
     execution_id: int
@@ -93,8 +98,10 @@ class Context:
     lease_token: UUID = field(repr=False)
     runner_id: str
     cancel_token: CancelToken = field(repr=False, compare=False)
+    window: Window | None = None
     resources: Any = field(default=None, repr=False, compare=False)
     _held: Callable[[], bool] = field(repr=False, compare=False)
+    _upstreams: UpstreamResults = field(default=UpstreamResults({}), repr=False, compare=False)
     _transaction: Callable[[], Transaction] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -115,6 +122,21 @@ class Context:
         """
         if not self._held():
             raise LeaseLost(f"the lease of execution {self.execution_id} is lost")
+
+    def upstream(self, job: str) -> Sequence[UpstreamResult]:
+        """Return what this execution waited for: plan_times of a required job, and the results.
+
+        They are in the order of their plan_times, at most the newest 1,000. They are those at the
+        start of the attempt. An execution that did not wait, such as a triggered one, has none.
+
+        Raises LookupError if the job does not require `job`, and the error of the ledger if it
+        could not be read.
+        """
+        if self._upstreams.error is not None:
+            raise self._upstreams.error
+        if job not in self._upstreams.by_job:
+            raise LookupError(f"{job!r} is not in requires or after of the job {self.job!r}")
+        return self._upstreams.by_job[job]
 
     def transaction(self) -> Transaction:
         """Return a transaction in the ledger's database that also contains the SUCCESS.
@@ -146,10 +168,13 @@ class App:
     value that it yields reaches handlers as `ctx.resources`, and by the types of their parameters.
     `middleware`: functions `(ctx, call_next)` around all handlers, the outermost first.
     `channels`: where alerts are sent, by name, such as `{"ops": Slack(url=…)}`; see
-    `cronledger.channels`. Each is a job `alerts.NAME`.
+    `cronledger.channels`.
+    `calendars`: the calendars that jobs name in `calendar`, by name, such as
+    `{"de": CalendarSpec(weekend=("Saturday", "Sunday"), holidays="DE-BE")}`, or a dict with the
+    same keys as `[calendars.NAME]` in a file. The path of an iCalendar file must be absolute.
 
     Raises TypeError for a lifespan or a middleware that cannot be one, and ConfigurationError for a
-    channel that is invalid.
+    channel or a calendar that is invalid.
     """
 
     def __init__(
@@ -160,6 +185,7 @@ class App:
         lifespan: Lifespan | None = None,
         middleware: Sequence[Wrapper | Middleware] = (),
         channels: Mapping[str, Channel] | None = None,
+        calendars: Mapping[str, CalendarSpec | Mapping[str, Any]] | None = None,
     ) -> None:
         if lifespan is not None:
             check_lifespan(lifespan)
@@ -171,14 +197,28 @@ class App:
         self._handlers: dict[str, Function] = {}
         self._bound: dict[str, Bound] = {}
         self._providers: dict[str, Provider] = {}
-        for channel, declared in (channels or {}).items():
-            job = as_job(channel, declared)
-            self._jobs[job.name] = job
+        self._channels = {
+            name: channel_rules.checked(name, channel) for name, channel in (channels or {}).items()
+        }
+        self._calendars = {
+            calendar: calendar_spec.read(calendar, declared, name)
+            for calendar, declared in (calendars or {}).items()
+        }
 
     @property
     def jobs(self) -> Mapping[str, Job]:
         """The declared jobs by name, in the order of declaration."""
         return MappingProxyType(self._jobs)
+
+    @property
+    def channels(self) -> Mapping[str, Channel]:
+        """The declared channels by name."""
+        return MappingProxyType(self._channels)
+
+    @property
+    def calendars(self) -> Mapping[str, CalendarSpec]:
+        """The declared calendars by name."""
+        return MappingProxyType(self._calendars)
 
     @property
     def handlers(self) -> Mapping[str, Function]:
@@ -220,6 +260,9 @@ class App:
             notify: The channel that gets alerts, or rules such as Notify(channel="ops", after=3).
             ping: URL of a check of Healthchecks, or of a service with the same protocol.
             timezone: Time zone of the schedule. Default: "UTC".
+            calendar: Name of a calendar, whose excluded dates the job leaves out.
+            on_excluded: A firing on an excluded date: `skip` it, or move it to the same time of the
+                `next` or `previous` date that is not excluded. Default: "skip".
             day_or: How day of month and day of week combine. Default: True.
             dst_gap: A fixed time that a clock change skips: run right after the gap, or not at all.
                 Default: "shift".
@@ -238,6 +281,13 @@ class App:
             overlap: A plan_time that is due while its (job, scope) is RUNNING: `skip` it, let it
                 `wait`, `allow` it to run too, or `replace` (cancel the running one, then start).
                 Default: "skip".
+            windows: `True`: each execution has a window of time, which begins where that of the
+                last SUCCESS of its scope ended, and ends at its plan_time.
+            requires: Jobs that must have succeeded first: names, or Requirement(job=…,
+                scope="same").
+            after: A job whose plan_times this job has, instead of a schedule of its own.
+            wait_at_most: How long an execution waits for `requires` and `after`, and for a handler
+                that is not ready.
             start_by: Deadline of the start: a wall time in the time zone of the job, such as
                 `06:00`, or a duration after plan_time, such as `15m`.
             finish_by: Deadline of the success, written like `start_by`.
@@ -305,7 +355,8 @@ class App:
         ]
         if bound.payload is not None and all(problem.field != "payload" for problem in problems):
             given = values.get("payload")
-            refusal = bound.payload.problem(given, scheduled=schedule is not None)
+            is_scheduled = schedule is not None or bool(values.get("after"))
+            refusal = bound.payload.problem(given, scheduled=is_scheduled)
             if refusal is not None:
                 problems.append(Problem(where, chosen, "payload", None, *refusal))
         values |= {"name": chosen, "schedule": schedule}
@@ -331,7 +382,7 @@ class App:
     def _taken(self, name: str) -> Iterator[tuple[str, str, str]]:
         """Yield a problem (field, message, remedy) if a job has this name."""
         if name in self._jobs:
-            taken = place(self._handlers[name]) if name in self._handlers else "a channel"
+            taken = place(self._handlers[name])
             yield "name", f"is already used by {taken}", "set name=… for one of them"
 
 
@@ -386,7 +437,7 @@ def _failure(item: object) -> Iterator[tuple[str, str]]:
     name = retry_filters.name_of(item)
     if not issubclass(item, BaseException):
         yield f"has {name}, which is not an exception class", "remove it"
-    elif issubclass(item, Retry | Discard | LeaseLost):
+    elif issubclass(item, Retry | Discard | NotReady | LeaseLost):
         remedy = 'remove it; retry_on = ["retry_requested"] retries only what raises Retry'
         yield f"has {name}, but filters do not apply to it", remedy
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict
 
 from cronledger.rules.model import CatchUp, Overlap
 from cronledger.rules.notify import Notify
+from cronledger.rules.requirements import Requirement
 
 Provider = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
 Length = str | timedelta
@@ -24,6 +25,8 @@ class Policies(TypedDict, total=False):
     notify: str | Notify | Sequence[str | Notify] | None
     ping: str | None
     timezone: str
+    calendar: str | None
+    on_excluded: Literal["skip", "next", "previous"]
     day_or: bool
     dst_gap: Literal["shift", "skip"]
     dst_fold: Literal["first", "both"]
@@ -36,6 +39,10 @@ class Policies(TypedDict, total=False):
     catch_up_window: Length
     catch_up_limit: int
     overlap: Overlap | Literal["skip", "wait", "allow", "replace"]
+    windows: bool
+    requires: str | Requirement | Sequence[str | Requirement] | None
+    after: str | Requirement | Sequence[str | Requirement] | None
+    wait_at_most: Length | None
     start_by: time | Length | None
     finish_by: time | Length | None
     expect_duration: Length | None

@@ -37,7 +37,7 @@ class AppRegistry:
         """Add the functions and the scope providers of `app`.
 
         An App with a lifespan is withheld until `provide`. Raises ConfigurationError, and adds
-        nothing, if a job has the name of another App's job, if two functions have the same
+        nothing, if a job or channel has the name of another App's, if two functions have the same
         `module:qualname`, or if one function would have two lifespans or two lists of middleware.
         """
         found = _functions(app)
@@ -48,7 +48,9 @@ class AppRegistry:
                     _require_same(where, name, (app, found[where]), (other, functions[where]))
         for other in self._apps:
             for name in sorted(app.jobs.keys() & other.jobs.keys()):
-                raise _doubled(app, other, name)
+                raise _doubled(app, other, "job", name)
+            for name in sorted(app.channels.keys() & other.channels.keys()):
+                raise _doubled(app, other, "channel", name)
         self._apps[app] = found
         if app.lifespan is not None:
             self._withheld.add(app)
@@ -129,7 +131,7 @@ def source_of(app: App) -> str:
 
 def _functions(app: App) -> dict[str, Bound]:
     found: dict[str, Bound] = {}
-    for name, bound in app.bound.items():  # channels have no function
+    for name, bound in app.bound.items():
         where = app.jobs[name].target["python"]
         if where in found:
             _require_same(where, name, (app, bound), (app, found[where]))
@@ -160,7 +162,8 @@ def _ambiguous(where: str, job: str, message: str, remedy: str) -> Configuration
     return ConfigurationError([Problem(where, job, "python", where, message, remedy)])
 
 
-def _doubled(app: App, other: App, job: str) -> ConfigurationError:
-    message = f"the App {other.name!r} also has a job with this name"
+def _doubled(app: App, other: App, kind: str, name: str) -> ConfigurationError:
+    message = f"the App {other.name!r} also has a {kind} with this name"
     remedy = "choose another name for one of them"
-    return ConfigurationError([Problem(app.name, job, "name", job, message, remedy)])
+    job, field = (name, "name") if kind == "job" else (None, f"channels.{name}")
+    return ConfigurationError([Problem(app.name, job, field, name, message, remedy)])

@@ -51,8 +51,10 @@ class Peer:
             return False
         if job.handler is Handler.PYTHON and job.target["python"] not in self.handlers:
             return False
-        cron = not job.schedule.lstrip().startswith("@every")
-        return cron and (self.croniter or (self.tzdata and job.timezone != "UTC"))
+        zoned = self.tzdata and job.timezone != "UTC"
+        if job.schedule.lstrip().startswith("@every"):
+            return zoned and job.calendar is not None
+        return self.croniter or zoned
 
 
 DueCursor = tuple[ScopeKey, datetime]

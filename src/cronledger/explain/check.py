@@ -1,11 +1,20 @@
 """What `check` finds in the valid jobs of a source, without a database."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from cronledger.rules import channels, durations, firings, secrets
+from cronledger.rules import durations, firings, secrets
+from cronledger.rules.calendar_changes import (
+    Dated,
+    FiringChange,
+    firing_changes,
+    without_calendar,
+)
+from cronledger.rules.calendar_spec import ENDS_SOON
+from cronledger.rules.calendars import Calendar
+from cronledger.rules.channels import Channel, settings
 from cronledger.rules.cron import ClockChange, Firing
 from cronledger.rules.load import Collision, collisions
 from cronledger.rules.model import Job
@@ -22,11 +31,19 @@ SHORT_LEASE = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The next firings of a job, and the clock changes of a year that affect it."""
+    """The next firings of a job, and the clock changes of a year that affect it.
+
+    `calendar_firings`: what its calendar changes, compared with the job without a calendar.
+    """
 
     job: Job
     firings: tuple[Firing, ...]
     clock_changes: tuple[ClockChange, ...]
+    calendar_firings: tuple[FiringChange, ...]
+
+
+Calendars = Mapping[str, Calendar]
+"""The calendars of the checked sources, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,54 +54,67 @@ class Served:
     stated: bool
 
 
-def outlook(job: Job, after: datetime, count: int) -> Outlook:
-    """Return the next `count` firings of `job`, and its clock changes within a year of `after`."""
-    coming = firings.firings(job, after, firings.later(after))
-    changes = firings.clock_changes(job, after, firings.later(after, YEAR))
-    return Outlook(job, tuple(islice(coming, count)), tuple(changes))
+def outlook(job: Job, after: datetime, count: int, calendars: Calendars) -> Outlook:
+    """Return the next `count` firings of `job`, and its clock changes within a year of `after`.
+
+    If the calendar of the job is not among `calendars`, they are those without a calendar.
+    """
+    dated = _dated(job, calendars)
+    year = firings.later(after, YEAR)
+    changes = firings.clock_changes(dated.job, after, year, calendar=dated.calendar)
+    moved = firing_changes(without_calendar(job), dated, after)
+    return Outlook(job, tuple(islice(_coming(dated, after), count)), tuple(changes), moved)
+
+
+def _dated(job: Job, calendars: Calendars) -> Dated:
+    if job.calendar is None or job.calendar in calendars:
+        return Dated(job, calendars.get(job.calendar or ""))
+    return without_calendar(job)
+
+
+def _coming(dated: Dated, after: datetime) -> Iterator[Firing]:
+    return firings.firings(dated.job, after, firings.later(after), calendar=dated.calendar)
 
 
 def problems(
     jobs: Sequence[Job],
+    channels: Mapping[str, Channel],
     *,
     where: str,
     after: datetime,
     served: Served,
     most: int,
     secret_names: Collection[str],
+    calendars: Calendars,
 ) -> Iterator[Problem]:
-    """Yield the problems of valid jobs: those that never fire, unknown queues, secrets, collisions.
+    """Yield the problems of valid jobs: those that never fire, unknown queues and calendars,
+    secrets, collisions.
 
     `most`: the number of executions of one queue that may be due in the same second.
     `secret_names`: names of fields that contain secrets.
     """
-    for job in jobs:
-        yield from (
-            _as_written(job, one) for one in secrets.warnings(job, secret_names, where=where)
-        )
-        if job.schedule is not None and _never_fires(job, after):
+    every = [_dated(job, calendars) for job in jobs]
+    for job, dated in zip(jobs, every, strict=True):
+        yield from _secrets(job, secret_names, where)
+        if job.calendar != dated.job.calendar:
+            yield _undeclared_calendar(job, where, calendars)
+        if job.schedule is not None and next(_coming(dated, after), None) is None:
             yield _ended(job, where)
-        if _cannot_outlast(job, after):
+        if _cannot_outlast(dated, after):
             yield _short_lease(job, where)
-        if job.queue not in served.queues and not is_channel(job):
+        if job.queue not in served.queues:
             yield _unknown_queue(job, where, served)
-    for collision in collisions(jobs, after, firings.later(after, DAY), most):
+    declared = {f"channels.{name}": settings(channel) for name, channel in channels.items()}
+    yield from secrets.warnings(declared, secret_names, where=where, job=None)
+    found = collisions([x.job for x in every], after, firings.later(after, DAY), most, calendars)
+    for collision in found:
         yield _collision(collision, where, most)
 
 
-def is_channel(job: Job) -> bool:
-    """Return whether this is the job of a channel. Replicas with any queues deliver its alerts."""
-    return channels.name_of(job.name, job.queue) is not None
-
-
-def _as_written(job: Job, problem: Problem) -> Problem:
-    """Return a problem of the target of `job` with the name that the field has in a file."""
-    field = problem.field or ""
-    if (channel := channels.name_of(job.name, job.queue)) is not None:
-        return replace(
-            problem, job=None, field=field.replace("target.channel", f"channels.{channel}", 1)
-        )
-    return replace(problem, field=written_field(field, job.handler.value))
+def _secrets(job: Job, names: Collection[str], where: str) -> Iterator[Problem]:
+    values = {"target": job.target, "payload": job.payload}
+    for one in secrets.warnings(values, names, where=where, job=job.name):
+        yield replace(one, field=written_field(one.field, job.handler.value))
 
 
 def undeclared_channels(
@@ -106,21 +136,45 @@ def undeclared_channels(
                 )  # fmt: skip
 
 
-def _never_fires(job: Job, after: datetime) -> bool:
-    return next(firings.firings(job, after, firings.later(after)), None) is None
+def _undeclared_calendar(job: Job, where: str, declared: Calendars) -> Problem:
+    remedy = "also check the source that declares it"
+    if declared:
+        remedy = f"{remedy}, or {nearest(str(job.calendar), declared)}"
+    return Problem(
+        where=where, job=job.name, field="calendar", value=shown(job.calendar),
+        message="is a calendar that no checked source declares, so the firings are shown as if "
+        "there were none",
+        remedy=remedy, warning=True,
+    )  # fmt: skip
 
 
-def _cannot_outlast(job: Job, after: datetime) -> bool:
+def ending_calendars(
+    used: Collection[str], where: str, declared: Calendars, after: datetime
+) -> Iterator[Problem]:
+    """Yield a problem for each of these calendars that ends soon and is used."""
+    for name in sorted(declared.keys() & used):
+        through = declared[name].through
+        if through < after.date() + ENDS_SOON:
+            yield Problem(
+                where=where, field=f"calendars.{name}.through",
+                message=f"the calendar ends on {through}, and its jobs do not fire after that date",
+                remedy="set a later year, and add what is known of it to exclude or to the file",
+                warning=True,
+            )  # fmt: skip
+
+
+def _cannot_outlast(dated: Dated, after: datetime) -> bool:
     """Return whether a restart of the database would end a run that is declared to be long.
 
     A job that fires more than once an hour is left out: its next firing is near, and after a crash
     a long lease would delay it.
     """
+    job = dated.job
     declared = "run_timeout" in job.model_fields_set
     is_long = declared and (job.run_timeout is None or job.run_timeout >= LONG_RUN)
     if not is_long or job.stale_timeout >= SHORT_LEASE:
         return False
-    coming = [x.plan_time for x in islice(firings.firings(job, after, firings.later(after)), 2)]
+    coming = [x.plan_time for x in islice(_coming(dated, after), 2)]
     return len(coming) < 2 or coming[1] - coming[0] >= LONG_RUN
 
 

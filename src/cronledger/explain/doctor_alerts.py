@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cronledger.explain.findings import DoctorContext, Finding, named, otherwise_ok
 
 
-@otherwise_ok("every alert has a delivery, and none waits, failed or was cancelled in the last day")
+@otherwise_ok("every alert has a delivery, and none waits or failed in the last day")
 def alerts(context: DoctorContext) -> Iterator[Finding]:
     """Check that alerts are delivered, and that the channels in `notify` exist."""
     row = context.row("examine_alerts")
@@ -22,9 +22,7 @@ def alerts(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("alerts", "problem", found, remedy)
     if row["failed_deliveries"]:
         found = f"failed deliveries of the last day: {row['failed_deliveries']}"
-        remedy = "see the executions of the queue alerts, correct the channel, and retry them"
+        remedy = (
+            "see `cronledger channels deliveries --status FAILED`, correct the channel, and retry"
+        )
         yield Finding("alerts", "problem", found, remedy)
-    if cancelled := row["cancelled_deliveries"]:
-        found = f"deliveries of dropped channels, cancelled in the last day: {cancelled}"
-        remedy = "see `cronledger alerts`; to send them, declare the channel again and retry them"
-        yield Finding("alerts", "warning", found, remedy)

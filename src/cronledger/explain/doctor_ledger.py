@@ -23,6 +23,7 @@ from cronledger.ledger import identity as identities
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.schemas import internal
 from cronledger.rules import durations
+from cronledger.rules.calendar_spec import ENDS_SOON
 from cronledger.rules.instants import iso
 
 SKEW = timedelta(seconds=2)
@@ -324,6 +325,20 @@ def _needs(row: dict[str, Any]) -> str:
     return ", external" if row["handler"] == "external" else ""
 
 
+@otherwise_ok(f"no calendar that a job uses ends within {ENDS_SOON.days} days")
+def calendars(context: DoctorContext) -> Iterator[Finding]:
+    """Check that no calendar that a job uses ends soon, because its jobs do not fire after it."""
+    for row in context.rows("examine_calendars", days=ENDS_SOON.days):
+        used = "1 job" if row["jobs"] == 1 else f"{row['jobs']} jobs"
+        found = (
+            f"{row['name']} {'ended' if row['is_over'] else 'ends'} on {row['through']} ({used})"
+        )
+        declared = "call set_calendar() with a later date"
+        if row["source"] is not None:
+            declared = f"apply {row['source']} again, with a later `through` if it has one"
+        yield Finding("calendars", "problem" if row["is_over"] else "warning", found, declared)
+
+
 @otherwise_ok("no execution is RUNNING without a lease")
 def leases(context: DoctorContext) -> Iterator[Finding]:
     """Check for executions whose lease has ended, and that no runner has taken over or ended."""
@@ -393,5 +408,5 @@ def violations(context: DoctorContext) -> Iterator[Finding]:
 
 CHECKS: tuple[Check, ...] = (
     identity, roles, clock, time_zones, tables, horizon, jit, partitions, retention, runners,
-    versions, jobs, leases, scopes, steps, queues, violations, verification, alerts,
+    versions, jobs, calendars, leases, scopes, steps, queues, violations, verification, alerts,
 )  # fmt: skip

@@ -2,13 +2,22 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, walk
+from cronledger.audit.dates import read_dates
+from cronledger.audit.walk import (
+    Definition,
+    clock_change,
+    due_at,
+    excluded_day,
+    neighbours,
+    walk,
+)
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import durations
+from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.retry_filters import NOT_RETRIED, split_note
@@ -17,6 +26,12 @@ _SHOWN_EXECUTIONS = 3
 _TICK = timedelta(microseconds=1)
 _SOON = timedelta(seconds=2)
 _AT_ONCE = timedelta(seconds=1)
+_CAUSES = {
+    "superseded": "a newer plan_time ran instead",
+    "calendar": "the calendar of the job excludes this day ({})",
+    "upstream": "it waited for a job that it requires: {}",
+}
+"""The reasons of skips that need no further rows to be explained, with the detail of the skip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,7 @@ class Why:
         self._revisions = revisions
         self._whole_messages = whole_messages
         self._froms: list[datetime] = [row["effective_from"] for row in revisions]
+        self._dates = read_dates(reports.calendar_rows(revisions))
 
     def explain(self, schedule: Row, since: datetime, until: datetime) -> Explanation:
         """Explain the plan_times in [since, until) of the scope of a `schedules` row."""
@@ -109,7 +125,7 @@ class Why:
     def _state(self, schedule: Row, key: ScopeKey, now: datetime) -> tuple[str, str]:
         """Return whether the scope is planned at present, and a sentence about what comes next."""
         row = self._revisions[-1]
-        definition = _definition(row)
+        definition = self._definition(row)
         if row["state"] == "retired" or schedule["parked"] == "retired":
             return "retired", "The job or this scope is retired, so nothing more is planned."
         ends = row["pause_ends"]
@@ -122,14 +138,19 @@ class Why:
         following = neighbours(definition, key, now)[1]
         if following is None:
             return "idle", "It has no further plan_time."
-        return "idle", f"The next plan_time is {_at(following)}. It is {_at(now)} now."
+        obstacle = self._obstacle(definition, key, following)
+        then = "" if obstacle is None else f", but {obstacle}"
+        return "idle", f"The next plan_time is {_at(following)}{then}. It is {_at(now)} now."
+
+    def _definition(self, row: Row) -> Definition:
+        return Definition.from_row(row, self._dates)
 
     def _owner(self, instant: datetime) -> int:
         """Return the index of the revision that owns a plan_time in (its start, the next start]."""
         return max(0, bisect_left(self._froms, instant) - 1)
 
     def _due_at(self, key: ScopeKey, plan_time: datetime) -> datetime:
-        return due_at(_definition(self._revisions[self._owner(plan_time)]), key, plan_time)
+        return due_at(self._definition(self._revisions[self._owner(plan_time)]), key, plan_time)
 
     def _plan_times(self, key: ScopeKey, since: datetime, until: datetime) -> Iterator[datetime]:
         ends = [*self._froms[1:], until]
@@ -137,7 +158,7 @@ class Why:
             start = max(since - _TICK, self._froms[index] if index else since - _TICK)
             through = min(end, until - _TICK)
             if start < through:
-                yield from walk(_definition(self._revisions[index]), key, start, through)
+                yield from walk(self._definition(self._revisions[index]), key, start, through)
 
     # --- what ran -----------------------------------------------------------------------------
 
@@ -175,12 +196,14 @@ class Why:
         match skip["reason"]:
             case "overlap":
                 return self._overlap(skip["blocked_by"], key)
-            case "superseded":
-                return "a newer plan_time was also due, and ran instead"
+            case "superseded" | "calendar" | "upstream" as reason:
+                return _CAUSES[reason].format(skip["detail"])
             case "paused":
                 return self._paused(skip["through_plan_time"], key)
             case "retired":
                 return self._retired(skip["through_plan_time"], schedule, key)
+            case "operator":
+                return self._by_operator(skip, key)
             case _:
                 return self._missed(skip, key)
 
@@ -190,15 +213,20 @@ class Why:
             row = self._reports.execution(blocked_by, payload=False)
         if row is None:
             return f"execution {blocked_by} was RUNNING (its row is no longer kept)"
+        if row["attempt"] == 0:  # of an external job
+            return f"no worker had claimed execution {blocked_by} yet"
+        runner, since = row["runner_id"], row["started_at"]
         if row["status"] == "RUNNING":
             end = f"and {self._lease(row, key)};"
-        elif row["finished_at"] is None:
+        elif since is None:
+            last = row["attempts"][-1]
+            runner, since = last["runner_id"], datetime.fromisoformat(last["started_at"])
             end = "and was released later,"
         else:
             end = f"to {_at(row['finished_at'])},"
         return (
-            f"execution {blocked_by} was RUNNING on {row['runner_id']}, from"
-            f" {_at(row['started_at'])} {end} and the job's overlap is skip"
+            f"execution {blocked_by} was RUNNING on {runner}, from {_at(since)} {end}"
+            " and the job's overlap is skip"
         )
 
     def _paused(self, plan_time: datetime, key: ScopeKey) -> str:
@@ -210,6 +238,29 @@ class Why:
         reason = f" with the reason {row['reason']!r}" if row["reason"] else ""
         began = _at(row["effective_from"])
         return f"the job was paused from {began}{ends} by {row['requested_by']}{reason}"
+
+    def _by_operator(self, skip: Row, key: ScopeKey) -> str:
+        row = self._planned_skip(key, skip["through_plan_time"])
+        if row is None:
+            return f"an operator skipped it ({skip['detail']})"
+        return f"{_planned_skip(row)} skips it"
+
+    def _planned_skip(self, key: ScopeKey, plan_time: datetime) -> Row | None:
+        rows = self._reports.planned_skips_at(key, plan_time, plan_time + _TICK)
+        return next(iter(rows), None)
+
+    def _obstacle(self, definition: Definition, key: ScopeKey, plan_time: datetime) -> str | None:
+        """Return what will skip a plan_time to come, as far as it is known, or None."""
+        if (name := excluded_day(definition, key, plan_time)) is not None:
+            return _CAUSES["calendar"].format(name)
+        if (row := self._planned_skip(key, plan_time)) is not None:
+            return f"{_planned_skip(row)} skips it"
+        due = due_at(definition, key, plan_time)
+        for row in self._reports.job_pauses(key.job_name):
+            if row["from_at"] <= due and (row["until_at"] is None or due <= row["until_at"]):
+                reason = f" ({row['reason']})" if row["reason"] else ""
+                return f"pause {row['id']} of {row['requested_by']}{reason} skips it"
+        return None
 
     def _retired(self, plan_time: datetime, schedule: Row, key: ScopeKey) -> str:
         due = self._due_at(key, plan_time)
@@ -273,10 +324,9 @@ class Why:
         now = self._reports.now()
         due = self._due_at(key, plan_time)
         if due > now - _SOON:
-            return (
-                f"{_at(plan_time)} is in the future: it may start at {_at(due)}."
-                f" It is {_at(now)} now."
-            )
+            definition = self._definition(self._revisions[self._owner(plan_time)])
+            then = self._obstacle(definition, key, plan_time) or f"it may start at {_at(due)}"
+            return f"{_at(plan_time)} is in the future: {then}. It is {_at(now)} now."
         overdue = self._reports.overdue(key)
         why = f" {overdue['reason']}: {overdue['detail']}." if overdue else ""
         return (
@@ -287,7 +337,7 @@ class Why:
     def _not_in_schedule(self, key: ScopeKey, instant: datetime) -> str:
         index = self._owner(instant)
         row = self._revisions[index]
-        definition = _definition(row)
+        definition = self._definition(row)
         if definition.schedule is None:
             return f"Revision {row['number']} has no schedule. It runs when triggered or enqueued."
         before, after = neighbours(definition, key, instant)
@@ -308,14 +358,10 @@ class Why:
             if not 0 <= other < len(self._revisions):
                 continue
             row = self._revisions[other]
-            if instant in walk(_definition(row), key, instant - _TICK, instant):
+            if instant in walk(self._definition(row), key, instant - _TICK, instant):
                 began = _at(row["effective_from"])
                 until = f" to {_at(self._froms[index])}" if other < index else " on"
                 yield f"Revision {row['number']}, which applies from {began}{until}, has it."
-
-
-def _definition(row: Mapping[str, Any]) -> Definition:
-    return Definition(**{field.name: row[field.name] for field in fields(Definition)})
 
 
 def schedules(
@@ -341,7 +387,7 @@ def schedules(
 
 
 def _verdict(row: Row) -> str:
-    if row["next_attempt_at"] is not None:
+    if row["next_attempt_at"] is not None or row["status"] == "PENDING":
         return "pending"
     words = {"SUCCESS": "ran", "RUNNING": "running", "FAILED": "failed", "CANCELLED": "cancelled"}
     return words[row["status"]]
@@ -368,16 +414,18 @@ def _sentences(row: Row) -> str:
         f"{_at(row['plan_time'])} is execution {row['id']} ({origin}, revision {row['revision']})"
     )
     earlier = "".join(f" {_attempt(one)}." for one in row["attempts"])
+    window = row["window_start"]
+    given = "" if window is None else f" Its window began at {_at(window)}."
     redacted = row["redacted_at"]
     removed = "" if redacted is None else f" Its data was redacted at {_at(redacted)}."
-    return f"{head}: {_state(row)}.{earlier}{removed}"
+    return f"{head}: {_state(row)}.{given}{earlier}{removed}"
 
 
 def _state(row: Row) -> str:
     attempt = f"attempt {row['attempt']} of {row['max_attempts']}"
     match row["status"]:
         case "PENDING":
-            return f"it has been waiting to be claimed since {_at(row['due_at'])}"
+            return _pending(row)
         case "RUNNING":
             cancel = f"; {row['cancel_requested_by']} requested its end" if _cancelled(row) else ""
             return f"{attempt} {_started(row)} and {row['lease']}{cancel}"
@@ -394,8 +442,26 @@ def _state(row: Row) -> str:
             return f"{attempt} {began} and failed after {_length(row)} ({code}); {then}"
         case _:
             by = row["cancel_requested_by"] or "its runner"
-            began = f"{attempt} {_started(row)}" if row["started_at"] else "it had not started"
+            waited = "it waited for another attempt" if row["attempt"] else "it had not started"
+            began = f"{attempt} {_started(row)}" if row["started_at"] else waited
+            if row["error_code"] == ErrorCode.WINDOW_PROCESSED:
+                return f"{began}; {row['error_msg']}"
             return f"{began}; cancelled by {by} at {_at(row['finished_at'])}"
+
+
+def _pending(row: Row) -> str:
+    until = row["waits_until"]
+    end = "" if until is None else f", until {_at(until)} at the latest"
+    if row["waits_for"] is not None:
+        return f"it waits for {row['waits_for']}{end}"
+    if row["next_attempt_at"] > row["due_at"]:
+        again = _at(row["next_attempt_at"])
+        return f"its handler was not ready, and is called again at {again}{end}"
+    return f"it has been waiting to be claimed since {_at(row['due_at'])}"
+
+
+def _planned_skip(row: Row) -> str:
+    return f"planned skip {row['id']} of {row['requested_by']} ({row['reason']})"
 
 
 def _cancelled(row: Row) -> bool:

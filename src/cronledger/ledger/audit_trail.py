@@ -11,10 +11,12 @@ from typing import Any
 
 OPERATOR_FUNCTIONS = frozenset(
     {
-        "accept_database", "accept_violation", "backfill", "cancel", "limit_queue", "pause",
-        "pause_all", "pause_queue", "redact", "redact_revisions", "refuse_database",
-        "rename_source", "resume", "resume_all",
-        "resume_queue", "retire", "retry", "set_retention", "trigger", "withdraw_acceptance",
+        "accept_database", "accept_violation", "backfill", "cancel", "change_pause",
+        "end_pause", "limit_queue", "pause",
+        "pause_all", "pause_channel", "pause_queue", "plan_pause", "redact", "redact_revisions",
+        "refuse_database", "rename_source", "resume", "resume_all", "resume_channel",
+        "resume_queue", "retire", "retry", "retry_delivery", "set_calendar", "set_retention",
+        "skip", "test_channel", "trigger", "unskip", "withdraw_acceptance",
     }
 )  # fmt: skip
 """The SQL functions that record each call. `operator_verbs()` lists the same."""

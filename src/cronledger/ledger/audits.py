@@ -4,7 +4,7 @@ Executions and skips are read with server-side cursors, so that a million of the
 The role cronledger_viewer may read everything.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from psycopg.rows import args_row, dict_row
 
 from cronledger.ledger import queries
 from cronledger.ledger.transactions import set_command_limits
+from cronledger.rules import calendars
 from cronledger.rules.model import ScopeKey
 
 Row = dict[str, Any]
@@ -55,16 +56,18 @@ class FiredExecution(NamedTuple):
 
 
 class SkippedRange(NamedTuple):
-    """One row of `skips`."""
+    """One row of `skips`. `succeeded`: it is superseded, and a later execution succeeded."""
 
     key: ScopeKey
     first: datetime
     last: datetime
     total: int
     reason: str
+    detail: str | None
     blocked_by: int | None
     revision: int
     created_at: datetime
+    succeeded: bool = False
 
 
 class TimedExecution(NamedTuple):
@@ -81,6 +84,25 @@ class TimedExecution(NamedTuple):
     finished_at: datetime | None
     attempt: int
     duration_ms: int | None
+
+
+class GateEnd(NamedTuple):
+    """The first start of a gated execution, or its skip `upstream` (`skipped_at`)."""
+
+    key: ScopeKey
+    id: int | None
+    plan_time: datetime
+    revision: int
+    started_at: datetime | None
+    skipped_at: datetime | None
+
+
+class UpstreamRun(NamedTuple):
+    """An execution of a job that others require."""
+
+    plan_time: datetime
+    status: str
+    finished_at: datetime | None
 
 
 class Blocker(NamedTuple):
@@ -142,6 +164,19 @@ class Audits:
             found.setdefault(row["job_name"], []).append(row)
         return found
 
+    def calendars(self, revisions: Mapping[str, Sequence[Row]]) -> list[Row]:
+        """Return the revisions of calendars that the `revisions` of jobs name."""
+        definitions = (row["definition"] for rows in revisions.values() for row in rows)
+        keys = calendars.named_in(one for one in definitions if "calendar" in one)
+        return self._read("read_calendars", **queries.calendar_keys(keys)) if keys else []
+
+    def planned_skips(self, jobs: Sequence[str]) -> dict[str, list[Row]]:
+        """Return the planned skips of each of these jobs that contain any instant."""
+        found: dict[str, list[Row]] = {}
+        for row in self._read("list_audited_planned_skips", jobs=list(jobs)):
+            found.setdefault(row["job_name"], []).append(row)
+        return found
+
     def executions(
         self, span: Span, after: datetime, through: datetime
     ) -> Iterator[FiredExecution]:
@@ -199,6 +234,22 @@ class Audits:
     def breaches(self, job: str, after: datetime, through: datetime) -> list[Row]:
         """Return breaches and unjudged deadlines of a job with plan_time in (after, through]."""
         return self._read("list_audited_breaches", job=job, after=after, through=through)
+
+    def gated_jobs(self, jobs: list[str] | None) -> list[str]:
+        """Return those of these jobs (None: all) that require or required others."""
+        return [row["job_name"] for row in self._read("list_gated_jobs", jobs=jobs)]
+
+    def gate_ends(self, key: ScopeKey, after: datetime, through: datetime) -> list[GateEnd]:
+        """Return the starts and skips of gated executions with plan_time in (after, through]."""
+        bounds = {"after": after, "through": through}
+        rows = self._read("list_gate_ends", **queries.scope(key), **bounds)
+        return [GateEnd(key, **row) for row in rows]
+
+    def upstream_runs(self, key: ScopeKey, after: datetime, through: datetime) -> list[UpstreamRun]:
+        """Return the executions of a required scope with plan_time in (after, through]."""
+        bounds = {"after": after, "through": through}
+        rows = self._read("list_upstream_runs", **queries.scope(key), **bounds)
+        return [UpstreamRun(**row) for row in rows]
 
     def was_retried(self, job: str, execution_id: int) -> bool:
         """Return whether an operator has retried the execution."""

@@ -23,6 +23,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 Cancelled = Literal["cancelled", "requested", "already_finished", "busy"]
 Retried = Literal["retried", "brought_forward"]
+Unskipped = Literal["withdrawn", "shortened", "unchanged"]
 
 ENQUEUING = frozenset({"enqueue", "trigger", "backfill"})
 """The functions that create executions, and take the traceparent of the call."""
@@ -278,6 +279,36 @@ def pause(job: str, reason: str | None = None, *, until: Until | None = None) ->
 def resume(job: str) -> Call[bool]:
     """Resume a job. Return False if it was not paused."""
     return value_of("resume", job=job)
+
+
+def skip(
+    job: str,
+    plan_time: datetime,
+    reason: str,
+    *,
+    through: datetime | None = None,
+    scope: str | None = None,
+    scope_kind: str | None = None,
+) -> Call[int]:
+    """Decide that a firing of a job does not run, and return the id of the planned skip.
+
+    `through`: skip all firings from `plan_time` through this one. `scope`: by default all scopes of
+    the job. It is refused if planning has reached `plan_time`, or if another planned skip contains
+    some of the firings. If it contains all of them, its id is returned.
+    """
+    return value_of(
+        "skip", job=job, plan_time=_aware("plan_time", plan_time), reason=reason,
+        through=_aware("through", through), scope_kind=scope_kind, scope_id=scope,
+    )  # fmt: skip
+
+
+def unskip(skip_id: int) -> Call[Unskipped]:
+    """Withdraw a planned skip, and return what became of it.
+
+    `withdrawn`: its firings run. `shortened`: those that planning has reached stay skipped.
+    `unchanged`: it was withdrawn already. It is refused if planning has reached all of them.
+    """
+    return value_of("unskip", skip_id=skip_id)
 
 
 def cancel(execution_id: int) -> Call[Cancelled]:

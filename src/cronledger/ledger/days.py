@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cronledger.ledger import queries
+from cronledger.rules import calendars
 from cronledger.rules.model import ScopeKey
 
 Row = dict[str, Any]
@@ -42,6 +43,12 @@ class DayRows:
         """Return the revision at the start, and at most `limit` that follow, the oldest first."""
         return self._read("list_day_revisions", max_rows=limit)
 
+    def calendars(self, revisions: Sequence[Row]) -> list[Row]:
+        """Return the rows of `calendar_revisions` that these revisions name."""
+        definitions = (row["definition"] for row in revisions)
+        keys = calendars.named_in(one for one in definitions if "calendar" in one)
+        return self._rows("read_calendars", queries.calendar_keys(keys)) if keys else []
+
     def counts(self, graces: Mapping[int, timedelta]) -> list[Row]:
         """Return the executions by trigger and state: their seconds, or their number by minute.
 
@@ -62,6 +69,17 @@ class DayRows:
     def skips(self) -> list[Row]:
         """Return the skips whose ranges reach into the day, by their first plan_time."""
         return self._read("list_day_skips")
+
+    def planned_skips(self) -> list[Row]:
+        """Return the planned skips that contain an instant of the day."""
+        day = self._day
+        return self._read(
+            "list_planned_skips_at", since=day["start"], until=day["end"], max_rows=None
+        )
+
+    def pauses(self) -> list[Row]:
+        """Return the pauses of the job that are planned or in force, the first one first."""
+        return self._read("list_job_pauses")
 
     def verified_at(self) -> datetime | None:
         """Return when the last run of `verify` that found no violation of the day ended."""

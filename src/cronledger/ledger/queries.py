@@ -3,7 +3,7 @@
 The head of each file states what the statement guarantees, what it locks, and what zero rows mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.rows import dict_row
 
+from cronledger.rules.calendars import CalendarKey
 from cronledger.rules.model import Job, ScopeKey
 
 Row = TypeVar("Row")
@@ -46,6 +47,14 @@ def function_call(name: str, arguments: tuple[str, ...], schema: str) -> bytes:
 def scope(key: ScopeKey) -> dict[str, str]:
     """Return the parameters with which statements name a (job, scope)."""
     return {"job": key.job_name, "kind": key.scope_kind, "scope": key.scope_id}
+
+
+def calendar_keys(keys: Iterable[CalendarKey]) -> dict[str, list[Any]]:
+    """Return the parameters with which statements name revisions of calendars."""
+    ordered = sorted(keys)
+    return {
+        "names": [key.name for key in ordered], "revisions": [key.revision for key in ordered]
+    }  # fmt: skip
 
 
 def run(

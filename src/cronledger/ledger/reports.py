@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from difflib import get_close_matches
@@ -12,6 +12,8 @@ import psycopg
 
 from cronledger.ledger import queries
 from cronledger.ledger.transactions import transaction
+from cronledger.rules import calendars
+from cronledger.rules.calendars import Calendar, CalendarKey
 from cronledger.rules.model import ScopeKey
 
 T = TypeVar("T")
@@ -259,6 +261,55 @@ class Reports:
         """Return the channels by name, with their last deliveries. None does not restrict."""
         return self._read("list_channels", channel=channel)
 
+    def deliveries(
+        self,
+        *,
+        delivery: int | None = None,
+        channel: str | None = None,
+        status: str | None = None,
+        limit: int = 1,
+    ) -> list[Row]:
+        """Return deliveries of alerts, the newest first. None does not restrict."""
+        return self._read(
+            "list_deliveries", delivery=delivery, channel=channel, status=status, max_rows=limit
+        )
+
+    def pauses(self, *, over: bool = False, limit: int = 1000) -> list[Row]:
+        """Return the pauses that are in force or planned. `over`: the others as well."""
+        return self._read("list_pauses", over=over, max_rows=limit)
+
+    def job_pauses(self, job: str) -> list[Row]:
+        """Return the pauses of a job that are in force or planned, the first one first."""
+        return self._read("list_job_pauses", job=job)
+
+    def selected_jobs(
+        self,
+        *,
+        job: str | None = None,
+        queue: str | None = None,
+        owner: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> list[Row]:
+        """Return the jobs that a pause of this selection would cover, as `job` does.
+
+        `scope_count` and `first_scope`: of the scopes that are planned.
+        """
+        return self._read(
+            "list_selected_jobs", job=job, queue=queue, owner=owner, labels=_json(labels)
+        )
+
+    def all_calendars(self, calendar: str | None = None) -> list[Row]:
+        """Return the calendars by name, without their dates. None does not restrict."""
+        return self._read("list_calendars", calendar=calendar)
+
+    def calendar_revisions(self, calendar: str, limit: int = 10) -> list[Row]:
+        """Return the revisions of a calendar, without their dates, the newest first."""
+        return self._read("list_calendar_revisions", calendar=calendar, max_rows=limit)
+
+    def calendar(self, calendar: str, revision: int | None = None) -> Row | None:
+        """Return a revision of a calendar, by default the present one; None if there is none."""
+        return self._one("show_calendar", calendar=calendar, revision=revision)
+
     def queues(self) -> list[Row]:
         """Return the queues in use by name: limit, pause, waiting and running executions."""
         return self._read("list_queues", max_rows=None)
@@ -299,6 +350,16 @@ class Reports:
         """
         return self._read("list_history", job=job)
 
+    def calendars(self, rows: Iterable[Row]) -> dict[CalendarKey, Calendar]:
+        """Return the calendars that these rows of jobs, or of their history, name."""
+        read = map(Calendar.from_row, self.calendar_rows(rows))
+        return {calendar.key: calendar for calendar in read}
+
+    def calendar_rows(self, rows: Iterable[Row]) -> list[Row]:
+        """Return the same as rows of `calendar_revisions`."""
+        keys = calendars.named_in(rows)
+        return self._read("read_calendars", **queries.calendar_keys(keys)) if keys else []
+
     def backfill_actions(
         self,
         key: ScopeKey,
@@ -328,6 +389,18 @@ class Reports:
     def skips_at(self, key: ScopeKey, since: datetime, until: datetime) -> list[Row]:
         """Return the skips of one scope whose range reaches into [since, until)."""
         return self._read("list_skips_at", since=since, until=until, **queries.scope(key))
+
+    def planned_skips_at(self, key: ScopeKey, since: datetime, until: datetime) -> list[Row]:
+        """Return the planned skips of one scope that contain an instant of [since, until)."""
+        return self._read(
+            "list_planned_skips_at", since=since, until=until, max_rows=None, **queries.scope(key)
+        )
+
+    def planned_skips(
+        self, job: str | None = None, *, with_former: bool = False, limit: int = 1000
+    ) -> list[Row]:
+        """Return planned skips by their first plan_time, without those that are over."""
+        return self._read("list_planned_skips", job=job, with_former=with_former, max_rows=limit)
 
     def signs_of_life(self, at: datetime) -> Row:
         """Return the signs of runners around `at`.

@@ -3,11 +3,27 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from cronledger.rules.deadline_plan import Scope
-from cronledger.rules.model import ExecutionKey, Plan, Retirement, ScheduleRow, ScopeKey, Skip
+from cronledger.rules.gates import (
+    Missing,
+    SkippedUpstream,
+    Upstream,
+    UpstreamExecution,
+    Verdict,
+)
+from cronledger.rules.model import (
+    ExecutionKey,
+    Plan,
+    PlannedSkip,
+    Retirement,
+    ScheduleRow,
+    ScopeKey,
+    Skip,
+    Window,
+)
 
 
 class JobFacts(NamedTuple):
@@ -42,6 +58,79 @@ class NewClaim(NamedTuple):
     token: UUID
     stale_timeout: timedelta
     watermark: int | None
+    window_start: datetime | None = None
+    gated: bool = False
+
+
+class WaitingGate(NamedTuple):
+    """A locked gate that is due to be checked, and its execution.
+
+    `upstream`, `upstream_plan_time`: what the last check found missing; None: there was none.
+    `now`: the database's time after the locks.
+    """
+
+    key: ExecutionKey
+    upstream: ScopeKey | None
+    upstream_plan_time: datetime | None
+    revision: int
+    due_at: datetime
+    gated_at: datetime
+    waits_until: datetime | None
+    now: datetime
+
+    @property
+    def nominal(self) -> datetime:
+        """The plan_time, without the microseconds of a backfill that repeats a SUCCESS."""
+        return self.key.plan_time.replace(microsecond=0)
+
+
+class GateVerdict(NamedTuple):
+    """One element of `settle_gates`. `check_at`: when to check again; None: after a change."""
+
+    key: ExecutionKey
+    verdict: Verdict
+    after: datetime
+    until: datetime | None
+    missing: Missing | None
+    check_at: datetime | None
+
+
+class UpstreamRow(NamedTuple):
+    """A row of `read_upstreams`."""
+
+    planned: bool | None
+    parked: str | None
+    gone: bool
+    plan_time: datetime | None
+    status: str
+    error_code: str | None
+    finished_at: datetime | None
+    again: bool
+    skips: Sequence[Sequence[Any]] | None
+    backfilled: Sequence[datetime] | None
+
+    def of(self, scope: ScopeKey) -> Upstream:
+        """Return the row as the state of this scope."""
+        unfinished = None
+        if self.plan_time is not None:
+            unfinished = UpstreamExecution(
+                self.plan_time, self.status, self.error_code, self.finished_at, self.again
+            )
+        skips = [
+            SkippedUpstream(datetime.fromisoformat(first), datetime.fromisoformat(last), *rest)
+            for first, last, *rest in self.skips or ()
+        ]
+        backfilled = frozenset(self.backfilled or ())
+        return Upstream(
+            scope, bool(self.planned), self.parked, self.gone, unfinished, skips, backfilled
+        )
+
+
+class Waiting(NamedTuple):
+    """Whether any execution is PENDING or awaits a retry, and whether a gate is due."""
+
+    executions: bool
+    gates: bool
 
 
 class Advance(NamedTuple):
@@ -69,7 +158,10 @@ class UnreadablePayload(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """An execution that was won, retried or stolen (`how`)."""
+    """An execution that was won, retried or stolen (`how`).
+
+    `window_start`: the start of its window, which ends at its plan_time; None: it has none.
+    """
 
     key: ExecutionKey
     queue: str
@@ -82,6 +174,12 @@ class Claimed(NamedTuple):
     revision: int
     started_at: datetime
     how: str
+    window_start: datetime | None = None
+
+    @property
+    def window(self) -> Window | None:
+        start = self.window_start
+        return None if start is None else Window(start, self.key.plan_time)
 
 
 class Enqueuer(NamedTuple):
@@ -102,16 +200,21 @@ class AlertsRaised(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A delivery of alerts that this runner has claimed. `target` is that of the channel's job."""
+    """A delivery of alerts that this runner has claimed.
+
+    `settings`: those of its channel; None: the channel does not exist. `expired`: it is a test that
+    is not sent any more.
+    """
 
     id: int
-    job_name: str
+    channel: str
     attempt: int
     max_attempts: int
     token: UUID
-    payload: Any
-    target: dict[str, Any]
     claimed_at: datetime
+    settings: dict[str, Any] | None
+    expired: bool
+    message: dict[str, Any]
 
 
 class DeliveryEnd(NamedTuple):
@@ -160,7 +263,8 @@ class ClaimLook(NamedTuple):
     `locked_queues`, `locked_jobs`: the limited ones whose row is locked. `jobs`: of `existing` and
     `schedules`, by name. `queue_room`: how many more executions of each limited queue may start.
     `running`: the RUNNING executions of the scopes of `schedules`. Everything after `schedules` is
-    empty if both lists are.
+    empty if both lists are. `pauses`: due, a planned pause has to begin before a claim;
+    unsettled, jobs were left out until their pauses are applied.
     """
 
     since: datetime
@@ -172,6 +276,7 @@ class ClaimLook(NamedTuple):
     queue_room: dict[str, int]
     running: list[RunningExecution]
     now: datetime | None
+    pauses: Literal["due", "unsettled"] | None
 
 
 class Unblocked(NamedTuple):
@@ -208,7 +313,7 @@ class Ending(NamedTuple):
     """One element of `finish_executions`; `result` is JSON text.
 
     `covers`: `watermark` takes the place of the one that the claim took. `trace_id`: of the
-    attempt; None: it is not traced.
+    attempt; None: it is not traced. `has_window`: a SUCCESS is recorded in `windows`.
     """
 
     key: ExecutionKey
@@ -224,6 +329,17 @@ class Ending(NamedTuple):
     watermark: int | None = None
     covers: bool = False
     trace_id: str | None = None
+    has_window: bool = False
+
+
+class Postponement(NamedTuple):
+    """One element of `postpone_executions`: the next attempt is due after `wait`."""
+
+    key: ExecutionKey
+    token: UUID
+    wait: timedelta
+    message: str | None
+    duration_ms: int
 
 
 class Renewed(NamedTuple):
@@ -329,7 +445,7 @@ class CheckInReply(NamedTuple):
 
     `due`: when the runner has to claim. `refused`: why this is not the ledger's own database.
     `left_behind`: what the sweeper has to repair, see `sweeper.REPAIRS`; None: not examined.
-    `deadline`: when a deadline has to be judged.
+    `gates`, `deadline`: when a gate has to be checked, and a deadline judged.
     `others`: live runners of the same queues whose tzdata or croniter differ, as of their last
     check-in. `alerts`: whether a job has rules for alerts.
     """
@@ -340,6 +456,7 @@ class CheckInReply(NamedTuple):
     due: datetime | None
     refused: str | None
     left_behind: list[str] | None
+    gates: datetime | None
     deadline: datetime | None
     others: list[dict[str, Any]] | None
     alerts: bool
@@ -353,25 +470,30 @@ class CheckInReply(NamedTuple):
 def claim_look(row: dict[str, Any]) -> ClaimLook:
     jobs = [_job_facts(job) for job in row["jobs"] or ()]
     gone = _retirements(row["retirements"] or ())
+    windows = {
+        ScopeKey(*key): datetime.fromisoformat(start) for *key, start in row["window_starts"] or ()
+    }
+    skips = _planned_skips(row["planned_skips"] or ())
     return ClaimLook(
         row["since"],
         [_due_execution(execution) for execution in row["existing"] or ()],
-        [_schedule(schedule, gone) for schedule in row["schedules"] or ()],
+        [_schedule(schedule, gone, skips, windows) for schedule in row["schedules"] or ()],
         row["locked_queues"] or (),
         row["locked_jobs"] or (),
         {job.name: job for job in jobs},
         dict(row["queue_room"] or ()),
         [_running(execution) for execution in row["running"] or ()],
         row["now"],
+        row["pauses"],
     )
 
 
 def _due_execution(values: Sequence[Any]) -> DueExecution:
     more, refused, *key, plan, queue, id, token, attempt, most = values[:11]
-    trigger, payload, revision, started, how = values[11:]
+    trigger, payload, revision, started, how, window = values[11:]
     row = claimed(
         *key, datetime.fromisoformat(plan), queue, id, token and UUID(token), attempt, most,
-        trigger, payload, revision, datetime.fromisoformat(started), how,
+        trigger, payload, revision, datetime.fromisoformat(started), how, _instant(window),
     )  # fmt: skip
     return DueExecution(row, more, refused)
 
@@ -384,15 +506,28 @@ def _retirements(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[Retiremen
     return found
 
 
+def _planned_skips(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[PlannedSkip]]:
+    found: dict[ScopeKey, list[PlannedSkip]] = {}
+    for *key, first, last, reason in rows:
+        one = PlannedSkip(datetime.fromisoformat(first), datetime.fromisoformat(last), reason)
+        found.setdefault(ScopeKey(*key), []).append(one)
+    return found
+
+
 def _schedule(
-    values: Sequence[Any], retirements: Mapping[ScopeKey, Sequence[Retirement]]
+    values: Sequence[Any],
+    retirements: Mapping[ScopeKey, Sequence[Retirement]],
+    planned_skips: Mapping[ScopeKey, Sequence[PlannedSkip]],
+    windows: Mapping[ScopeKey, datetime],
 ) -> ScheduleRow:
     # The last retirement alone, in two columns, is for replicas of earlier versions.
     *names, queue, through, revision, plan, _, _, woken, ahead_of, address, watermark = values
     key = ScopeKey(*names)
     return ScheduleRow(
         key, queue, datetime.fromisoformat(through), revision, _instant(plan),
-        retirements.get(key, ()), woken, _instant(ahead_of), address, watermark,
+        retirements.get(key, ()), planned_skips.get(key, ()), woken, _instant(ahead_of), address,
+        watermark,
+        windows.get(key),
     )  # fmt: skip
 
 
@@ -450,6 +585,16 @@ def _payload(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         return UnreadablePayload(f"the payload's JSON cannot be read: {error}")
+
+
+def waiting_gate(  # noqa: PLR0917
+    job: str, kind: str, scope: str, plan: datetime, upstream_job: str | None,
+    upstream_kind: str, upstream_id: str, *rest: Any,
+) -> WaitingGate:  # fmt: skip
+    upstream = None
+    if upstream_job is not None:
+        upstream = ScopeKey(upstream_job, upstream_kind, upstream_id)
+    return WaitingGate(ExecutionKey(job, kind, scope, plan), upstream, *rest)
 
 
 def swept(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> Swept:

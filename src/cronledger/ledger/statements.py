@@ -6,8 +6,10 @@ file states what the statement guarantees, what it locks, and what zero rows mea
 psycopg.Error.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -29,6 +31,7 @@ from cronledger.ledger.rows import (
     Ending,
     Enqueuer,
     Finished,
+    GateVerdict,
     LeaseKey,
     LeaseState,
     LiveFunction,
@@ -37,12 +40,16 @@ from cronledger.ledger.rows import (
     NewClaim,
     NewSkip,
     NextDue,
+    Postponement,
     RedactedOutputs,
     Renewed,
     ScopeChanges,
     Swept,
     Unblocked,
     UnclaimedExecution,
+    UpstreamRow,
+    Waiting,
+    WaitingGate,
     claim_look,
     claimed,
     deadline_scope,
@@ -50,8 +57,10 @@ from cronledger.ledger.rows import (
     swept,
     unblocked,
     unclaimed,
+    waiting_gate,
 )
 from cronledger.ledger.server_settings import ServerSettings
+from cronledger.rules.calendars import CalendarKey
 from cronledger.rules.deadline_plan import DeadlinePlan, NewDeadline, Scope
 from cronledger.rules.model import ExecutionKey, ScopeKey
 
@@ -69,7 +78,7 @@ def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
 def _attributes(rows: Sequence[object], **parameters: str) -> dict[str, str]:
     """Return an array for each parameter, of the attribute of the rows that it names."""
     return {
-        name: array([getattr(row, attribute) for row in rows])
+        name: array(list(map(attrgetter(attribute), rows)))
         for name, attribute in parameters.items()
     }
 
@@ -81,15 +90,30 @@ def array(values: Sequence[Any]) -> str:
     list. All batches have one type, so one prepared statement serves them all.
     """
     kind = next((type(value) for value in values if value is not None), None)
-    write = _WRITERS.get(kind, _quoted) if kind is not None else str
+    if kind is None:
+        return "{" + ",".join(["NULL"] * len(values)) + "}"
+    write = _WRITERS.get(kind, _quoted)
+    if write is _quoted and None not in values:
+        return _quoted_together(list(map(str, values)))
     return "{" + ",".join(["NULL" if v is None else write(v) for v in values]) + "}"
 
 
+def _quoted_together(texts: Sequence[str]) -> str:
+    """Return the array literal of `texts`, escaped in one pass."""
+    joined = "\0".join(texts)
+    if joined.count("\0") >= len(texts):  # a text contains NUL: PostgreSQL refuses it
+        return "{" + ",".join(map(_quoted, texts)) + "}"
+    return '{"' + _escaped(joined).replace("\0", '","') + '"}'
+
+
 def _quoted(value: object) -> str:
-    text = str(value)
+    return f'"{_escaped(str(value))}"'
+
+
+def _escaped(text: str) -> str:
     if "\\" in text or '"' in text:
-        text = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+        return text.replace("\\", "\\\\").replace('"', '\\"')
+    return text
 
 
 def _microseconds(value: timedelta) -> str:
@@ -101,7 +125,9 @@ _MICROSECOND = timedelta(microseconds=1)
 _WRITERS: Mapping[type, Callable[[Any], str]] = {
     int: str,
     bool: str,
-    UUID: str,
+    UUID: attrgetter("hex"),
+    # The same instant is written for claim and finish, and often for many schedules.
+    datetime: lru_cache(maxsize=4096)(str),
     timedelta: _microseconds,
 }
 
@@ -214,7 +240,50 @@ class Statements:
 
     async def plan_pending(self, c: Connection, claims: Sequence[NewClaim]) -> Rows:
         """The tokens and leases of `claims` are not used."""
-        return await self._rows(c, "plan_pending", **_new_executions(claims))
+        gated = _attributes(claims, gated="gated")
+        return await self._rows(c, "plan_pending", **_new_executions(claims), **gated)
+
+    async def wake_gates(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
+        return await self._rows(c, "wake_gates", **_scopes(scopes))
+
+    async def wake_left_gates(self, c: Connection) -> Rows:
+        return await self._rows(c, "wake_left_gates")
+
+    async def lock_gates(self, c: Connection, most: int) -> StepCursor[WaitingGate]:
+        return await self._made(c, "lock_gates", waiting_gate, most=most)
+
+    async def read_upstreams(
+        self, c: Connection, asked: Sequence[tuple[ScopeKey, datetime, datetime]]
+    ) -> StepCursor[UpstreamRow]:
+        """`asked`: required scopes, each with its interval (after, through]."""
+        afters, throughs = ([one[place] for one in asked] for place in (1, 2))
+        params = {"afters": array(afters), "throughs": array(throughs)}
+        scopes = _scopes([scope for scope, _, _ in asked])
+        return await self._made(c, "read_upstreams", UpstreamRow, **scopes, **params)
+
+    async def list_upstream_results(
+        self, c: Connection, key: ExecutionKey, required: Sequence[ScopeKey]
+    ) -> Rows:
+        of = {"job": key.job_name, "kind": key.scope_kind, "scope": key.scope_id}
+        plan = {"plan": key.plan_time}
+        return await self._rows(c, "list_upstream_results", **_scopes(required), **of, **plan)
+
+    async def settle_gates(self, c: Connection, verdicts: Sequence[GateVerdict]) -> Rows:
+        keys = _columns([one.key for one in verdicts], "jobs", "kinds", "scopes", "plans")
+        given = _attributes(
+            verdicts, verdicts="verdict", afters="after", untils="until", checks="check_at"
+        )
+        found = [one.missing for one in verdicts]
+        upstreams = [(None, None, None) if one is None else one.scope for one in found]
+        return await self._rows(
+            c, "settle_gates", **keys, **given,
+            **_columns(upstreams, "upstream_jobs", "upstream_kinds", "upstream_ids"),
+            upstream_plans=array([one and one.plan_time for one in found]),
+            missing=array([one and one.text for one in found]),
+        )  # fmt: skip
+
+    async def next_gate(self, c: Connection) -> StepCursor[datetime | None]:
+        return await self._values(c, "next_gate")
 
     async def read_revisions(
         self, c: Connection, jobs: Sequence[str], revisions: Sequence[int]
@@ -222,6 +291,13 @@ class Statements:
         """`revisions`: the first revision of each job to return. The rows are dictionaries."""
         params = {"jobs": array(jobs), "revisions": array(revisions)}
         return await self._send(c, "read_revisions", dict_row, params)
+
+    async def read_calendars(
+        self, c: Connection, calendars: Collection[CalendarKey]
+    ) -> StepCursor[dict[str, Any]]:
+        """The rows are dictionaries, as `Calendar.from_row` reads them."""
+        params = _columns(sorted(calendars), "names", "revisions")
+        return await self._send(c, "read_calendars", dict_row, params)
 
     async def create_missing_partitions(
         self, c: Connection, plans: Sequence[datetime]
@@ -240,13 +316,19 @@ class Statements:
         leases = _attributes(
             claims, tokens="token", stale_timeouts="stale_timeout", watermarks="watermark"
         )
-        params = {"runner": runner, "ahead": ahead, **_new_executions(claims), **leases}
+        starts = [claim.window_start for claim in claims]
+        windows = array(starts) if any(starts) else None
+        params = {
+            "runner": runner, "ahead": ahead, "window_starts": windows, **_new_executions(claims),
+            **leases,
+        }  # fmt: skip
         return await self._made(c, "try_claim_new", claimed, **params)
 
     async def record_skips(self, c: Connection, skips: Sequence[NewSkip]) -> Rows:
         ranges = _attributes(
             [new.skip for new in skips], froms="from_plan_time", throughs="through_plan_time",
-            counts="count", reasons="reason", blockers="blocked_by", revisions="revision",
+            counts="count", reasons="reason", details="detail", blockers="blocked_by",
+            revisions="revision",
         )  # fmt: skip
         scopes = _scopes([new.scope for new in skips])
         first = array([new.first for new in skips])
@@ -337,6 +419,7 @@ class Statements:
         )  # fmt: skip
         traces = [ending.trace_id for ending in endings]
         rest["traces"] = array(traces) if any(traces) else None
+        rest["with_windows"] = any(ending.has_window for ending in endings)
         return _keys([ending.key for ending in endings]) | rest
 
     async def release_executions(
@@ -357,11 +440,20 @@ class Statements:
             error_msg=error_msg,
         )
 
+    async def postpone_executions(
+        self, c: Connection, postponed: Sequence[Postponement]
+    ) -> StepCursor[Finished]:
+        rest = _attributes(
+            postponed, tokens="token", waits="wait", messages="message", durations_ms="duration_ms"
+        )
+        keys = _keys([one.key for one in postponed])
+        return await self._made(c, "postpone_executions", Finished, **keys, **rest)
+
     async def notify_ended(self, c: Connection, execution_ids: Sequence[int]) -> Rows:
         return await self._rows(c, "notify_ended", ids=list(execution_ids))
 
-    async def has_waiting(self, c: Connection) -> StepCursor[bool]:
-        return await self._values(c, "has_waiting")
+    async def has_waiting(self, c: Connection) -> StepCursor[Waiting]:
+        return await self._made(c, "has_waiting", Waiting)
 
     async def lock_schedule(self, c: Connection, key: ScopeKey) -> Rows:
         job, kind, scope = key
@@ -392,6 +484,12 @@ class Statements:
     async def resume_paused(self, c: Connection) -> StepCursor[str]:
         return await self._values(c, "resume_paused")
 
+    async def begin_pauses(self, c: Connection) -> StepCursor[int]:
+        return await self._values(c, "begin_pauses")
+
+    async def settle_pauses(self, c: Connection, most: int) -> StepCursor[int]:
+        return await self._values(c, "settle_pauses", most=most)
+
     async def reap_runners(self, c: Connection) -> Rows:
         return await self._rows(c, "reap_runners")
 
@@ -419,15 +517,15 @@ class Statements:
         return await self._made(c, "raise_alerts", AlertsRaised, most=most)
 
     async def claim_deliveries(
-        self, c: Connection, runner: str, tokens: Sequence[UUID], trusted_since: datetime | None
+        self, c: Connection, runner: str, tokens: Sequence[UUID]
     ) -> StepCursor[Delivery]:
-        params = {"runner": runner, "tokens": array(tokens), "trusted_since": trusted_since}
+        params = {"runner": runner, "tokens": array(tokens)}
         return await self._made(c, "claim_deliveries", Delivery, **params)
 
     async def end_delivery(self, c: Connection, ended: DeliveryEnd) -> StepCursor[str]:
         return await self._values(c, "end_delivery", **ended._asdict())
 
-    async def release_delivery(self, c: Connection, id_: int, token: UUID) -> StepCursor[str]:
+    async def release_delivery(self, c: Connection, id_: int, token: UUID) -> StepCursor[None]:
         return await self._values(c, "release_delivery", id=id_, token=token)
 
     async def prune_alerts(self, c: Connection, most: int) -> StepCursor[int]:

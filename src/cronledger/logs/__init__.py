@@ -5,6 +5,6 @@ events of structlog. Both work in the threads and tasks of a handler, and add no
 names are those of the events that a replica logs (`events.toml`).
 """
 
-from cronledger.logs.loggers import FIELDS, ExecutionFilter, add_execution, execution_fields
+from cronledger.logs.fields import FIELDS, ExecutionFilter, add_execution, execution_fields
 
 __all__ = ["FIELDS", "ExecutionFilter", "add_execution", "execution_fields"]

@@ -1,4 +1,4 @@
-"""The loggers of this package, and the fields of an execution in the lines of its handler.
+"""The loggers of this package.
 
 `cronledger run` configures structlog (see `output`). If a host program configures structlog, that
 configuration is used. Otherwise the lines go to the standard `logging` under the name of the
@@ -7,24 +7,17 @@ module, so that nothing is written unless the program configures it.
 
 import logging
 import sys
-from collections.abc import Mapping
-from contextvars import ContextVar
 from typing import Any
 
 import structlog
 from structlog.typing import EventDict
 
+from cronledger.logs.fields import FIELDS, add_replica_fields, replica_fields
 from cronledger.logs.output import as_text, renderer_of, scrub, steady
 from cronledger.settings import Settings
 
 ROOT = "cronledger"
 """The parent of all loggers of this package. Its level, if set, applies in every program."""
-
-FIELDS = ("job", "scope_kind", "scope", "execution_id", "plan_time", "attempt", "runner")
-"""The names of the fields of an execution. Outside of executions, a format needs defaults."""
-
-EXECUTION: ContextVar[Mapping[str, Any]] = ContextVar("cronledger_execution")
-"""The fields of the execution whose handler runs here. The runner sets it."""
 
 _LEVELS = logging.getLevelNamesMapping() | {"EXCEPTION": logging.ERROR}
 
@@ -49,6 +42,7 @@ class Logger:
             processors=[
                 structlog.stdlib.filter_by_level,
                 structlog.contextvars.merge_contextvars,
+                add_replica_fields,
                 scrub,
                 _record,
             ],
@@ -59,9 +53,13 @@ class Logger:
     def __getattr__(self, method: str) -> Any:
         if not structlog.is_configured():
             return getattr(self._standard, method)
-        if _LEVELS.get(method.upper(), 0) < _root.level:
+        level = _LEVELS.get(method.upper(), 0)
+        if level < _root.level:
             return _silent
-        return getattr(self._structured, method)
+        logger = self._structured.bind()
+        if getattr(logger, "is_enabled_for", _any_level)(level):
+            logger = logger.bind(**replica_fields())
+        return getattr(logger, method)
 
 
 def get_logger(name: str) -> Any:
@@ -109,6 +107,10 @@ _root = logging.getLogger(ROOT)
 _root.addHandler(logging.NullHandler())
 
 
+def _any_level(_: int) -> bool:
+    return True
+
+
 def _silent(*_: object, **__: object) -> None:
     return
 
@@ -124,32 +126,3 @@ def _values(_: object, __: str, event: EventDict) -> EventDict:
     """Replace the text of a line of this package by its values."""
     line = event["_record"].msg
     return {**event, **line.event} if isinstance(line, Line) else event
-
-
-def execution_fields() -> dict[str, Any]:
-    """Return the fields of the execution whose handler calls this; an empty dict elsewhere.
-
-    `plan_time` is ISO 8601 in UTC.
-    """
-    return dict(EXECUTION.get({}))
-
-
-class ExecutionFilter(logging.Filter):
-    """Adds the fields to each record of a handler's execution, and lets every record pass.
-
-    Add it to the handlers of `logging`, because a filter of a logger does not see the records of
-    its children. A value that the record has already is kept.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        for name, value in execution_fields().items():
-            record.__dict__.setdefault(name, value)
-        return True
-
-
-def add_execution(_: object, __: str, event: EventDict) -> EventDict:
-    """Add the fields to an event of structlog: a processor, which has to precede the renderer.
-
-    A value that the event has already is kept.
-    """
-    return {**execution_fields(), **event}

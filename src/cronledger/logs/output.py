@@ -21,6 +21,7 @@ from structlog.dev import (
 )
 from structlog.typing import EventDict, Processor
 
+from cronledger.logs.fields import add_replica_fields
 from cronledger.rules.masks import scrubbed
 
 Format = Literal["auto", "console", "json"]
@@ -42,6 +43,7 @@ def configure(form: Format, level: str, stream: TextIO | None = None) -> None:
     threshold = logging.getLevelNamesMapping()[level.upper()]
     before: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_replica_fields,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.format_exc_info,
@@ -58,7 +60,7 @@ def configure(form: Format, level: str, stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(written)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *before[:3]],
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *before[:4]],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
@@ -68,6 +70,7 @@ def configure(form: Format, level: str, stream: TextIO | None = None) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=threshold, force=True)
+    logging.getLogger("cronledger").setLevel(threshold)
     # psycopg warns about every broken connection, which `database_unreachable` reports once.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
 

@@ -9,14 +9,17 @@ from prometheus_client.core import GaugeMetricFamily
 from cronledger.metrics.ledger_snapshot import Row, Snapshot, version
 
 OVERDUE = (
-    "behind", "database", "external", "lease_expired", "limit", "no_provider", "no_runner",
-    "no_slot", "paused", "provider_failed", "queue_paused", "retired", "spec_error", "waiting",
+    "behind", "database", "delivery", "external", "lease_expired", "limit", "no_provider",
+    "no_runner", "no_slot", "paused", "provider_failed", "queue_paused", "retired", "spec_error",
+    "waiting",
 )  # fmt: skip
 """The reasons of the view `overdue`."""
-SKIPPED = ("missed", "overlap", "paused", "retired", "superseded")
+SKIPPED = (
+    "calendar", "missed", "operator", "overlap", "paused", "retired", "superseded", "upstream",
+)  # fmt: skip
 STATES = ("alive", "dead", "draining", "failing", "refused", "stopped")
 """The states of the view `runner_status`."""
-VIOLATIONS = ("over_limit", "parked", "stale")
+VIOLATIONS = ("gate", "over_limit", "parked", "stale")
 """The kinds of the view `present_violations`."""
 BREACHES = ("expect_duration", "finish_by", "start_by")
 
@@ -48,7 +51,7 @@ METRICS = (
            "Instant of the values, in the time of the database."),
     Metric("cronledger_snapshot_duration_seconds", (), "Time that it took to read the values."),
     Metric("cronledger_schema_version", (), "Number of the last migration that was applied."),
-    Metric("cronledger_jobs", (), "Jobs that are not retired, without channels of alerts."),
+    Metric("cronledger_jobs", (), "Jobs that are not retired."),
     Metric("cronledger_job_series_limit", (),
            "Maximum number of jobs with series of their own."),
     Metric("cronledger_job_series_omitted", (),

@@ -25,7 +25,7 @@ MOST_QUEUES = 100
 MOST_READ = 10_000
 """Number of the newest rows among which breaches, failures and starts are counted."""
 MOST_ALERTS = 1_000
-"""Number of the newest alerts that are read. Each delivery is searched for in all partitions."""
+"""Number of the newest alerts that are read."""
 MOST_FAILURES = 1_000
 """Number of the newest failures among which failing scopes are searched for."""
 MOST_SCOPES = 10
@@ -124,7 +124,7 @@ def _first_overdue(overdue: Sequence[Row], most: int) -> list[str]:
     """Return the names of the jobs that are overdue for longest, unless somebody paused them."""
     longest: dict[str, float] = {}
     for row in overdue:
-        if row["reason"] not in _DELIBERATE:
+        if row["job_name"] is not None and row["reason"] not in _DELIBERATE:
             longest[row["job_name"]] = max(longest.get(row["job_name"], 0.0), row["seconds"])
     return sorted(longest, key=lambda name: -longest[name])[:most]
 

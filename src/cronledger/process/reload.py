@@ -120,8 +120,9 @@ class Children:
 def changes(file: Path, stopped: Event) -> Iterator[list[str]]:
     """Yield the files that changed since the last list, which may be none, until `stopped` is set.
 
-    They are `file` and the Python files below the working directory, without the directories that
-    this user may not read. No change after the first list is missed. Needs the library watchfiles.
+    They are `file`, and the Python and iCalendar files below the working directory, without the
+    directories that this user may not read. No change after the first list is missed. Needs the
+    library watchfiles.
     """
     from watchfiles import Change, DefaultFilter, watch  # noqa: PLC0415 - an extra
 
@@ -129,7 +130,8 @@ def changes(file: Path, stopped: Event) -> Iterator[list[str]]:
 
     class Sources(DefaultFilter):
         def __call__(self, change: Change, path: str) -> bool:
-            return (path.endswith(".py") or path == watched) and super().__call__(change, path)
+            is_source = path.endswith((".py", ".ics")) or path == watched
+            return is_source and super().__call__(change, path)
 
     roots = {here} if file.absolute().is_relative_to(here) else {here, file.absolute().parent}
     for found in watch(

@@ -1,8 +1,4 @@
-"""Channels: where alerts are sent. A channel is a job, so that each delivery is an execution.
-
-The job of the channel `ops` is `alerts.ops`. It is external, in a queue of its own, and its target
-is `{"channel": {…}}`. Replicas deliver its executions with slots of their own.
-"""
+"""Channels: where alerts are sent, and the settings of each kind."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +15,6 @@ from pydantic import (
     model_validator,
 )
 
-from cronledger.rules.model import Handler, Job, Overlap
 from cronledger.rules.notify import CHANNEL_PATTERN
 from cronledger.rules.problems import (
     ConfigurationError,
@@ -40,8 +35,6 @@ from cronledger.rules.targets import (
 )
 from cronledger.rules.urls import HttpUrl
 
-QUEUE = "alerts"
-PREFIX = "alerts."
 LedgerEvent = Literal["violation", "runner_lost", "runner_failing"]
 Secret = Annotated[str, Field(min_length=1)] | FromEnvironment
 Address = Annotated[str, Field(pattern=r"^[^\s@<>,;]+@[^\s@<>,;]+$")]
@@ -158,62 +151,31 @@ _SHOWN = frozenset({
 _CHANNEL: TypeAdapter[Channel] = TypeAdapter(Channel)
 
 
-def read(target: Mapping[str, Any]) -> Channel:
-    """Return the channel in the target of its job. Raises pydantic.ValidationError."""
-    return _CHANNEL.validate_python(target.get("channel"))
+def read(settings: object) -> Channel:
+    """Return the channel with these settings. Raises pydantic.ValidationError."""
+    return _CHANNEL.validate_python(settings)
 
 
-def name_of(job: str, queue: str) -> str | None:
-    """Return the name of the channel whose job this is; None: the job is not that of a channel."""
-    return job.removeprefix(PREFIX) if queue == QUEUE and job.startswith(PREFIX) else None
+def settings(channel: Channel) -> dict[str, Any]:
+    """Return the settings of a channel as the ledger stores them, without defaults."""
+    return {**channel.model_dump(mode="json", exclude_defaults=True), "kind": channel.kind}
 
 
-def problems(job: Job, where: str | None = None) -> Iterator[Problem]:
-    """Yield a problem if only one of queue and target of `job` is that of a channel."""
-    is_channel = "channel" in job.target
-    if job.queue == QUEUE and not is_channel:
-        yield Problem(
-            where=where, job=job.name, field="queue", value=QUEUE,
-            message="is reserved for the deliveries of alerts", remedy="choose another name",
-        )  # fmt: skip
-    elif is_channel and (job.queue != QUEUE or not job.name.startswith(PREFIX)):
-        yield Problem(
-            where=where, job=job.name, field="target.channel",
-            message="belongs to channels only", remedy="write it as [channels.NAME]",
-        )  # fmt: skip
-
-
-def as_job(name: str, channel: object, where: str | None = None) -> Job:
-    """Return the job of a channel, given as an object or as the values of a table.
+def checked(name: str, channel: object, where: str | None = None) -> Channel:
+    """Return the channel that is given as an object or as the values of a table.
 
     Raises ConfigurationError, without values that may be secret.
     """
-    values = channel.model_dump(mode="json") if isinstance(channel, _Channel) else channel
+    values = settings(channel) if isinstance(channel, _Channel) else channel  # type: ignore[arg-type]
     if not re.fullmatch(CHANNEL_PATTERN, str(name)):
         raise ConfigurationError([Problem(
             where=where, field=f"channels.{name}", message="is not a name for a channel",
             remedy="begin with a letter or digit, and use at most 100 letters, digits and . _ -",
         )])  # fmt: skip
     try:
-        checked = _CHANNEL.validate_python(values)
+        return read(values)
     except ValidationError as error:
         raise ConfigurationError(_problems(error, name, values, where)) from None
-    return Job.model_validate(
-        {
-            "name": PREFIX + name,
-            "handler": Handler.EXTERNAL,
-            "queue": QUEUE,
-            "target": {
-                "channel": checked.model_dump(mode="json", exclude_defaults=True)
-                | {"kind": checked.kind}
-            },
-            "overlap": Overlap.ALLOW,
-            "max_attempts": 10,
-            "retry_backoff": ["10s", "1m", "5m", "15m", "1h"],
-            "allow_stale_reentry": True,
-            "description": f"Alerts of the channel {name}",
-        }
-    )
 
 
 def _problems(
@@ -274,6 +236,6 @@ def _described(problem: Problem, path: str, error: str, model: type[BaseModel]) 
 
 
 __all__ = [
-    "KINDS", "ONE_OR_SEVERAL", "PREFIX", "QUEUE", "Apprise", "Channel", "Command", "Email",
-    "FromEnvironment", "Function", "Slack", "Webhook", "as_job", "name_of", "read",
+    "KINDS", "ONE_OR_SEVERAL", "Apprise", "Channel", "Command", "Email", "FromEnvironment",
+    "Function", "Slack", "Webhook", "checked", "read", "settings",
 ]  # fmt: skip

@@ -11,8 +11,9 @@ clock (wall = instant + offset), and a *day* is wall // 86400. Instants outside 
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from datetime import time as wall_time
 from functools import lru_cache
 from importlib import metadata
 from itertools import pairwise
@@ -20,7 +21,17 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from cronledger.rules import cron_fields, zones
-from cronledger.rules.cron_fields import TEN_YEARS, CronError, Days
+from cronledger.rules.calendar_days import (
+    DaySet,
+    IncludedDays,
+    KnownDays,
+    MovedDays,
+    OnExcluded,
+    UnknownDays,
+    first_unknown,
+)
+from cronledger.rules.calendars import Calendar, ExcludedDate
+from cronledger.rules.cron_fields import EVERY_DAY, TEN_YEARS, CronError
 
 __all__ = ["FINGERPRINT", "ClockChange", "Cron", "CronError", "Effect", "Firing", "parse"]
 
@@ -31,6 +42,8 @@ FINGERPRINT: dict[str, str] = {
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
+_ONE_DAY = timedelta(days=1)
+_TICK = timedelta(microseconds=1)
 _FIRST = (datetime(1900, 1, 1, tzinfo=UTC) - _EPOCH) // _SECOND
 _LAST = (datetime(9900, 1, 1, tzinfo=UTC) - _EPOCH) // _SECOND - 1
 _DAY = 86_400
@@ -43,13 +56,19 @@ class Firing:
     """One firing: `plan_time` in UTC, `local` the same instant in the schedule's zone.
 
     `shifted`: its wall time lies in a gap, so it fires right after the gap. `folded`: its wall time
-    occurs twice, and `local.fold` is the number of this occurrence.
+    occurs twice, and `local.fold` is the number of this occurrence. `excluded`: a calendar excludes
+    its date, so the job does not run. `moved_from`: the excluded dates from which it was moved;
+    none if the schedule itself names its date. `skipped`: the reason of the planned skip that
+    contains it.
     """
 
     plan_time: datetime
     local: datetime
     shifted: bool
     folded: bool
+    excluded: ExcludedDate | None = None
+    moved_from: tuple[ExcludedDate, ...] = ()
+    skipped: str | None = None
 
 
 Effect = Literal["shifted", "skipped", "once", "twice"]
@@ -90,6 +109,9 @@ class _Every:
     def names(self, wall: int) -> bool:
         return True
 
+    def day(self, instant: int) -> int:
+        return instant // _DAY
+
     def shortest(self) -> int:
         return self.period
 
@@ -98,11 +120,40 @@ class _Every:
 
 
 @dataclass(frozen=True, slots=True)
-class _Calendar:
+class _EveryOnDays(_Every):
+    """`@every` under a calendar: only the instants that have one of `days` in the zone."""
+
+    zone: ZoneInfo
+    days: DaySet
+
+    def instants(self, low: int, high: int) -> Iterator[int]:
+        for start, end in self._parts(low, high):
+            yield from _Every.instants(self, start, end)
+
+    def count(self, low: int, high: int) -> int:
+        return sum(_Every.count(self, start, end) for start, end in self._parts(low, high))
+
+    def day(self, instant: int) -> int:
+        return (instant + zones.offset_at(self.zone, instant)) // _DAY
+
+    def _parts(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of [low, high) that have one of the days, in order."""
+        for start, end, offset, _ in zones.pieces(self.zone, low, high):
+            day = (start + offset) // _DAY
+            while (found := self.days.on_or_after(day)) is not None:
+                midnight = found * _DAY - offset
+                if midnight >= end:
+                    break
+                yield max(start, midnight), min(end, midnight + _DAY)
+                day = found + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _WallTimes:
     """Five or six fields in a zone. `shift` and `both` apply only to fixed times."""
 
     zone: ZoneInfo
-    days: Days
+    days: DaySet
     hours: tuple[int, ...]
     minutes: tuple[int, ...]
     seconds: tuple[int, ...]
@@ -170,6 +221,13 @@ class _Calendar:
     def names(self, wall: int) -> bool:
         return next(self.walls(wall, wall + 1), None) is not None
 
+    def day(self, instant: int) -> int:
+        """Return the day of the wall time that fires at `instant`, also if a gap has shifted it."""
+        wall = instant + zones.offset_at(self.zone, instant)
+        if not self.names(wall):
+            wall = next(self.walls(instant + zones.offset_at(self.zone, instant - 1), wall))
+        return wall // _DAY
+
     def walls(self, low: int, high: int) -> Iterator[int]:
         """Yield the named walls in [low, high), also those that do not exist in the zone."""
         day, second = divmod(low, _DAY)
@@ -228,6 +286,15 @@ class _Calendar:
         return min(closest, self.days.shortest() * _DAY + first - last)
 
 
+@dataclass(frozen=True, slots=True)
+class _Calendar:
+    """What else `Cron` knows under a calendar. `included` None: every firing is included."""
+
+    calendar: Calendar
+    included: "Cron | None"
+    unknown: "Cron"
+
+
 @dataclass(slots=True)
 class _Memo:
     """The last result of `next_after`: (after, firing), always replaced as a whole."""
@@ -242,6 +309,10 @@ class Cron:
     `elapsed`: the minute or hour field begins with `*`, or the schedule is `@every`. Then both
     occurrences of a repeated time fire, and times inside a gap do not. `warnings`: sentences about
     surprising properties of the schedule.
+
+    Under a calendar, it fires up to the last date that the calendar knows. Firings are moved if
+    `parse` was told so; otherwise those on excluded dates are firings, and only `included` is
+    without them.
     """
 
     text: str
@@ -250,7 +321,8 @@ class Cron:
     elapsed: bool
     is_every: bool
     _zone: ZoneInfo = field(repr=False)
-    _rule: _Every | _Calendar = field(repr=False)
+    _rule: _Every | _WallTimes = field(repr=False)
+    _calendar: "_Calendar | None" = field(repr=False, default=None)
     _memo: _Memo = field(repr=False, default_factory=_Memo)
 
     @property
@@ -261,6 +333,64 @@ class Cron:
         28 years if it is longer than a day. A clock change may bring two firings closer together.
         """
         return timedelta(seconds=self._rule.shortest())
+
+    @property
+    def included(self) -> "Cron":
+        """The same schedule without the firings on excluded dates."""
+        return self if self._calendar is None else self._calendar.included or self
+
+    @property
+    def unknown(self) -> "Cron | None":
+        """The firings that the schedule names after those that the calendar knows.
+
+        None without a calendar.
+        """
+        return None if self._calendar is None else self._calendar.unknown
+
+    def with_excluded(
+        self, after: datetime, through: datetime
+    ) -> Iterator[tuple[datetime, str | None]]:
+        """Yield each of `plan_times` with the name of its day, if that is excluded, or None.
+
+        If a clock change shifts the times of several dates to one instant, the plan_time is
+        excluded if all of them are. Its name is that of the date to which it is shifted if the
+        schedule names this time too, and otherwise that of the first one.
+        """
+        if self._calendar is None or self._calendar.included is None:
+            yield from ((plan_time, None) for plan_time in self.plan_times(after, through))
+            return
+        included = self.included.plan_times(after, through)
+        following = next(included, None)
+        for plan_time in self.plan_times(after, through):
+            if plan_time == following:
+                following = next(included, None)
+                yield plan_time, None
+            else:
+                yield plan_time, self._excluded((plan_time - _EPOCH) // _SECOND).name
+
+    def excluded_days(self, after: datetime, through: datetime) -> Iterator[Firing]:
+        """Yield the first firing of each local date in (after, through] whose firings are excluded.
+
+        There are none without a calendar, or if it moves them. No firing of the interval may be
+        included.
+        """
+        if self._calendar is None or self._calendar.included is None:
+            return
+        while (firing := next(self.firings(after, through), None)) is not None:
+            found = self._excluded((firing.plan_time - _EPOCH) // _SECOND)
+            yield replace(firing, excluded=found)
+            midnight = datetime.combine(firing.local.date() + _ONE_DAY, wall_time(), self._zone)
+            after = max(firing.plan_time, midnight.astimezone(UTC) - _TICK)
+
+    def _excluded(self, instant: int) -> ExcludedDate:
+        assert self._calendar is not None
+        return self._calendar.calendar.excluded_date(self._rule.day(instant))
+
+    def _moved_from(self, instant: int) -> tuple[ExcludedDate, ...]:
+        days = self._rule.days if isinstance(self._rule, _WallTimes) else None
+        if not isinstance(days, MovedDays):
+            return ()
+        return tuple(map(days.calendar.excluded_date, days.origins(self._rule.day(instant))))
 
     def firings(self, after: datetime, through: datetime) -> Iterator[Firing]:
         """Yield the firings with plan_time in (after, through], lazily and strictly ascending.
@@ -275,6 +405,7 @@ class Cron:
                 local=local,
                 shifted=not self._rule.names(instant + zones.offset_at(self._zone, instant)),
                 folded=local.utcoffset() != twin.utcoffset(),
+                moved_from=self._moved_from(instant),
             )
 
     def plan_times(self, after: datetime, through: datetime) -> Iterator[datetime]:
@@ -347,11 +478,14 @@ def parse(
     dst_fold: Literal["first", "both"] = "first",
     job: str = "",
     scope: str = "",
+    calendar: Calendar | None = None,
+    on_excluded: OnExcluded = "skip",
 ) -> Cron:
     """Return the schedule that `text` names; equal arguments share one object.
 
     `text` has five fields or six (seconds first), is an alias such as `@daily`, or is `@every` with
-    a duration of whole seconds. `H` is a hash of (job, scope) and never changes. Raises CronError.
+    a duration of whole seconds. `H` is a hash of (job, scope) and never changes. `on_excluded`:
+    what happens to firings on dates that the calendar excludes. Raises CronError.
     """
     if "h" not in text.lower():
         job = scope = ""  # Without H, all scopes share one object: there may be a million.
@@ -363,13 +497,18 @@ def parse(
         dst_fold=dst_fold,
         job=job,
         scope=scope,
+        under=None if calendar is None else (calendar, on_excluded),
     )
+
+
+_Under = tuple[Calendar, OnExcluded]
 
 
 @lru_cache(maxsize=8192)
 def _parse(
-    text: str, *, timezone: str, day_or: bool, dst_gap: str, dst_fold: str, job: str, scope: str
-) -> Cron:
+    text: str, *, timezone: str, day_or: bool, dst_gap: str, dst_fold: str, job: str, scope: str,
+    under: _Under | None,
+) -> Cron:  # fmt: skip
     zone = zones.named(timezone)
     if dst_gap not in ("shift", "skip"):
         raise CronError("dst_gap", dst_gap, "unknown policy", "write 'shift' or 'skip'")
@@ -377,19 +516,43 @@ def _parse(
         raise CronError("dst_fold", dst_fold, "unknown policy", "write 'first' or 'both'")
     meant = cron_fields.read(text, day_or=day_or, hash_id=f"{job}\0{scope}".encode())
     if isinstance(meant, int):
-        warned = _every_warnings(meant, timezone)
-        return Cron(text, timezone, warned, True, True, zone, _Every(meant))
-    calendar = _Calendar(
-        zone=zone,
-        days=meant.days,
-        hours=meant.hours,
-        minutes=meant.minutes,
-        seconds=meant.seconds,
-        elapsed=meant.elapsed,
-        shift=dst_gap == "shift",
-        both=dst_fold == "both",
-    )
-    return Cron(text, timezone, meant.warnings, meant.elapsed, False, zone, calendar)
+        if under is not None and under[1] != "skip":
+            problem = "it cannot be combined with @every, which names no time of day"
+            raise CronError("on_excluded", under[1], problem, "write 'skip'")
+        warned = _every_warnings(meant, timezone if under is None else "UTC")
+        cron = Cron(text, timezone, warned, True, True, zone, _Every(meant))
+    else:
+        rule = _WallTimes(
+            zone=zone,
+            days=meant.days,
+            hours=meant.hours,
+            minutes=meant.minutes,
+            seconds=meant.seconds,
+            elapsed=meant.elapsed,
+            shift=dst_gap == "shift",
+            both=dst_fold == "both",
+        )
+        cron = Cron(text, timezone, meant.warnings, meant.elapsed, False, zone, rule)
+    return cron if under is None else _under_calendar(cron, *under)
+
+
+def _under_calendar(cron: Cron, calendar: Calendar, on_excluded: OnExcluded) -> Cron:
+    rule, zone = cron._rule, cron._zone
+    named: DaySet = EVERY_DAY if isinstance(rule, _Every) else rule.days
+
+    def on(days: DaySet, known: _Calendar | None = None) -> Cron:
+        if isinstance(rule, _Every):
+            restricted: _Every | _WallTimes = _EveryOnDays(rule.period, zone, days)
+        else:
+            restricted = replace(rule, days=days)
+        return replace(cron, _rule=restricted, _calendar=known, _memo=_Memo())
+
+    unknown = on(UnknownDays(named, first_unknown(calendar, on_excluded)))
+    if on_excluded != "skip":
+        moved = MovedDays(named, calendar, on_excluded)
+        return on(moved, _Calendar(calendar, None, unknown))
+    included = on(IncludedDays(named, calendar))
+    return on(KnownDays(named, calendar), _Calendar(calendar, included, unknown))
 
 
 def _every_warnings(period: int, timezone: str) -> tuple[str, ...]:

@@ -104,11 +104,14 @@ class Days:
         return _shortest_days(self)
 
 
+EVERY_DAY = Days((), True)
+
+
 @lru_cache(maxsize=4096)
 def _days(day_of_month: str, month: str, day_of_week: str, both: bool) -> Days:
     """Return the days on which both day fields match, or, if not `both`, either of them."""
     if day_of_month == month == day_of_week == "*":
-        return Days((), True)
+        return EVERY_DAY
     # L needs a walker of its own: croniter would read L with 30 other values as all 31.
     others = ",".join(item for item in day_of_month.split(",") if item != "l")
     parts = [day_of_month]

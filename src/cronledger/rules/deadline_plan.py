@@ -16,6 +16,7 @@ from cronledger.rules.deadline_texts import Quantile
 from cronledger.rules.deadlines import Kind
 from cronledger.rules.durations import DurationError
 from cronledger.rules.model import (
+    GLOBAL,
     Job,
     JobState,
     Parked,
@@ -156,6 +157,11 @@ class Planning:
         through, wakes = self._upto or self._now, self._nexts
         if self._blocked is not None:
             through, wakes = self._blocked[0], [self._blocked[1]]
+        settled = self._settled()
+        if settled < through:
+            through = settled
+            if any(new.plan_time > settled for new in self._added):
+                wakes = [*wakes, self._now + _lag(self._revisions)]
         added = [new for new in self._added if new.plan_time <= through]
         newest = self._revisions[-1]
         if newest.effective_from <= through:
@@ -184,6 +190,16 @@ class Planning:
         if line.through < self._now:  # an invalid schedule
             self._block(line.through, self._now + LATER)
         return found
+
+    def _settled(self) -> datetime:
+        """Return how far every scope is settled, also one that is retired now.
+
+        A scope that returns fires the plan_times that are due afterwards, although they may be
+        earlier than its return.
+        """
+        if self._upto is not None or all(x.job.scope_kind == GLOBAL for x in self._revisions):
+            return self._upto or self._now
+        return back(self._now, _lag(self._revisions), self._cursor)
 
     def _block(self, through: datetime, until: datetime) -> None:
         if self._blocked is None or through < self._blocked[0]:

@@ -22,9 +22,12 @@ class ErrorCode(StrEnum):
     NOT_STARTED = "not_started"
     HTTP_STATUS = "http_status"
     PAYLOAD_INVALID = "payload_invalid"
+    NOT_READY = "not_ready"
+    UPSTREAM = "upstream"
     RESULT_INVALID = "result_invalid"
     RESULT_TOO_LARGE = "result_too_large"
     RESULT_CHANGED = "result_changed"
+    WINDOW_PROCESSED = "window_processed"
     DELIVERY_FAILED = "delivery_failed"
     CHANNEL_INVALID = "channel_invalid"
 
@@ -44,11 +47,17 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.NOT_STARTED: "The work could not be started, and no part of it ran.",
     ErrorCode.HTTP_STATUS: "The response had an unexpected status.",
     ErrorCode.PAYLOAD_INVALID: "The handler does not accept the payload. Never retried.",
+    ErrorCode.NOT_READY: "The handler raised `NotReady` until `wait_at_most` was over. "
+    "Never retried.",
+    ErrorCode.UPSTREAM: "A backfill waited for the jobs that its job requires, and `wait_at_most` "
+    "is over. It did not start.",
     ErrorCode.RESULT_INVALID: "On a SUCCESS: the result is not JSON, and was not stored.",
     ErrorCode.RESULT_TOO_LARGE: "On a SUCCESS: the result is longer than `max_result_bytes`, and "
     "was not stored.",
     ErrorCode.RESULT_CHANGED: "On a SUCCESS: the result contained NUL characters or halves of "
     "surrogate pairs, which PostgreSQL cannot store, and was stored without them.",
+    ErrorCode.WINDOW_PROCESSED: "It waited while a later execution succeeded, whose window "
+    "contains its own. Never ran.",
     ErrorCode.DELIVERY_FAILED: "The channel did not accept a delivery of alerts.",
     ErrorCode.CHANNEL_INVALID: "The replica cannot read the declared channel. Never retried.",
 }

@@ -13,6 +13,7 @@ from itertools import islice
 from math import ceil
 from typing import NamedTuple
 
+from cronledger.rules.calendars import Calendar
 from cronledger.rules.cron import Cron
 from cronledger.rules.firings import cron_in
 from cronledger.rules.model import GLOBAL, Job, Overlap, ScopeKey
@@ -77,14 +78,19 @@ Loads = Mapping[_Timing, Mapping[str, float]]
 
 
 def collisions(
-    jobs: Sequence[Job], after: datetime, through: datetime, most: int
+    jobs: Sequence[Job],
+    after: datetime,
+    through: datetime,
+    most: int,
+    calendars: Mapping[str, Calendar],
 ) -> list[Collision]:
     """Return the queues for which more than `most` executions of one second are due, by name.
 
+    `calendars`: those that the jobs name.
     The plan_times are those in (after, through]. Jitter spreads the executions of a plan_time
     evenly, so each second of the jitter counts its share. Raises CronError.
     """
-    loads = _loads(jobs, after, through)
+    loads = _loads(jobs, after, through, calendars)
     due: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for timing, executions in loads.items():
         share = sum(executions.values()) / timing.spread
@@ -106,14 +112,16 @@ def collisions(
     return found
 
 
-def _loads(jobs: Sequence[Job], after: datetime, through: datetime) -> Loads:
+def _loads(
+    jobs: Sequence[Job], after: datetime, through: datetime, calendars: Mapping[str, Calendar]
+) -> Loads:
     loads: dict[_Timing, dict[str, float]] = defaultdict(dict)
     for job in jobs:
         scopes = job.scopes if job.scopes is not None else (GLOBAL,)
         varies = job.schedule is not None and "h" in job.schedule.lower()
         sample = scopes[: SAMPLE if varies else 1]
         for scope in sample:
-            cron = cron_in(job, scope)
+            cron = cron_in(job, scope, calendars.get(job.calendar or ""))
             if cron is not None:
                 delay = job.schedule_delay // _SECOND
                 spread = max(1, ceil(job.jitter / _SECOND))
@@ -138,11 +146,12 @@ def _jobs_due(loads: Loads, queue: str, second: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One scope of a job, whose executions take `seconds`."""
+    """One scope of a job, whose executions take `seconds`. `calendar`: the one that it names."""
 
     job: Job
     scope: str
     seconds: float
+    calendar: Calendar | None = None
 
     @property
     def key(self) -> ScopeKey:
@@ -224,7 +233,7 @@ def load(planned: Sequence[Planned], now: datetime, *, peaks: int = 10, shares: 
 
 def _starts(one: Planned, now: datetime, start: datetime) -> list[float]:
     """Return the due_at of each plan_time in seconds after `start`. Raises CronError."""
-    cron = cron_in(one.job, one.scope)
+    cron = cron_in(one.job, one.scope, one.calendar)
     if cron is None:
         return []
     job, key = one.job, one.key

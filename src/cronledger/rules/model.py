@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, WithJsonSchema
 
 from cronledger.rules import deadline_texts, durations
-from cronledger.rules.limits import LARGEST_INTEGER
+from cronledger.rules.calendars import Calendar, CalendarKey
+from cronledger.rules.limits import LARGEST_INTEGER, NAME_PATTERN
 from cronledger.rules.notify import Rules
+from cronledger.rules.requirements import After, Requirement, Requires, Upstream
 from cronledger.rules.urls import HttpUrl
-
-NAME_PATTERN = r"^[^\x00-\x1f\x7f]{1,200}$"
 
 
 def _duration(value: object) -> object:
@@ -187,6 +187,9 @@ class SkipReason(StrEnum):
     MISSED = "missed"
     PAUSED = "paused"
     RETIRED = "retired"
+    OPERATOR = "operator"
+    CALENDAR = "calendar"
+    UPSTREAM = "upstream"
 
 
 class Parked(StrEnum):
@@ -231,6 +234,27 @@ class ExecutionKey(NamedTuple):
         return ScopeKey(self.job_name, self.scope_kind, self.scope_id)
 
 
+class Window(NamedTuple):
+    """The half-open interval [start, end) of time that an execution processes."""
+
+    start: datetime
+    end: datetime
+
+
+def hashed_as(after: Sequence[Any] | None, scope: ScopeKey) -> ScopeKey:
+    """Return the key that decides `H` in this scope of a job: that of the job whose schedule it is.
+
+    `after`: that of the job, or of its row.
+    """
+    if not after:
+        return scope
+    upstream = Upstream.model_validate(after[0])
+    root = upstream.root or upstream
+    if root.scope == GLOBAL:
+        return ScopeKey(root.job, GLOBAL, GLOBAL)
+    return scope._replace(job_name=root.job)
+
+
 class Job(BaseModel):
     """A definition: name, schedule, handler, policies. One row of `jobs`."""
 
@@ -270,6 +294,16 @@ class Job(BaseModel):
         },
     )
     timezone: str = Field("UTC", description="Time zone of the schedule.")
+    calendar: Name | None = Field(
+        None,
+        description="Name of a calendar, whose excluded dates the job leaves out. The local date "
+        "in the time zone of the job decides. See [Calendars](policies.md#calendars).",
+    )
+    on_excluded: Literal["skip", "next", "previous"] = Field(
+        "skip",
+        description="A firing on an excluded date: `skip` it, or move it to the same time of the "
+        "`next` or `previous` date that is not excluded.",
+    )
     day_or: StrictBool = Field(
         True,
         description="How day of month and day of week combine. `true`: as in Debian's cron, one "
@@ -312,6 +346,29 @@ class Job(BaseModel):
         Overlap.SKIP,
         description="A plan_time that is due while its (job, scope) is RUNNING: `skip` it, let it "
         "`wait`, `allow` it to run too, or `replace` (cancel the running one, then start).",
+    )
+    windows: StrictBool = Field(
+        False,
+        description="`true`: each execution has a window of time, which begins where that of the "
+        "last SUCCESS of its scope ended, and ends at its plan_time. Needs another `overlap` than "
+        "`allow`. See [Windows](policies.md#windows).",
+    )
+    requires: Requires = Field(
+        None,
+        description="Jobs that must have succeeded first: names, or tables such as "
+        '`{ job = "hourly", scope = "same" }`. An execution starts when each plan_time of these '
+        "jobs since the previous plan_time of this job is a SUCCESS. See "
+        "[Gates](policies.md#gates).",
+    )
+    after: After = Field(
+        None,
+        description="A job whose plan_times this job has, instead of a schedule of its own. This "
+        "job also requires it.",
+    )
+    wait_at_most: Duration | None = Field(
+        None,
+        description="How long an execution waits for `requires` and `after`, and for a handler "
+        "that is not ready. If it is not set: until the next plan_time.",
     )
     start_by: Deadline | None = Field(
         None,
@@ -399,13 +456,21 @@ class Job(BaseModel):
     def reentrant(self) -> bool:
         return self.allow_stale_reentry
 
+    @property
+    def gates(self) -> tuple[Requirement, ...]:
+        """The jobs that each execution waits for: those of `after`, then those of `requires`."""
+        after = [Upstream.model_validate(one) for one in self.after or ()]
+        requires = [Requirement.model_validate(one) for one in self.requires or ()]
+        return (*after, *requires)
+
 
 @dataclass(frozen=True, slots=True)
 class Revision:
     """One row of `job_revisions`: `job` applies from `effective_from` until the next revision.
 
     `paused_until`: the end of a pause; None while the state is PAUSED: until the job is resumed.
-    `broken`: no replica can run the job, because a value is invalid.
+    `broken`: no replica can run the job, because a value is invalid. `calendar`: the revision of
+    the calendar that `job.calendar` names; None: the ledger does not have it.
     """
 
     revision: int
@@ -414,16 +479,21 @@ class Revision:
     job: Job
     paused_until: datetime | None = None
     broken: bool = False
+    calendar: Calendar | None = None
 
     @classmethod
-    def unchecked(cls, row: Mapping[str, Any]) -> Self:
+    def unchecked(cls, row: Mapping[str, Any], calendars: Mapping[CalendarKey, Calendar]) -> Self:
         """Return the revision of a row of history. Its schedule is checked when it is walked.
 
         That is enough for plan_times and deadlines, which do not depend on other values.
+        `calendars`: those that `calendars.named_in` finds in the row.
         """
+        key = CalendarKey(row["calendar"], row["calendar_revision"])
         job = Job.model_construct(**{name: row[name] for name in Job.model_fields})
         state, ends = JobState(row["state"]), row["pause_ends"]
-        return cls(row["number"], row["effective_from"], state, job, ends)
+        return cls(
+            row["number"], row["effective_from"], state, job, ends, calendar=calendars.get(key)
+        )
 
 
 class Retirement(NamedTuple):
@@ -433,13 +503,23 @@ class Retirement(NamedTuple):
     returned_at: datetime | None
 
 
+class PlannedSkip(NamedTuple):
+    """An operator decided that the plan_times from `first` to `last` do not run."""
+
+    first: datetime
+    last: datetime
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
     """The columns of one locked `schedules` row that a claim reads.
 
-    `retirements`: those of the scope that end after the cursor, in order. `woken`: the row is new
-    or was edited, so it has to be planned even if nothing is due. `ahead_of`: when it is due, if it
-    was locked ahead of that instant. `address`: the place of the locked row in its table.
+    `retirements`: those of the scope that end after the cursor, in order. `planned_skips`: those
+    of the scope that reach beyond the cursor, by `first`. `woken`: the row is new or was edited, so
+    it has to be planned even if nothing is due. `ahead_of`: when it is due, if it was locked ahead
+    of that instant. `address`: the place of the locked row in its table. `window_start`: where the
+    next window of the scope begins; None: its job has no windows.
     """
 
     key: ScopeKey
@@ -448,10 +528,12 @@ class ScheduleRow:
     planned_revision: int
     next_plan_time: datetime | None = None
     retirements: Sequence[Retirement] = ()
+    planned_skips: Sequence[PlannedSkip] = ()
     woken: bool = False
     ahead_of: datetime | None = None
     address: str | None = field(default=None, repr=False)  # traces of one seed are equal
     input_watermark: int | None = None
+    window_start: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,7 +547,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A range of `count` consecutive plan_times that did not run, for one reason."""
+    """A range of `count` consecutive plan_times that did not run, for one reason.
+
+    `detail`: with the reason `calendar`, the name of the day; with `operator`, the reason given;
+    with `upstream`, what was missing.
+    """
 
     from_plan_time: datetime
     through_plan_time: datetime
@@ -473,6 +559,7 @@ class Skip:
     reason: SkipReason
     revision: int
     blocked_by: int | None = None
+    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,8 +567,10 @@ class Plan:
     """The planner's decision about one schedule row.
 
     `planned_through` >= the old cursor. Every plan_time in (old cursor, planned_through] is in
-    `runs` or in `skips`. Exactly one of `next_due_at` and `parked` is set. `replaces`: request
-    cancellation of the RUNNING execution. `spec_error`: why the job cannot be planned.
+    `runs` or in `skips`. Exactly one of `next_due_at` and `parked` is set. `next_plan_time`: the
+    next one that is not to be skipped; `next_due_at` may be that of an earlier one, which is.
+    `replaces`: request cancellation of the RUNNING execution. `spec_error`: why the job
+    cannot be planned.
     """
 
     planned_through: datetime

@@ -77,6 +77,24 @@ class Discard(Exception):  # noqa: N818 - public word
         self.message = message
 
 
+class NotReady(Exception):  # noqa: N818 - public word
+    """Raised by a handler whose work cannot begin yet, such as for a file that is missing.
+
+    The execution waits again, and the attempt does not count. After `after` (`"5m"`, seconds, a
+    timedelta) the handler is called again, at the latest at the end of `wait_at_most`. If it is not
+    ready then, the execution is FAILED. Raises ValueError as `Retry` does.
+    """
+
+    def __init__(
+        self,
+        after: timedelta | float | str = timedelta(minutes=1),
+        reason: str = "the handler is not ready",
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.after = _wait(after)
+
+
 class LeaseLost(Exception):  # noqa: N818 - public word
     """The lease of this execution is lost. Stop, because the ledger refuses its result."""
 
@@ -91,6 +109,7 @@ class Outcome:
     writes of the handler, and later requests do not change it. `covers`: the handler returned the
     `watermark` of its input; otherwise that of the claim applies. `causes`: the names of a failure,
     for the retry filters. `not_retried`: the filter that prevents a retry, which `decide` sets.
+    `postpone`: the handler raised `NotReady`, and is called again after this wait.
     """
 
     status: Status
@@ -108,6 +127,7 @@ class Outcome:
     covers: bool = False
     causes: Causes = frozenset()
     not_retried: str | None = None
+    postpone: timedelta | None = None
 
 
 PLAIN_SUCCESS = Outcome(Status.SUCCESS, final=True)
@@ -155,7 +175,7 @@ def success(value: Any, output: str | None = None, max_result_bytes: int = RESUL
 
 
 def failure(exc: BaseException, output: str | None = None) -> Outcome:
-    """Return FAILED for an exception of a handler: `Retry`, `Discard`, `LeaseLost` or any other."""
+    """Return FAILED for an exception of a handler: `Retry`, `Discard`, `NotReady` and so on."""
     match exc:
         case Discard(code=code, message=message):
             known = clean_text(_shown(code, str), CODE_LENGTH).strip() or ErrorCode.DISCARDED
@@ -164,6 +184,10 @@ def failure(exc: BaseException, output: str | None = None) -> Outcome:
         case Retry(after=after, message=message):
             text = _because(_shown(message, str), exc)
             return failed(ErrorCode.RETRY_REQUESTED, text, output, asked_after=after)
+        case NotReady(after=after, reason=reason):
+            text = _because(_shown(reason, str), exc)
+            refused = failed(ErrorCode.NOT_READY, text, output, final=True)
+            return replace(refused, postpone=after)
         case LeaseLost():
             return failed(ErrorCode.LEASE_LOST, _explained(exc), output)
         case _:
@@ -419,5 +443,5 @@ def _wait(after: timedelta | float | str) -> timedelta:
     else:
         wait = after if isinstance(after, timedelta) else timedelta(seconds=after)
     if not timedelta(0) <= wait <= LONGEST_WAIT:
-        raise ValueError(f"Retry(after={after!r}): a wait is 0 to 100 years long")
+        raise ValueError(f"after={after!r}: a wait is 0 to 100 years long")
     return wait

@@ -16,6 +16,14 @@ revision in force now. So an edit of catch_up during an outage decides how that 
 - Retirement: a plan_time that was due before it and has not started is `missed`. If a scope has
   returned since, the policies judge what was due before its retirement, as after an outage.
 - Broken definition: after a correction, the plan_times that an invalid revision owns are `missed`.
+- Calendar: a plan_time on an excluded date becomes a skip `calendar` with the name of the day once
+  it is due. The policies never see it. At the first firing after the end of the calendar, the row
+  is parked like one whose schedule is invalid.
+- Windows: a plan_time that the window of a success contains, because it waited while a later
+  execution ran, is `superseded`.
+- Planned skip: a plan_time that an operator decided to skip becomes a skip `operator` with the
+  reason given once it is due, unless it is a skip of a pause, a retirement or a calendar anyway.
+  The policies never see it either.
 - Limits and slots count only if a plan_time could start otherwise.
 """
 
@@ -149,9 +157,11 @@ class _Settled:
 
     def skip(self, planned: Planned, reason: SkipReason, blocked_by: int | None) -> None:
         at = planned.plan_time
-        why = (reason, planned.revision.revision, blocked_by)
+        details = {SkipReason.CALENDAR: planned.excluded, SkipReason.OPERATOR: planned.skipped}
+        detail = details.get(reason)
+        why = (reason, planned.revision.revision, blocked_by, detail)
         last = self.skips[-1] if self._open else None
-        if last is not None and (last.reason, last.revision, last.blocked_by) == why:
+        if last is not None and (last.reason, last.revision, last.blocked_by, last.detail) == why:
             self.skips[-1] = Skip(last.from_plan_time, at, last.count + 1, *why)
         else:
             self.skips.append(Skip(at, at, 1, *why))
@@ -203,6 +213,13 @@ def _plan(line: Timeline, start: _Start) -> Plan:
         upcoming, parked = _ahead(line, stop)
     through = _through(line, settled, stop, halt)
     next_due_at = upcoming.due_at if upcoming is not None and parked is None else None
+    spec_error = line.spec_error
+    if parked is Parked.ENDED and line.edit is None and (end := line.end_of_calendar()) is not None:
+        firing, text = end
+        if firing > line.now:
+            parked, next_due_at = None, firing
+        else:
+            parked, spec_error = Parked.SPEC_ERROR, text
     if line.change is not None and parked not in (Parked.WAITING, Parked.LIMIT):
         # Nothing else makes the row due at an instant that the clock has to reach again.
         parked = None
@@ -210,13 +227,13 @@ def _plan(line: Timeline, start: _Start) -> Plan:
     return Plan(
         planned_through=through,
         planned_revision=max(line.revision_at(through), line.row.planned_revision),
-        next_plan_time=upcoming.plan_time if upcoming is not None else None,
+        next_plan_time=None if upcoming is None else line.included_from(upcoming),
         next_due_at=next_due_at,
         parked=parked,
         runs=tuple(settled.runs),
         skips=tuple(settled.skips),
         replaces=halt is not None and halt.replaces,
-        spec_error=line.spec_error,
+        spec_error=spec_error,
         settled=settled.count,
     )
 
@@ -237,7 +254,11 @@ def _settle(
             continue
         if choice is None:  # not before it is needed, because the search costs most
             choice = _choose(line, policy, ahead, start.blocker)
-        if not choice.includes(planned):
+        included = choice.includes(planned)
+        if line.row.window_start is not None and planned.plan_time <= line.row.window_start:
+            settled.skip(planned, SkipReason.SUPERSEDED, None)
+            continue
+        if not included:
             before = planned.due_at <= line.retired_through
             rest = SkipReason.MISSED if before else choice.rest
             blocked_by = choice.overlaps if rest is SkipReason.OVERLAP else None

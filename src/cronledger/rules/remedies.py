@@ -65,7 +65,37 @@ _TERMS = (
     ),
     _listing(rf"run SELECT name FROM {_S}queue_status", "queues list", "open Runners"),
     _listing(rf"run SELECT \* FROM {_S}source_status", "sources list", "open Runners"),
+    _listing(
+        rf"run SELECT \* FROM {_S}planned_skip_status", "planned-skips", "open the page of the job"
+    ),
+    _Term(
+        rf"{_S}unskip\((\d+)\)", "`cronledger skip JOB TIME --undo`", r"unskip(\1)",
+        "Undo on the page of the job",
+    ),
+    _listing(rf"run SELECT \* FROM {_S}pause_status", "pauses list", "open Pauses"),
+    _Term(
+        rf"{_S}end_pause\((\d+)\)", r"`cronledger pauses end \1`", r"`cronledger pauses end \1`",
+        "End on the page Pauses",
+    ),
+    _Term(
+        rf"{_S}end_pause\b", "`cronledger pauses end`", "`cronledger pauses end`",
+        "End on the page Pauses",
+    ),
+    _Term(r', such as \{"tier": "batch"\}', "", "", ""),
+    _Term(
+        rf"{_S}backfill\b", "`cronledger backfill`", "`cronledger backfill`",
+        "Backfill on the page of the job",
+    ),
     _listing(rf"read {_S}ledger", "executions list", "open Ledger"),
+    *(
+        _Term(sql, *(3 * [f"`cronledger channels {command}`"]))
+        for sql, command in (
+            (rf"SELECT name FROM {_S}channel_status", "list"),
+            (rf"SELECT \* FROM {_S}delivery_status", "deliveries"),
+            (rf"{_S}resume_channel", "resume"),
+            (rf"{_S}test_channel", "test"),
+        )
+    ),
     _Term(rf", or run SELECT \* FROM {_S}maintain_partitions\(\)", "", "", ""),
     _Term(
         rf"{_S}cancel\((\d+)\)", r"`cronledger executions cancel \1`", r"cancel(\1)",

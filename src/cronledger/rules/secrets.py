@@ -4,12 +4,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from cronledger.rules.model import Job
 from cronledger.rules.problems import Problem
 
 # A password that begins with $ is a variable of the shell.
 _PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s:@/?#]*:(?![$*])[^\s@/]+@", re.IGNORECASE)
-STORED = "which the ledger stores with each revision of the job"
+STORED = "which the ledger stores"
 _REMEDIES = {
     "env": 'write {env = "NAME"}, and set NAME in the environment of the replicas',
     "payload": "let the handler read it from the environment of the replica",
@@ -32,17 +31,19 @@ def has_password(text: str) -> bool:
     return _PASSWORD_IN_URL.search(text) is not None
 
 
-def warnings(job: Job, names: Collection[str], *, where: str | None = None) -> Iterator[Problem]:
-    """Yield a warning for each value of target and payload that is probably a secret.
+def warnings(
+    values: Mapping[str, Any], names: Collection[str], *, where: str | None, job: str | None
+) -> Iterator[Problem]:
+    """Yield a warning for each of these values that is probably a secret, by the name of its field.
 
-    `names`: names of fields that contain secrets.
+    `names`: names of fields that contain secrets. `job`: the job whose values these are.
     """
-    for root, value in (("target", job.target), ("payload", job.payload)):
+    for root, value in values.items():
         for path, message in _found(value, names, root):
-            words = path.removeprefix("target.").removeprefix("channel.").partition(".")
-            kind = "env" if words[0] in ("headers", "url") and root != "payload" else words[0]
+            word = path.removeprefix(f"{root}.").partition(".")[0]
+            kind = root if root == "payload" else "env" if word in ("headers", "url") else word
             yield Problem(
-                where=where, job=job.name, field=path, message=f"{message}, {STORED}",
+                where=where, job=job, field=path, message=f"{message}, {STORED}",
                 remedy=_REMEDIES.get(kind, _ELSEWHERE), warning=True,
             )  # fmt: skip
 

@@ -152,12 +152,7 @@ class HttpTarget(_Target):
 
 
 class ExternalTarget(_Target):
-    """`external`: no fields, because a worker in another language claims the executions.
-
-    Only a channel of alerts has one; `channels` checks it.
-    """
-
-    channel: dict[str, Any] | None = None
+    """`external`: no fields, because a worker in another language claims the executions."""
 
 
 TARGETS: dict[Handler, type[BaseModel]] = {

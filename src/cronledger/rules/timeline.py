@@ -15,18 +15,24 @@ its segment is empty, because otherwise the correction could never be planned.
 
 If another value of a revision is invalid, its plan_times exist, and are missed: a correction never
 fires the past.
+
+A plan_time whose date the calendar of its revision excludes, or that a planned skip contains, is
+never active, however long ago it is due. After the last date that the calendar knows, the revision
+has no plan_times.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
 
 from cronledger.rules import durations
-from cronledger.rules.cron import Cron, parse
+from cronledger.rules.calendar_days import first_unknown
+from cronledger.rules.calendars import Calendar, date_of
+from cronledger.rules.cron import Cron, CronError, parse
 from cronledger.rules.model import (
     Job,
     JobState,
@@ -36,6 +42,7 @@ from cronledger.rules.model import (
     ScheduleRow,
     ScopeKey,
     SkipReason,
+    hashed_as,
 )
 
 TICK = timedelta(microseconds=1)  # the resolution of instants
@@ -57,13 +64,16 @@ class SpecError(Exception):
 class Planned(NamedTuple):
     """One plan_time, the revision that owns it, and the reason for a skip (None: active).
 
-    `reason` is only set if the plan_time is due.
+    `reason` is only set if the plan_time is due. `excluded`: the name of its day if the calendar
+    excludes the date, and `skipped`: the reason of the planned skip that contains it, due or not.
     """
 
     plan_time: datetime
     due_at: datetime
     revision: Revision
     reason: SkipReason | None
+    excluded: str | None = None
+    skipped: str | None = None
 
 
 class Segment(NamedTuple):
@@ -125,13 +135,13 @@ class Timeline:
         Raises SpecError, as do the other walks.
         """
         for segment in self.segments:
-            yield from self._walk(segment, segment.after, segment.through)
+            yield from self._walk_all(segment, segment.after, segment.through)
 
     def first_undue(self) -> datetime | None:
         """Return the first plan_time up to `through` that is not due yet."""
         for segment in self.segments:
             after = back(self.now, longest_lag(segment.revision), segment.after)
-            for planned in self._walk(segment, after, segment.through):
+            for planned in self._walk_all(segment, after, segment.through):
                 if planned.due_at > self.now:
                     return planned.plan_time
         return None
@@ -174,37 +184,84 @@ class Timeline:
 
     def upcoming(self) -> Planned | None:
         """Return the first plan_time after `now` by the revision in force, or None."""
-        job = self.current.job
         try:
-            cron = cron_of(job, self.row.key)
+            cron = self._cron(self.current)
             if cron is None:
                 return None
-            after = self.now
-            if job.starts_at is not None and job.starts_at > after:
-                after = job.starts_at - TICK
-            firing = cron.next_after(after)
-            if firing is None or (job.ends_at is not None and firing.plan_time > job.ends_at):
+            plan_time = self._first(cron, self.now)
+            if plan_time is None:
                 return None
-            if self.edit is not None and firing.plan_time > self.edit:
-                return None
-            due = due_at(job, self.row.key, firing.plan_time)
-            return Planned(firing.plan_time, due, self.current, None)
+            ((_, excluded),) = cron.with_excluded(plan_time - TICK, plan_time)
+            due = due_at(self.current.job, self.row.key, plan_time)
+            ((*_, skipped),) = self._parts(plan_time - TICK, plan_time)
+            return Planned(plan_time, due, self.current, None, excluded, skipped)
         except (ValueError, OverflowError) as error:
             raise _spec_error(self.current, error) from error
+
+    def included_from(self, planned: Planned) -> datetime | None:
+        """Return the first plan_time from `planned` on that is not to be skipped, or None.
+
+        That is by the revision in force, which is nearly always that of `planned`.
+        """
+        if planned.excluded is None and planned.skipped is None:
+            return planned.plan_time
+        cron = self._cron(self.current)
+        if cron is None:
+            return None
+        found = self._first(cron.included, planned.plan_time - TICK)
+        for skip in self.row.planned_skips:
+            if found is not None and skip.first <= found <= skip.last:
+                found = self._first(cron.included, skip.last)
+        return found
+
+    def end_of_calendar(self) -> tuple[datetime, str] | None:
+        """Return the first firing that the calendar in force does not know, and an error about it.
+
+        None: the job has no calendar, or never fires after the end of its calendar.
+        """
+        calendar, cron = self.current.calendar, self._cron(self.current)
+        if calendar is None or cron is None or cron.unknown is None:
+            return None
+        day = date_of(first_unknown(calendar, self.current.job.on_excluded))
+        firing = self._first(cron.unknown, datetime.combine(day, time(), UTC) - timedelta(days=2))
+        if firing is None:
+            return None
+        text = (
+            f"calendar {calendar.name!r} ends on {calendar.through}; apply its file or App again, "
+            "or call set_calendar() with a later date"
+        )
+        return firing, text
+
+    def _first(self, cron: Cron, after: datetime) -> datetime | None:
+        """Return the first firing after an instant by the revision in force, or None."""
+        job = self.current.job
+        if job.starts_at is not None and job.starts_at > after:
+            after = job.starts_at - TICK
+        firing = cron.next_after(after)
+        if firing is None or (job.ends_at is not None and firing.plan_time > job.ends_at):
+            return None
+        if self.edit is not None and firing.plan_time > self.edit:
+            return None
+        return firing.plan_time
+
+    def _cron(self, revision: Revision) -> Cron | None:
+        return cron_of(revision.job, self.row.key, revision.calendar)
 
     def _reason(self, due: datetime) -> SkipReason | None:
         return self.span_reasons[bisect_left(self.span_ends, due)]
 
     def _walk(self, segment: Segment, after: datetime, through: datetime) -> Iterator[Planned]:
+        """Yield the plan_times of the segment in (after, through] that are not to be skipped."""
         revision = segment.revision
         job, key, now = revision.job, self.row.key, self.now
         lost = SkipReason.MISSED if revision.broken else None
         try:
-            cron = cron_of(job, key)
+            cron = self._cron(revision)
             after, through = lifetime(job, after, through)
             if cron is None or after >= through:
                 return
-            for plan_time in cron.plan_times(after, through):
+            free = (cron.included.plan_times(*part) for part in self._free(after, through))
+            for plan_time in chain.from_iterable(free):
                 due = due_at(job, key, plan_time)
                 reason = (self._reason(due) if due <= now else None) or lost
                 # What can never start is settled now, however long its delay is.
@@ -212,13 +269,67 @@ class Timeline:
         except (ValueError, OverflowError) as error:
             raise _spec_error(revision, error) from error
 
+    def _walk_all(self, segment: Segment, after: datetime, through: datetime) -> Iterator[Planned]:
+        """Yield the plan_times of the segment in (after, through], also those to be skipped."""
+        revision, included = segment.revision, self._walk(segment, after, through)
+        if revision.calendar is None and not self.row.planned_skips:
+            yield from included
+            return
+        job, key, now = revision.job, self.row.key, self.now
+        lost = SkipReason.MISSED if revision.broken else None
+        try:
+            cron = self._cron(revision)
+            after, through = lifetime(job, after, through)
+            if cron is None or after >= through:
+                return
+            for start, end, skipped in self._parts(after, through):
+                for plan_time, excluded in cron.with_excluded(start, end):
+                    if excluded is None and skipped is None:
+                        yield next(included)
+                        continue
+                    due = due_at(job, key, plan_time)
+                    why = SkipReason.OPERATOR if excluded is None else SkipReason.CALENDAR
+                    reason = (self._reason(due) or lost or why) if due <= now else lost
+                    due = due if lost is None else min(due, now)
+                    yield Planned(plan_time, due, revision, reason, excluded, skipped)
+        except (ValueError, OverflowError) as error:
+            raise _spec_error(revision, error) from error
+
     def _count(self, segment: Segment, after: datetime, through: datetime) -> int:
+        """Return the number of plan_times of `_walk`, without enumerating them."""
         job = segment.revision.job
         try:
-            cron = cron_of(job, self.row.key)
-            return 0 if cron is None else cron.count(*lifetime(job, after, through))
+            cron = self._cron(segment.revision)
+            if cron is None:
+                return 0
+            free = self._free(*lifetime(job, after, through))
+            return sum(cron.included.count(*part) for part in free)
         except (ValueError, OverflowError) as error:
             raise _spec_error(segment.revision, error) from error
+
+    def _parts(
+        self, after: datetime, through: datetime
+    ) -> Iterator[tuple[datetime, datetime, str | None]]:
+        """Divide (after, through] by the planned skips: yield each part with its reason, or None.
+
+        If planned skips overlap, that which begins first has the common plan_times.
+        """
+        for skip in self.row.planned_skips:
+            if after >= through or skip.first > through:
+                break
+            if skip.last <= after:
+                continue
+            if after < skip.first - TICK:
+                yield after, skip.first - TICK, None
+            end = min(skip.last, through)
+            yield max(after, skip.first - TICK), end, skip.reason
+            after = end
+        if after < through:
+            yield after, through, None
+
+    def _free(self, after: datetime, through: datetime) -> Iterator[tuple[datetime, datetime]]:
+        """Yield the parts of (after, through] that no planned skip contains."""
+        return ((start, end) for start, end, why in self._parts(after, through) if why is None)
 
     def _count_due(
         self, segment: Segment, start: datetime, end: datetime, through: datetime
@@ -435,10 +546,18 @@ def _spec_error(revision: Revision, error: Exception) -> SpecError:
     return SpecError(revision.revision, text)
 
 
-def cron_of(job: Job, scope: ScopeKey) -> Cron | None:
-    """Return the schedule of `job` in this scope, or None without one. Raises CronError."""
+def cron_of(job: Job, scope: ScopeKey, calendar: Calendar | None) -> Cron | None:
+    """Return the schedule of `job` in this scope, or None without one.
+
+    `calendar`: the one that the job names. Raises CronError, also if it is None and the job names
+    one.
+    """
     if job.schedule is None:
         return None
+    if job.calendar is not None and calendar is None:
+        problem = "the ledger does not have the dates of this calendar"
+        raise CronError("calendar", job.calendar, problem, "call set_calendar()")
+    scope = hashed_as(job.after, scope)
     return parse(
         job.schedule,
         timezone=job.timezone,
@@ -447,4 +566,6 @@ def cron_of(job: Job, scope: ScopeKey) -> Cron | None:
         dst_fold=job.dst_fold,
         job=scope.job_name,
         scope=f"{scope.scope_kind}/{scope.scope_id}",
+        calendar=calendar,
+        on_excluded=job.on_excluded,
     )

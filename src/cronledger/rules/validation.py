@@ -6,14 +6,15 @@ differ from the default.
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from pydantic import ValidationError
 
 from cronledger.rules import (
-    channels,
+    chains,
     cron,
     names,
     retry_filters,
@@ -21,6 +22,7 @@ from cronledger.rules import (
     storable,
     targets,
 )
+from cronledger.rules.calendars import Calendar
 from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
 from cronledger.rules.model import GLOBAL, CatchUp, Job, Overlap
 from cronledger.rules.problems import ConfigurationError, Problem, problems_of, shown
@@ -30,12 +32,15 @@ SHORTEST_DATA = timedelta(hours=1)
 ANY_NAME = "job"
 ANY_SCHEDULE = "* * * * *"
 ANY_ZONE = "UTC"
+ANY_CALENDAR = Calendar("", 0, date(2000, 1, 1), date(2000, 1, 1), {})
+"""A calendar without excluded dates: those of a job are not known when it is declared."""
 _TOGETHER = (
-    {"catch_up", "catch_up_limit", "overlap"},
+    {"catch_up", "catch_up_limit", "overlap", "windows"},
     {"max_attempts", "allow_stale_reentry", "retry_backoff", "retry_jitter"}
     | {*retry_filters.FILTERS},
     {"scope_kind", "scopes"},
-    {"schedule", "timezone", "day_or", "dst_gap", "dst_fold"},
+    {"schedule", "timezone", "day_or", "dst_gap", "dst_fold", "calendar", "on_excluded"}
+    | {"requires", "after", "wait_at_most"},
 )
 """The fields that are checked with each other."""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -112,10 +117,10 @@ def problems(
     _combinations(report)
     _interval(report)
     _schedule(report)
+    _requirements(report)
     _scopes(report, has_provider)
     report.problems.extend(names.problems(job, where))
     report.problems.extend(targets.problems(job, where))
-    report.problems.extend(channels.problems(job, where))
     report.problems.extend(retry_items.problems(job, where))
     _storable(report)
     return tuple(report.problems)
@@ -176,11 +181,23 @@ def _combinations(report: Report) -> None:
             "before runs",
             'use overlap = "wait" to run them one after the other, or catch_up = "latest"',
         )
+    if job.windows and job.overlap is Overlap.ALLOW:
+        report.add(
+            "windows",
+            'conflicts with overlap = "allow", because executions beside each other have no order',
+            'use overlap = "wait" or "skip"',
+        )
     if "catch_up_limit" in explicit and job.catch_up is not CatchUp.ALL:
         report.add(
             "catch_up_limit",
             f"has no effect with catch_up = {shown(job.catch_up)}",
             'remove it, or use catch_up = "all"',
+        )
+    if "on_excluded" in explicit and job.calendar is None:
+        report.add(
+            "on_excluded",
+            "has no effect without a calendar",
+            "remove it, or name a calendar",
         )
     if job.max_attempts > 1:
         return
@@ -192,6 +209,29 @@ def _combinations(report: Report) -> None:
             "remove it, or use max_attempts = 2 or more",
             warning=True,
         )
+
+
+def _requirements(report: Report) -> None:
+    job = report.job
+    named = Counter((field, gate.job) for field, gate in chains.requirements(job))
+    for (field, name), count in named.items():
+        if name == job.name:
+            report.add(field, "names the job itself", "name another job")
+        elif count > 1:
+            report.add(field, f"names {shown(name)} twice", "name each job once")
+    if job.after:
+        for name in sorted(job.model_fields_set.intersection(chains.TIMING)):
+            if getattr(job, name) is not None:
+                message = f"conflicts with after: {shown(job.after[0].job)} decides the plan_times"
+                report.add(name, message, "remove it, or use requires instead of after")
+    elif job.requires and job.schedule is None:
+        report.add(
+            "requires",
+            "has no effect without a schedule, because only plan_times of a schedule wait",
+            "add a schedule, or use after instead of requires",
+        )
+    if job.wait_at_most == timedelta(0):
+        report.add("wait_at_most", "leaves no time to wait", "use a longer duration")
 
 
 def _interval(report: Report) -> None:
@@ -236,6 +276,12 @@ def _schedule(report: Report) -> None:
                     "has no effect with @every, which counts elapsed time",
                     "remove it",
                 )
+        if job.on_excluded != "skip":
+            report.add(
+                "on_excluded",
+                "cannot be combined with @every, which names no time of day",
+                'use on_excluded = "skip", or a schedule with fields',
+            )
     for name in ("jitter", "schedule_delay"):
         if getattr(job, name) >= period:
             report.add(
@@ -273,6 +319,7 @@ def _tried(report: Report, schedule: str, timezone: str) -> cron.Cron | None:
             dst_fold=job.dst_fold,
             job=job.name,
             scope=f"{job.scope_kind}/{(job.scopes or (GLOBAL,))[0]}",
+            calendar=None if job.calendar is None else ANY_CALENDAR,
         )
     except cron.CronError as exc:
         field = exc.field if exc.field in Job.model_fields else "schedule"
@@ -297,7 +344,7 @@ def _scopes(report: Report, has_provider: bool) -> None:
             "must name what the scopes of the provider are",
             'write for example scope_kind = "tenant"',
         )
-    elif job.scope_kind != GLOBAL and not has_provider and job.schedule is not None:
+    elif job.scope_kind != GLOBAL and not has_provider and (job.schedule or job.after):
         # Without a schedule, `enqueue` creates the scopes.
         report.add(
             "scope_kind",

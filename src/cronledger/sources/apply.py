@@ -1,12 +1,12 @@
-"""Apply a source in one transaction: upsert its jobs, and retire those it no longer declares."""
+"""Apply a source in one transaction: write calendars, jobs and channels, and retire the others."""
 
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from time import sleep
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import psycopg
@@ -15,10 +15,11 @@ from cronledger.ledger import queries
 from cronledger.ledger.access import connect
 from cronledger.ledger.identity import require_ledger
 from cronledger.ledger.transactions import transaction
-from cronledger.rules import channels
+from cronledger.rules.calendar_spec import CalendarSpec
+from cronledger.rules.channels import Channel, settings
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError, Problem
-from cronledger.sources import missing_channels
+from cronledger.sources import missing_channels, source_calendars, upstreams
 
 BUSY_TRIES = 40
 BUSY_SECONDS = 0.05
@@ -28,7 +29,9 @@ BUSY_SECONDS = 0.05
 class Applied:
     """The changes of an apply. `refused`: why nothing was applied, such as an older deploy.
 
-    `channels`: the jobs among them that are those of channels.
+    `channels`: the channels that were added, changed or retired, with that word. `calendars`: the
+    calendars that are new, or whose declaration or dates changed. `warnings`: those about the
+    calendars.
     """
 
     added: tuple[str, ...] = ()
@@ -36,7 +39,9 @@ class Applied:
     retired: tuple[str, ...] = ()
     unchanged: int = 0
     refused: str | None = None
-    channels: tuple[str, ...] = ()
+    channels: Mapping[str, str] = field(default_factory=dict)
+    calendars: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +49,12 @@ class ApplyRequest:
     """The arguments with which a replica calls `apply` at its start."""
 
     jobs: Sequence[Job]
+    channels: Mapping[str, Channel] = field(default_factory=dict)
     source: str
     deploy: int | None = None
     force: bool = False
     by: str | None = None
+    calendars: Mapping[str, CalendarSpec] = field(default_factory=dict)
 
 
 def apply(
@@ -55,22 +62,27 @@ def apply(
     jobs: Sequence[Job],
     *,
     source: str,
+    channels: Mapping[str, Channel] | None = None,
     schema: str = "cronledger",
     deploy: int | None = None,
     force: bool = False,
     by: str | None = None,
     ledger: UUID | None = None,
+    calendars: Mapping[str, CalendarSpec] | None = None,
 ) -> Applied:
-    """Replace the jobs of `source` by these, in one transaction.
+    """Replace the jobs and channels of `source`, and set its calendars, in one transaction.
 
-    Nothing changes if a newer deploy was applied before, unless `force` is set.
+    Nothing changes if a newer deploy was applied before, unless `force` is set. A calendar that is
+    not among `calendars` any more stays.
 
     Raises psycopg.Error, also if the database holds a different ledger than `ledger`, and
-    ConfigurationError for a job that belongs to another source.
+    ConfigurationError for a job, channel or calendar of another source, for a missing channel, for
+    a calendar that cannot be written out, and for a job whose calendar does not exist.
     """
     with connect(url) as c, transaction(c):
         require_ledger(c, schema, ledger)
-        return _Applying(c, schema, source, by).apply(jobs, deploy, force)
+        applying = _Applying(c, schema, source, by)
+        return applying.apply(jobs, channels or {}, calendars or {}, deploy, force)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +131,7 @@ def retire(
 ) -> Retired:
     """Retire these jobs of `source`, except those whose function another live runner has.
 
+    If the source has no jobs left, its channels are dropped.
     Waiting executions are CANCELLED, and RUNNING executions are requested to end. Jobs of a newer
     deploy do not change. The row of `runner` must no longer list the functions.
 
@@ -135,6 +148,7 @@ def retire(
                 "retire_given_up", source=source, jobs=list(jobs), runner=runner, requested_by=by
             )
             names = [row["name"] for row in given_up]
+            applying.rows("drop_channels", source=source)
         requested: dict[int, str] = {}
         for _ in range(BUSY_TRIES):  # a heartbeat may hold a row
             with transaction(c):
@@ -160,12 +174,21 @@ class _Applying:
     def rows(self, name: str, **params: Any) -> list[dict[str, Any]]:
         return queries.rows(self.c, name, self.schema, params)
 
-    def apply(self, jobs: Sequence[Job], deploy: int | None, force: bool) -> Applied:
+    def apply(
+        self,
+        jobs: Sequence[Job],
+        channels: Mapping[str, Channel],
+        calendars: Mapping[str, CalendarSpec],
+        deploy: int | None,
+        force: bool,
+    ) -> Applied:
         if (refused := self.refused(deploy, force)) is not None:
             return Applied(refused=refused)
         names = [job.name for job in jobs]
+        self._check_upstreams(jobs)
         before = self.rows("read_job_revisions", jobs=names)
         refuse_foreign(self.source, _owners(before))
+        changed_calendars, warnings = self._set_calendars(jobs, calendars)
         after = self.rows(
             "upsert_jobs",
             jobs=json.dumps([columns(job) for job in jobs]),
@@ -176,12 +199,19 @@ class _Applying:
         if len(after) < len(names):  # another source added one meanwhile
             refuse_foreign(self.source, _owners(self.rows("read_job_revisions", jobs=names)))
         retired = self.rows("retire_missing", source=self.source, jobs=names, requested_by=self.by)
-        gone = missing_channels.names(retired)
+        written = self.rows(
+            "upsert_channels", channels=stored(channels), source=self.source, requested_by=self.by
+        )
+        refuse_foreign(self.source, {x["name"]: x["source"] for x in written}, "channel")
+        changes = {row["name"]: row["change"] for row in written if row["change"] is not None}
+        gone = [name for name, change in changes.items() if change == "retired"]
         if gone or any(job.notify for job in jobs):
             self.rows("lock_channels", drops=bool(gone))
         missing = self.rows("list_missing_channels", jobs=names, channels=gone)
         missing_channels.refuse(self.source, names, missing)
         self.rows("record_deploy", source=self.source, deploy=deploy, requested_by=self.by)
+        if any(job.gates for job in jobs):  # an edit of an upstream is one of its dependents, too
+            after = self.rows("read_job_revisions", jobs=names)
         revisions = {row["name"]: row["revision"] for row in before if not row["is_retired"]}
         added = tuple(row["name"] for row in after if row["name"] not in revisions)
         changed = tuple(
@@ -191,11 +221,37 @@ class _Applying:
         return Applied(
             added, changed, tuple(sorted(row["name"] for row in retired)),
             len(after) - len(added) - len(changed),
-            channels=tuple(
-                channels.PREFIX + name
-                for name in sorted([*missing_channels.names(columns(job) for job in jobs), *gone])
-            ),
+            channels=changes,
+            calendars=changed_calendars,
+            warnings=warnings,
         )  # fmt: skip
+
+    def _check_upstreams(self, jobs: Sequence[Job]) -> None:
+        if any(job.gates for job in jobs):
+            self.rows("lock_jobs")
+            upstreams.checked(self.source, jobs, self.rows)
+
+    def _set_calendars(
+        self, jobs: Sequence[Job], specs: Mapping[str, CalendarSpec]
+    ) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
+        """Return the names of the calendars that changed, and warnings."""
+        if not specs and all(job.calendar is None for job in jobs):
+            return (), ()
+        (clock,) = self.rows("read_clock")
+        present = {row["name"]: row for row in self.rows("list_calendars", calendar=None)}
+        written, warnings = source_calendars.write_out(self.source, specs, clock["now"].date())
+        source_calendars.refuse(self.source, jobs, specs, present)
+        after = self.rows(
+            "set_calendars",
+            calendars=json.dumps([source_calendars.row(x, specs[x.name]) for x in written]),
+            source=self.source,
+            requested_by=self.by,
+        )
+        changed = [
+            row["name"] for row in after
+            if row["name"] not in present or row["revision"] != present[row["name"]]["revision"]
+        ]  # fmt: skip
+        return tuple(changed), warnings
 
     def refused(self, deploy: int | None, force: bool) -> str | None:
         """Lock the source. Return why this deploy may not change its jobs, or None if it may."""
@@ -218,23 +274,31 @@ def outdated(stored: int | None, deploy: int | None, *, force: bool) -> str | No
     return f"{given}, and deploy {stored} was applied before; use --force to override"
 
 
-def refuse_foreign(source: str, owners: Mapping[str, str | None]) -> None:
-    """Raise ConfigurationError if one of these jobs belongs to another source.
+def refuse_foreign(
+    source: str, owners: Mapping[str, str | None], kind: Literal["job", "channel"] = "job"
+) -> None:
+    """Raise ConfigurationError if one of these jobs, or channels, belongs to another source.
 
-    Otherwise two sources would overwrite each other's job at every deployment.
+    Otherwise two sources would overwrite each other's at every deployment.
     """
     problems = [
         Problem(
-            where=source, job=name, field="name", value=name,
+            where=source, job=name if kind == "job" else None,
+            field="name" if kind == "job" else f"channels.{name}", value=name,
             message=f"belongs to the source {owner!r}",
-            remedy="use another name, or remove the job there first; if the file or App has moved, "
-            f"run `cronledger sources rename {shlex.quote(owner)} {shlex.quote(source)}`",
+            remedy=f"use another name, or remove the {kind} there first; if the file or App has "
+            f"moved, run `cronledger sources rename {shlex.quote(owner)} {shlex.quote(source)}`",
         )
         for name, owner in owners.items()
         if owner is not None and owner != source
     ]  # fmt: skip
     if problems:
         raise ConfigurationError(problems)
+
+
+def stored(channels: Mapping[str, Channel]) -> str:
+    """Return the settings of channels by name, as JSON."""
+    return json.dumps({name: settings(channel) for name, channel in channels.items()})
 
 
 def columns(job: Job) -> dict[str, Any]:

@@ -1,10 +1,8 @@
 """The plan_times of a backfill: those in the history of a (job, scope)."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
 
 from cronledger.ledger.reports import Reports
 from cronledger.rules import timeline
@@ -47,7 +45,9 @@ def past(
     through = min(last, schedule["planned_through"])
     if first > through:
         return Past((), through)
-    revisions = _history(key, reports.history(key.job_name), first)
+    rows = reports.history(key.job_name)
+    calendars = reports.calendars(rows)
+    revisions = _history(key, [Revision.unchecked(row, calendars) for row in rows], first)
     row = ScheduleRow(
         key=key,
         queue=schedule["queue"],
@@ -71,14 +71,15 @@ def past(
     return Past(found, through)
 
 
-def _history(key: ScopeKey, rows: Sequence[Mapping[str, Any]], first: datetime) -> list[Revision]:
-    revisions = [Revision.unchecked(row) for row in rows]
+def _history(key: ScopeKey, revisions: list[Revision], first: datetime) -> list[Revision]:
     current = revisions[-1]
     if current.job.schedule is None:
         message = "the job has no schedule, and so no plan_times"
         raise _refused(key, "schedule", None, message, "pass them to the SQL function backfill")
     if first <= revisions[0].effective_from:
-        before = Revision(current.revision, first - TICK, JobState.ACTIVE, current.job)
+        before = Revision(
+            current.revision, first - TICK, JobState.ACTIVE, current.job, calendar=current.calendar
+        )
         revisions.insert(0, before)
     in_force = [r for r in revisions if r.effective_from < first]
     return revisions[max(0, len(in_force) - 1) :]

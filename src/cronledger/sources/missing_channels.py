@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cronledger.rules import channels
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError, Problem
 
@@ -11,18 +10,11 @@ Row = Mapping[str, Any]
 """A job and a channel that it names: `job_name`, `channel`, and the `source` of the job."""
 
 
-def names(jobs: Iterable[Row]) -> list[str]:
-    """Return the channels among these rows of jobs, which have `name` and `queue`."""
-    found = (channels.name_of(row["name"], row["queue"]) for row in jobs)
-    return [name for name in found if name is not None]
-
-
-def of_source(jobs: Sequence[Job], existing: Collection[str]) -> Iterator[Row]:
-    """Yield what jobs of a source name, but neither the source nor `existing` has."""
-    declared = {channels.name_of(job.name, job.queue) for job in jobs}
+def of_jobs(jobs: Sequence[Job], existing: Collection[str]) -> Iterator[Row]:
+    """Yield what jobs of a source name, but is not among the `existing` channels."""
     for job in jobs:
         for channel in sorted({rule.channel for rule in job.notify or ()}):
-            if channel not in declared and channel not in existing:
+            if channel not in existing:
                 yield {"job_name": job.name, "channel": channel}
 
 

@@ -9,7 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from cronledger.rules import channels, retry_filters, storable, validation
+from cronledger.rules import calendar_spec, channels, retry_filters, storable, validation
+from cronledger.rules.calendar_spec import CalendarSpec
+from cronledger.rules.chains import TIMING
+from cronledger.rules.channels import Channel
 from cronledger.rules.model import CatchUp, Handler, Job
 from cronledger.rules.problems import (
     ConfigurationError,
@@ -23,13 +26,13 @@ from cronledger.settings import TABLE, Settings
 from cronledger.sources.files import read_file
 
 DEPTH_OF_PAYLOAD = 3  # the document, jobs, the job
-TABLES = frozenset({TABLE, "channels", "defaults", "jobs"})
+TABLES = frozenset({TABLE, "calendars", "channels", "defaults", "jobs"})
 WORK = ("command", "sql", "http", "python", "external")
 SURROUNDINGS = ("cwd", "env")
 POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
 OF_ONE_JOB = frozenset(
     {"description", "schedule", "payload", "payload_schema", "starts_at", "ends_at", "ping"}
-    | {"scope_kind", "scopes"}
+    | {"scope_kind", "scopes", "requires", "after"}
     | {*retry_filters.FILTERS}  # their items depend on the handler
 )
 DEFAULTS = POLICIES - OF_ONE_JOB
@@ -46,13 +49,18 @@ _FORMS: dict[str, tuple[type | tuple[type, ...], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class TomlSource:
-    """The checked content of a file. `settings` is its `[cronledger]` table as written."""
+    """The checked content of a file. `settings` is its `[cronledger]` table as written.
+
+    `calendars`: those that it declares, by name. Their dates are not written out yet.
+    """
 
     path: Path
     jobs: tuple[Job, ...]
+    channels: Mapping[str, Channel]
     settings: dict[str, Any]
     deploy: int | None
     warnings: tuple[Problem, ...]
+    calendars: Mapping[str, CalendarSpec]
 
 
 def load(path: str | Path, settings: type[Settings] = Settings) -> TomlSource:
@@ -103,15 +111,14 @@ class _Reader:
         table = self._table(TABLE)
         settings = self._settings(table)
         defaults = self._defaults()
-        tables = self._table("jobs")
-        jobs = [self._job(name, entry, defaults) for name, entry in tables.items()]
-        jobs += [
-            self._channel(name, entry, tables) for name, entry in self._table("channels").items()
-        ]
+        jobs = [self._job(name, entry, defaults) for name, entry in self._table("jobs").items()]
+        declared, calendars = self._channels(), self._calendars()
         if settings is None or any(not problem.warning for problem in self.problems):
             raise ConfigurationError(self.problems)
-        declared = tuple(job for job in jobs if job is not None)
-        return TomlSource(self.path, declared, table, settings.deploy, tuple(self.problems))
+        valid = tuple(job for job in jobs if job is not None)
+        return TomlSource(
+            self.path, valid, declared, table, settings.deploy, tuple(self.problems), calendars
+        )
 
     def _add(self, job: str | None, field: str | None, message: str, remedy: str) -> None:
         problem = Problem(where=self.where, job=job, field=field, message=message, remedy=remedy)
@@ -149,7 +156,10 @@ class _Reader:
         return values
 
     def _job(self, name: str, entry: object, defaults: dict[str, Any]) -> Job | None:
-        """Return the job, and add its problems; None if a field is invalid."""
+        """Return the job, and add its problems; None if a field is invalid.
+
+        `calendar = false` means that the job has none, although `[defaults]` may name one.
+        """
         if not isinstance(entry, dict):
             self._add(name, None, "is not a table", f"write it as [jobs.{name}]")
             return None
@@ -157,6 +167,8 @@ class _Reader:
             if key not in KEYS:
                 self._add(name, key, "unknown name", _nearest_key(key))
         whole = defaults | entry
+        if whole.get("calendar") is False:
+            del whole["calendar"]
         values = {
             key: value
             for key, value in whole.items()
@@ -171,17 +183,27 @@ class _Reader:
             self.problems.append(replace(problem, field=written_field(problem.field, work)))
         return job
 
-    def _channel(self, name: str, entry: object, jobs: Mapping[str, Any]) -> Job | None:
-        """Return the job of a channel, or add its problems and return None."""
-        job = f"{channels.PREFIX}{name}"
-        if job in jobs:
-            self._add(job, "name", f"is the job of [channels.{name}]", "rename one of them")
-            return None
-        try:
-            return channels.as_job(name, entry, self.where)
-        except ConfigurationError as exc:
-            self.problems.extend(exc.problems)
-            return None
+    def _channels(self) -> dict[str, Channel]:
+        """Return the valid channels, and add the problems of the others."""
+        found = {}
+        for name, entry in self._table("channels").items():
+            try:
+                found[name] = channels.checked(name, entry, self.where)
+            except ConfigurationError as exc:
+                self.problems.extend(exc.problems)
+        return found
+
+    def _calendars(self) -> dict[str, CalendarSpec]:
+        """Return the calendars, whose paths begin at the directory of the file."""
+        found: dict[str, CalendarSpec] = {}
+        for name, entry in self._table("calendars").items():
+            try:
+                found[name] = calendar_spec.read(
+                    name, entry, self.where, self.path.absolute().parent
+                )
+            except ConfigurationError as exc:
+                self.problems.extend(exc.problems)
+        return found
 
     def _work(self, name: str, entry: dict[str, Any]) -> tuple[str, Handler, dict[str, Any]]:
         """Return what the job runs: the key in the file, the handler and the target.
@@ -219,14 +241,27 @@ def _target(key: str, value: Any, entry: dict[str, Any]) -> dict[str, Any]:
 
 def _applies(key: str, whole: Mapping[str, Any]) -> bool:
     """Return whether the default of `key` has an effect on a job that does not set it."""
-    if key in ("dst_gap", "dst_fold", "timezone"):
-        schedule = whole.get("schedule")
-        return not (isinstance(schedule, str) and schedule.strip().lower().startswith("@every"))
-    if key == "catch_up_limit":
-        return bool(whole.get("catch_up") == CatchUp.ALL)
-    if key in ("retry_backoff", "retry_jitter"):
-        return bool(whole.get("max_attempts", 1) != 1)
-    return True
+    match key:
+        case _ if key in TIMING and "after" in whole:
+            applies = False
+        case "dst_gap" | "dst_fold":
+            applies = not _is_every(whole)
+        case "timezone":
+            applies = not _is_every(whole) or "calendar" in whole
+        case "on_excluded":
+            applies = "calendar" in whole and not _is_every(whole)
+        case "catch_up_limit":
+            applies = whole.get("catch_up") == CatchUp.ALL
+        case "retry_backoff" | "retry_jitter":
+            applies = whole.get("max_attempts", 1) != 1
+        case _:
+            applies = True
+    return applies
+
+
+def _is_every(whole: Mapping[str, Any]) -> bool:
+    schedule = whole.get("schedule")
+    return isinstance(schedule, str) and schedule.strip().lower().startswith("@every")
 
 
 def _nearest_key(key: str) -> str:

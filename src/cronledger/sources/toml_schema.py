@@ -16,8 +16,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from cronledger.rules import durations
+from cronledger.rules.calendar_spec import CalendarSpec
 from cronledger.rules.channels import KINDS, ONE_OR_SEVERAL
-from cronledger.rules.model import NAME_PATTERN, Handler, Job
+from cronledger.rules.limits import NAME_PATTERN
+from cronledger.rules.model import Handler, Job
 from cronledger.rules.notify import CHANNEL_PATTERN
 from cronledger.rules.targets import TARGETS
 from cronledger.settings import TABLE, Settings, key_of
@@ -39,6 +41,8 @@ def document() -> Schema:
     """Return the schema of a whole file."""
     policies = {name: one for name, one in _properties(Job).items() if name in POLICIES}
     policies["notify"] = _notify(policies["notify"])
+    for gate in ("requires", "after"):
+        policies[gate] = _requirements(policies[gate])
     settings = {key_of(name): one for name, one in _properties(Settings).items()}
     defaults = {name: policies[name] for name in policies if name in DEFAULTS}
     jobs = {
@@ -53,8 +57,15 @@ def document() -> Schema:
         "propertyNames": {"pattern": CHANNEL_PATTERN},
         "additionalProperties": {"$ref": "#/definitions/channel"},
     }
+    calendars = {
+        "type": "object",
+        "description": "The calendars that jobs name, each in a table [calendars.NAME].",
+        "propertyNames": {"pattern": NAME_PATTERN},
+        "additionalProperties": {"$ref": "#/definitions/calendar"},
+    }
     tables = {
         TABLE: _table("Settings of the runner. CRONLEDGER_* variables override them.", settings),
+        "calendars": calendars,
         "channels": channels,
         "defaults": _table("Policies of every job that does not override them.", defaults),
         "jobs": jobs,
@@ -63,7 +74,12 @@ def document() -> Schema:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "cronledger.toml",
         **_table("Jobs of cronledger, and settings of the runner.", tables),
-        "definitions": {"channel": _channel(), "duration": _duration(), "job": _job(policies)},
+        "definitions": {
+            "calendar": _calendar(),
+            "channel": _channel(),
+            "duration": _duration(),
+            "job": _job(policies),
+        },
     }
 
 
@@ -79,6 +95,13 @@ def _table(description: str, properties: Mapping[str, Schema]) -> Schema:
 def _duration() -> Schema:
     description = "A duration, such as 90s, 5m, 1h30m, 2d, 1w, 500ms or PT1H30M (ISO 8601)."
     return {"type": "string", "description": description, "pattern": durations.PATTERN}
+
+
+def _calendar() -> Schema:
+    properties = _properties(CalendarSpec)
+    for name in ("holidays", "ics"):
+        properties[name] = _one_or_several(properties[name], properties[name]["items"])
+    return _table("One calendar: the days on which its jobs do not fire.", properties)
 
 
 def _channel() -> Schema:
@@ -109,9 +132,19 @@ def _notify(rules: Schema) -> Schema:
     return _one_or_several(rules, {"anyOf": [name, rules["items"]]})
 
 
+def _requirements(required: Schema) -> Schema:
+    """Return the schema of `requires` or `after`, in which the name of a job stands for a table."""
+    name: Schema = {"type": "string", "pattern": NAME_PATTERN}
+    return _one_or_several(required, {"anyOf": [name, required["items"]]})
+
+
 def _job(policies: Mapping[str, Schema]) -> Schema:
+    named = dict(policies["calendar"])
+    description = named.pop("description") + " false: none, although [defaults] names one."
+    calendar = {"description": description, "anyOf": [named, {"const": False}]}
+    properties = {**_work(), **policies, "calendar": calendar}
     return {
-        **_table("One job: its policies, and what it runs.", {**_work(), **policies}),
+        **_table("One job: its policies, and what it runs.", properties),
         "oneOf": [{"required": [key]} for key in WORK],
         "dependencies": {name: ["command"] for name in SURROUNDINGS},
     }

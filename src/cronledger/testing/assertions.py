@@ -1,6 +1,6 @@
 """Assertions on schedules, for tests of users that need no database."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
 from typing import Any, Self
@@ -8,11 +8,14 @@ from zoneinfo import ZoneInfo
 
 from cronledger.declaring.handles import JobFunction, job_of
 from cronledger.rules import zones
+from cronledger.rules.calendar_spec import CalendarSpec
+from cronledger.rules.calendars import Calendar
 from cronledger.rules.cron import Cron, Firing, parse
 from cronledger.rules.firings import change_local, change_note, cron_in, local_text, note
 from cronledger.rules.model import Job
 from cronledger.rules.problems import nearest
 from cronledger.rules.timeline import TICK, lifetime
+from cronledger.sources.calendars import written_out
 
 SHOWN = 10
 _DAY = timedelta(days=1)
@@ -27,6 +30,7 @@ def assert_fires(
     times: int | None = None,
     zone: str | None = None,
     scope: str | None = None,
+    calendars: Mapping[str, CalendarSpec] | None = None,
 ) -> list[Firing]:
     """Assert when a job fires on a day or in a year, and return its firings there.
 
@@ -42,15 +46,23 @@ def assert_fires(
         zone: Time zone of `on`, `year` and `at`, and of a schedule that is given as text. Default:
             that of the job, or UTC.
         scope: The scope, which decides `H`. Default: the first scope of the job.
+        calendars: Those of the App (`app.calendars`), which a job with a calendar needs. Their
+            dates are those that an apply in the year of the day would write.
 
     Raises:
         AssertionError: It fires at other times. The message has the clock changes that affect it.
         ValueError: An argument, or the schedule, is invalid.
+        ConfigurationError: The calendar is invalid, or is over.
         TypeError: An argument has another type, or `what` is a function of several jobs.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
-    schedule = _schedule(what, zone, scope)
-    period = _Period.of(on, year, schedule.zone)
+    job = what if isinstance(what, Job) else job_of(what)
+    local = zones.named(zone or ("UTC" if job is None else job.timezone))
+    period = _Period.of(on, year, local)
+    if job is None:
+        schedule = _of_text(what, local, scope)
+    else:
+        schedule = _of_job(job, local, scope, _calendar(job, calendars or {}, period.year))
     firings = schedule.firings(period)
     expected = None if at is None else _local_times(at, period)
     failures: list[str] = []
@@ -73,6 +85,7 @@ class _Period:
     after: datetime
     through: datetime
     words: str
+    year: int
     day: date | None
 
     @classmethod
@@ -96,7 +109,7 @@ class _Period:
             )
         except OverflowError:
             raise ValueError(f"on={first.isoformat()} is out of range; use another day") from None
-        return cls(start, stop, words, first if first == last else None)
+        return cls(start, stop, words, first.year, first if first == last else None)
 
     def __str__(self) -> str:
         return self.words
@@ -129,23 +142,37 @@ class _Schedule:
         return lifetime(self.job, period.after, period.through)
 
 
-def _schedule(what: object, zone: str | None, scope: str | None) -> _Schedule:
-    job = what if isinstance(what, Job) else job_of(what)
-    if job is not None:
-        if scope is not None and job.scopes is not None and scope not in job.scopes:
-            raise ValueError(
-                f"scope={scope!r} is not a scope of job {job.name!r}; {nearest(scope, job.scopes)}"
-            )
-        text = f"job {job.name!r} ({job.schedule or 'without a schedule'}, {job.timezone})"
-        return _Schedule(text, cron_in(job, scope), job, zones.named(zone or job.timezone))
+def _of_job(job: Job, zone: ZoneInfo, scope: str | None, calendar: Calendar | None) -> _Schedule:
+    if scope is not None and job.scopes is not None and scope not in job.scopes:
+        raise ValueError(
+            f"scope={scope!r} is not a scope of job {job.name!r}; {nearest(scope, job.scopes)}"
+        )
+    text = f"job {job.name!r} ({job.schedule or 'without a schedule'}, {job.timezone})"
+    return _Schedule(text, cron_in(job, scope, calendar), job, zone)
+
+
+def _of_text(what: object, zone: ZoneInfo, scope: str | None) -> _Schedule:
     if not isinstance(what, str):
         raise TypeError(
             f"{what!r} is neither a job nor a schedule; pass a function that @app.job declared, "
             "app.jobs[NAME], or text such as '30 2 * * *'"
         )
-    timezone = zone or "UTC"
-    cron = parse(what, timezone=timezone, scope=scope or "")
-    return _Schedule(f"{what!r} ({timezone})", cron, None, zones.named(timezone))
+    cron = parse(what, timezone=zone.key, scope=scope or "")
+    return _Schedule(f"{what!r} ({zone.key})", cron, None, zone)
+
+
+def _calendar(job: Job, calendars: Mapping[str, CalendarSpec], year: int) -> Calendar | None:
+    """Return the calendar of `job` as an apply in this year would write it, or None."""
+    if job.calendar is None:
+        return None
+    spec = calendars.get(job.calendar)
+    if spec is None:
+        raise ValueError(
+            f"job {job.name!r} has the calendar {job.calendar!r}, which is not in `calendars`; "
+            "pass calendars=app.calendars of the App that declares it"
+        )
+    calendar, _ = written_out(job.calendar, spec, date(year, 1, 1))
+    return calendar
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from cronledger.declaring.app import Context
 from cronledger.declaring.cancellation import CancelToken
-from cronledger.rules.model import Trigger
+from cronledger.rules.model import Trigger, Window
 
 PLAN_TIME = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -40,22 +40,26 @@ def context(
     scope_id: str = "global",
     execution_id: int = 1,
     runner_id: str = "test",
+    window_start: datetime | None = None,
 ) -> FakeContext:
     """Return a Context for calling a handler in a test without a database.
 
-    Its lease is held until `lose_lease`. `transaction()` raises RuntimeError, because that needs a
-    runner: use the fixture `ledger`. Raises ValueError for a `plan_time` without a time zone and
-    for an unknown `trigger`.
+    Its lease is held until `lose_lease`. With `window_start` it has a window, which ends at
+    `plan_time`. `transaction()` raises RuntimeError, because that needs a runner: use the fixture
+    `ledger`. Raises ValueError for a time without a time zone and for an unknown `trigger`.
     """
-    if plan_time.utcoffset() is None:
-        raise ValueError(f"plan_time={plan_time!r} has no time zone; add tzinfo=UTC")
+    for name, given in (("plan_time", plan_time), ("window_start", window_start)):
+        if given is not None and given.utcoffset() is None:
+            raise ValueError(f"{name}={given!r} has no time zone; add tzinfo=UTC")
+    at = plan_time.astimezone(UTC)
     lease = _Lease()
     return FakeContext(
         execution_id=execution_id,
         job=job,
         scope_kind=scope_kind,
         scope_id=scope_id,
-        plan_time=plan_time.astimezone(UTC),
+        plan_time=at,
+        window=None if window_start is None else Window(window_start.astimezone(UTC), at),
         trigger=Trigger(trigger),
         attempt=attempt,
         payload=payload,

@@ -35,8 +35,10 @@ from cronledger.web.examining import Examiner
 from cronledger.web.gate import Gate, refusal
 from cronledger.web.pages import (
     audit,
+    calendars,
     events,
     execution,
+    forecast,
     job,
     job_actions,
     jobs,
@@ -44,6 +46,7 @@ from cronledger.web.pages import (
     load,
     metrics,
     now,
+    pauses,
     runners,
     sign_in,
     timeline,
@@ -62,10 +65,10 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-PAGES = (now, jobs, ledger, timeline, why, load, runners, audit, verification)
+PAGES = (now, jobs, ledger, timeline, why, load, forecast, runners, audit, verification)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
-FURTHER_PAGES = (execution, events, job, job_actions, metrics, sign_in)
+FURTHER_PAGES = (calendars, execution, events, job, job_actions, metrics, pauses, sign_in)
 """The pages to which other pages lead. Each has `ROUTES`."""
 
 

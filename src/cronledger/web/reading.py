@@ -6,7 +6,7 @@ once within its `fresh` seconds.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,10 +20,12 @@ from psycopg.rows import dict_row
 from cronledger.ledger import queries
 from cronledger.ledger.access import Access
 from cronledger.ledger.database_errors import explained, is_unreachable
+from cronledger.ledger.queries import calendar_keys
 from cronledger.ledger.reports import ReadRows, Row, in_thread
 from cronledger.ledger.senders import AsyncConnections
 from cronledger.ledger.session_settings import COMMAND, set_expressions
 from cronledger.logs.loggers import get_logger
+from cronledger.rules.calendars import named_in
 from cronledger.rules.remedies import Surface
 
 log = get_logger(__name__)
@@ -135,6 +137,13 @@ class Reader:
             if monotonic() - panel.tried_at >= fresh:
                 await self._refresh(panel, statement, self._statement(statement, params))
         return panel.reading()
+
+    async def calendars(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the revisions of calendars that these rows of jobs name."""
+        keys = named_in(rows)
+        if not keys:
+            return ()
+        return (await self.read("read_calendars", fresh=60.0, **calendar_keys(keys))).known
 
     async def compute(
         self, name: str, work: Callable[[ReadRows], T], *, fresh: float = 1.0, **params: object

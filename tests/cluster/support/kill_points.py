@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import psycopg
 
 from cronledger.audit.verify import verify
-from cronledger.rules import channels, outcome
+from cronledger.channels import Function
+from cronledger.rules import outcome
 from cronledger.sources.apply import apply
 from tests import interruptions
 from tests.cluster.support import killed_process
@@ -33,8 +34,8 @@ from tests.waiting import until
 PACKAGE = ROOT / "src" / "cronledger"
 
 ENGINE = (
-    "heartbeat", "claim", "ahead", "steal", "refused", "unknown", "finish", "sweep", "alerts",
-    "deliver",
+    "heartbeat", "claim", "ahead", "steal", "refused", "unknown", "finish", "sweep", "gates",
+    "alerts", "deliver",
 )  # fmt: skip
 WHOLE = ("drain", "transaction", "answer_lost", "commit_lost", "scopes", "deploy")
 
@@ -163,12 +164,14 @@ def build(step: str, url: str) -> None:
             _whole(step, url, ledger)
         elif step == "ahead":
             ledger.job("plain", schedule=CRON)
+        elif step == "gates":
+            asyncio.run(_gated(url, ledger))
         elif step in ("alerts", "deliver"):
             _alerting(ledger)
             if step == "deliver":
                 ledger.values("SELECT cronledger_internal.raise_alerts(1000)")
-                message = '{"alerts": [{"event": "test"}]}'
-                ledger.values("SELECT enqueue('alerts.slow', payload => %s)", message)
+                ledger.values("SELECT test_channel('slow', '1 day')")
+                ledger.values("UPDATE deliveries SET max_attempts = 10")
         elif step == "refused":
             ledger.travel(by=timedelta(days=40))
             for name in ("bad", "good"):
@@ -193,9 +196,10 @@ def _whole(step: str, url: str, ledger: Ledger) -> None:
     if step == "deploy":
         older, visitor = killed_process.older, killed_process.visitor
         # A channel that the newer version drops.
-        channel = channels.as_job("ops", {"kind": "python", "python": "killed:accept"})
-        apply(url, [*older.jobs.values(), channel], source="plugged", deploy=older.deploy)
-        apply(url, [*visitor.jobs.values()], source="visitor", deploy=visitor.deploy)
+        channel = {"ops": Function(python="killed:accept")}
+        apply(url, [*older.jobs.values()], channels=channel, source="plugged", deploy=older.deploy)
+        apply(url, [*visitor.jobs.values()], channels=visitor.channels, source="visitor",
+              deploy=visitor.deploy)  # fmt: skip
         waiting = ["gone", "visiting"]
     elif step == "scopes":
         apply(url, [*killed_process.scoped.jobs.values()], source="scoped")
@@ -218,16 +222,33 @@ def _whole(step: str, url: str, ledger: Ledger) -> None:
 def _alerting(ledger: Ledger) -> None:
     """A job that has failed, a channel that gets its alerts, and one that does not end."""
     for channel, function in (("ops", "accept"), ("slow", "hang")):
-        python = f"{killed_process.__name__}:{function}"
-        ledger.job(
-            f"alerts.{channel}", schedule=None, queue="alerts", handler="external",
-            target={"channel": {"kind": "python", "python": python}}, allow_stale_reentry=True,
-            max_attempts=10, overlap="allow",
-        )  # fmt: skip
+        ledger.channel(channel, kind="python", python=f"{killed_process.__name__}:{function}")
     ledger.job("broken", schedule=None, handler="external", target={})
     ledger.values("""UPDATE jobs SET notify = '[{"channel": "ops"}]' WHERE name = 'broken'""")
     ledger.trigger("broken")
     ledger.values("SELECT fail(id, lease_token, 'failed', 'no') FROM claim_next('default', 'w')")
+
+
+async def _gated(url: str, ledger: Ledger) -> None:
+    """Jobs that require others: one of these has succeeded, and one will never do so."""
+    ledger.job("extract", schedule=CRON, overlap="allow")
+    ledger.job("broken", schedule=CRON, overlap="allow")
+    ledger.job("load", schedule=CRON, requires=[{"job": "extract", "scope": "same"}])
+    ledger.job("given_up", schedule=CRON, requires=[{"job": "broken", "scope": "same"}])
+    ledger.job("later", schedule=CRON, wait_at_most="1 h", requires=[
+        {"job": "extract", "scope": "same"}, {"job": "broken", "scope": "same"}])  # fmt: skip
+    before = Runner(url, "before")
+    await before.open()
+    await before.settle()
+    ledger.travel(by=timedelta(seconds=61))
+    for start in await before.settle():
+        bad = start.claimed.key.job_name == "broken"
+        ended = outcome.failure(ValueError("no")) if bad else None
+        before.put(start, ended)
+    while before.finisher.waiting:
+        await before.finisher.step()
+    await before.close()
+    ledger.travel(by=timedelta(seconds=61))
 
 
 async def _busy(url: str, ledger: Ledger) -> None:
@@ -235,12 +256,13 @@ async def _busy(url: str, ledger: Ledger) -> None:
     ledger.job("earlier", schedule=None, keep_output="1 h", payload='"personal"')
     ledger.values("SELECT cancel(%s)", ledger.trigger("earlier"))
     ledger.travel(by=timedelta(hours=2))
-    ledger.job("plain", schedule=CRON, start_by="5s", finish_by="10s")
-    ledger.job("again", schedule=CRON, allow_stale_reentry=True)
-    ledger.job("ext", schedule=CRON, handler="external", target={})
+    ledger.values("SELECT set_calendar('open', '{}', (db_now() + interval '9 years')::date)")
+    ledger.job("plain", schedule=CRON, start_by="5s", finish_by="10s", calendar="open")
+    ledger.job("again", schedule=CRON, allow_stale_reentry=True, windows=True)
+    ledger.job("ext", schedule=CRON, handler="external", target={}, windows=True)
     ledger.job(
         "limited", schedule=CRON, max_running=1, scope_kind="shard", scopes=["a", "b"],
-        allow_stale_reentry=True, overlap="wait",
+        allow_stale_reentry=True, overlap="wait", windows=True,
     )  # fmt: skip
     ledger.values("INSERT INTO queues (name, max_running) VALUES ('narrow', 1)")
     ledger.job("queued", schedule=CRON, queue="narrow")
@@ -249,11 +271,16 @@ async def _busy(url: str, ledger: Ledger) -> None:
     ledger.job("elsewhere", schedule=CRON, target={"python": "tests:nobody"})
     ledger.job("command", schedule=CRON, handler="command", target={"command": ["true"]})
     ledger.job("pushed", schedule=None, allow_stale_reentry=True)
-    ledger.job("failed", schedule=None, max_attempts=3, retry_backoff=["0 s"])
-    ledger.job("stale_again", schedule=None, allow_stale_reentry=True, stale_timeout="5 s")
+    ledger.job("failed", schedule=None, max_attempts=3, retry_backoff=["0 s"], windows=True)
+    ledger.job(
+        "stale_again", schedule=None, allow_stale_reentry=True, stale_timeout="5 s", windows=True
+    )
     ledger.job("stale_once", schedule=None, stale_timeout="5 s", overlap="wait")
     ledger.job("orphan", schedule=None, max_attempts=2)
     ledger.job("dozing", schedule=CRON)
+    ledger.job("unready", schedule=CRON, allow_stale_reentry=True)
+    ledger.job("planned", schedule=CRON)
+    ledger.values("SELECT skip('plain', db_clock() + interval '1 day', 'stocktaking')")
     for name in ("swap", "blocked", "failed", "stale_again", "stale_once", "orphan"):
         ledger.trigger(name)
     gone = Runner(url, "gone")
@@ -267,6 +294,10 @@ async def _busy(url: str, ledger: Ledger) -> None:
     await gone.close()
     ledger.values("SELECT enqueue('pushed', watermark => 5)")
     ledger.values("SELECT pause('dozing', until => db_clock() + interval '20 s')")
+    ledger.values(
+        "SELECT plan_pause('night', db_clock() + interval '20 s', db_clock() + interval '2 min',"
+        " job => 'planned')"
+    )
     ledger.values(
         "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after)"
         " VALUES ('old', 'h', 1, '1', 'running', '{}', 1, db_now() - interval '2 days')"
@@ -306,7 +337,7 @@ class Heir(Ledger):
             self.leave_behind(seconds)
             await runner.repair()
             await runner.steal()
-            while runner.held or await runner.settle():
+            while runner.held or await runner.check_gates() or await runner.settle():
                 for start in list(runner.held):
                     self.started[start.claimed.id] += 1
                     runner.put(start)
@@ -349,14 +380,13 @@ def judge(heir: Heir, step: str, marks: Path) -> None:
     """Nothing is missing, doubled or left; no work ran again that must not, and none was lost."""
     assert not heir.values(
         "SELECT id, job_name, status, runner_id, stale_after, next_attempt_at"
-        " FROM cronledger.executions WHERE status = 'RUNNING' OR next_attempt_at IS NOT NULL"
+        " FROM cronledger.executions WHERE status IN ('PENDING', 'RUNNING')"
+        " OR next_attempt_at IS NOT NULL"
     )
     assert not heir.values("SELECT * FROM cronledger.violations")
     assert not list(verify(heir.url))
-    # A channel has no schedule to be planned, and no dispatcher serves its queue.
     assert not heir.values(
-        "SELECT * FROM cronledger.schedules WHERE next_due_at <= %s AND queue <> 'alerts'",
-        heir.looked_at,
+        "SELECT * FROM cronledger.schedules WHERE next_due_at <= %s", heir.looked_at
     )
     lines = read(marks.read_text()) if marks.exists() else []
     began = {m.execution for m in lines if m.what == "start"}
@@ -408,8 +438,8 @@ def _judge_alerts(heir: Heir, step: str) -> None:
     found = "SELECT event, kind, delivery_status FROM cronledger.alerts"
     assert heir.values(found) == expected
     assert heir.values("SELECT event FROM cronledger.alert_states") == [row[0] for row in expected]
-    deliveries = "SELECT id FROM cronledger.executions WHERE queue = 'alerts'"
-    assert len(heir.values(deliveries)) == len(expected) + (step == "deliver")
+    deliveries = heir.values("SELECT status FROM cronledger.deliveries")
+    assert deliveries == ["SUCCESS"] * (len(expected) + (step == "deliver"))
 
 
 def _judge_deadlines(heir: Heir, step: str) -> None:
@@ -424,7 +454,10 @@ def _judge_deadlines(heir: Heir, step: str) -> None:
 
 
 def _judge_definitions(heir: Heir, step: str) -> None:
-    """The jobs are those of the newest deploy, the scopes those that the provider names."""
+    """The jobs and channels are those of the newest deploy, the scopes those of the provider."""
+    if step == "deploy":
+        assert heir.values("SELECT name FROM cronledger.channels") == []
+        assert heir.values("SELECT name FROM cronledger.calendars") == ["weekdays"]
     expected = {
         "deploy": [(name, "global", "0 3 * * *") for name in ("fresh", "kept")],
         "scopes": [("scoped", scope, CRON) for scope in ("b", "c")],

@@ -19,6 +19,7 @@ from unittest import mock
 
 import psycopg
 
+from cronledger.channels import Function
 from cronledger.declaring.app import App, Context
 from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.claiming import request
@@ -26,6 +27,7 @@ from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.maintenance.alerts import Alerts
 from cronledger.engine.running.heartbeats import Heartbeats
+from cronledger.engine.running.upstreams import Upstreams
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.access import Access
 from cronledger.replica import Replica
@@ -144,6 +146,8 @@ async def finish(url: str, watch: Watch) -> None:
                 ended = outcome.success(outcome.Result(None, watermark=3))
             case "again":
                 back = True
+            case "unready":
+                ended = outcome.failure(outcome.NotReady("1m", "no file yet"))
         say("end", start)
         runner.put(start, ended, back)
     watch.armed = True
@@ -156,6 +160,25 @@ async def sweep(url: str, watch: Watch) -> None:
     runner.trust()
     watch.armed = True
     await runner.sweeper.step()
+
+
+async def gates(url: str, watch: Watch) -> None:
+    """A claim that inserts what waits, and checks of gates: one opens, one waits, one expires.
+
+    Then the open one runs, and reads the results of the jobs that it requires.
+    """
+    runner = await opened(url)
+    upstreams = Upstreams(runner.pool, runner.statements)
+    watch.armed = True
+    for _ in range(2):
+        for start in await runner.settle():
+            say("start", start)
+            await upstreams.read(start)
+            say("end", start)
+            runner.put(start)
+        while runner.finisher.waiting:
+            await runner.finisher.step()
+        await runner.check_gates()
 
 
 async def alerts(url: str, watch: Watch) -> None:
@@ -176,9 +199,7 @@ async def hang(message: Any) -> None:
 
 
 def deliveries_of(runner: Runner) -> Deliveries:
-    made = Deliveries(
-        runner.pool, runner.statements, runner.clock, Supervisor(), runner=runner.name, slots=2
-    )
+    made = Deliveries(runner.pool, runner.statements, Supervisor(), runner=runner.name, slots=2)
     made.note(watching=True)
     return made
 
@@ -190,14 +211,18 @@ async def deliver(url: str, watch: Watch) -> None:
     watch.armed = True
     await made.step()
     with closing(Ledger(url)) as ledger:
-        ended = "SELECT count(*) FROM executions WHERE queue = 'alerts' AND status = 'SUCCESS'"
+        ended = "SELECT count(*) FROM deliveries WHERE status = 'SUCCESS'"
         await eventually("one has ended", lambda: ledger.one(ended) == 1)
     await made.close(0)
 
 
 app = App(NAME)
 scoped = App("scoped")
-older, newer, visitor = App("plugged", deploy=1), App("plugged", deploy=2), App("visitor")
+older, newer, visitor = (
+    App("plugged", deploy=1),
+    App("plugged", deploy=2, calendars={"weekdays": {"weekend": ["Saturday", "Sunday"]}}),
+    App("visitor", channels={"guest": Function(python="json:dumps")}),
+)
 began = asyncio.Event()
 
 
@@ -238,7 +263,7 @@ def effect_sync(ctx: Context) -> None:
 @older.job("0 0 1 1 *", name="kept")
 @older.job("0 3 * * *", name="gone")
 @newer.job("0 3 * * *", name="kept")
-@newer.job("0 3 * * *", name="fresh")
+@newer.job("0 3 * * *", name="fresh", requires=["kept"])
 async def quick(ctx: Context) -> None:
     _told("start", ctx)
     _told("end", ctx)
@@ -324,7 +349,8 @@ async def migrate(url: str, watch: Watch) -> None:
 STEPS: dict[str, Callable[[str, Watch], Coroutine[Any, Any, None]]] = {
     step.__name__: step
     for step in (
-        claim, ahead, steal, refused, unknown, finish, heartbeat, sweep, alerts, deliver,
+        claim, ahead, steal, refused, unknown, finish, heartbeat, sweep, gates, alerts,
+        deliver,
         drain, transaction,
         answer_lost, commit_lost, scopes, deploy, migrate,
     )

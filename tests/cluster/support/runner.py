@@ -50,7 +50,7 @@ def main(url: str, reference: str, settings: str = "{}") -> None:
     given = json.loads(settings)
     if given.pop("apply", True):
         commands = importlib.import_module(module).COMMANDS.get(name, ())
-        apply(url, [*app.jobs.values(), *commands], source=reference)
+        apply(url, [*app.jobs.values(), *commands], channels=app.channels, source=reference)
     asyncio.run(serve(url, app, given))
     structlog.get_logger().info("ended")
 

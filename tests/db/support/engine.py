@@ -20,6 +20,7 @@ from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.lease import Lease, Leases
+from cronledger.engine.maintenance.gates import Gates
 from cronledger.engine.maintenance.sweeper import Sweeper
 from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.finisher import Finisher, Settled
@@ -32,6 +33,7 @@ from cronledger.rules.outcome import Outcome
 from tests.db.support.rows import TARGETS
 
 FUNCTION = "tests:work"
+JSON_COLUMNS = ("target", "payload", "requires", "after")
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 TICK = timedelta(milliseconds=1)
 _STOPPED = """
@@ -80,11 +82,17 @@ class Ledger(testing.Ledger):
         names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
         self.values(f"INSERT INTO {table} ({names}) VALUES ({marks})", *_adapted(values))
 
-    def channel(self, name: str = "ops", **target: Any) -> None:
+    def channel(self, name: str = "ops", **settings: Any) -> None:
         """INSERT a channel of alerts, by default one that runs a command."""
-        channel = {"kind": "command", "command": ["true"], **target}
-        self.job(
-            f"alerts.{name}", queue="alerts", handler="external", target={"channel": channel}
+        default = {} if "kind" in settings else {"kind": "command", "command": ["true"]}
+        self._insert("channels", {"name": name, "settings": default | settings})
+
+    def deliver(self, *, accepted: bool) -> None:
+        """End all deliveries that wait or run, as the last attempt of a replica does."""
+        self.values(
+            "UPDATE deliveries SET status = %s, due_at = NULL, lease_token = NULL,"
+            " finished_at = db_clock(), error_code = %s, error_msg = %s WHERE due_at IS NOT NULL",
+            *(("SUCCESS", None, None) if accepted else ("FAILED", "delivery_failed", "no route")),
         )  # fmt: skip
 
     def raise_alerts(self) -> list[tuple[str, str]]:
@@ -191,7 +199,7 @@ class Ledger(testing.Ledger):
 def _adapted(columns: dict[str, Any]) -> list[Any]:
     """Return the values as psycopg sends them: what is JSON in the ledger as JSON."""
     return [
-        Jsonb(value) if name in ("target", "payload") or isinstance(value, dict) else value
+        Jsonb(value) if name in JSON_COLUMNS or isinstance(value, dict) else value
         for name, value in columns.items()
     ]
 
@@ -234,6 +242,7 @@ class Runner:
         self.sweeper = Sweeper(
             self.pool, self.statements, self.clock, self.awaited, width=timedelta(days=7)
         )
+        self.gates = Gates(self.pool, self.statements, self.clock)
         for unblocked in (self.finisher.unblocked, self.sweeper.rearmed):
             unblocked.then(self._woken)
         self.dispatcher = Dispatcher(self.claimer, self.clock, free=self._free, rest=lambda: 5.0)
@@ -336,6 +345,10 @@ class Runner:
             self.put(start)
         while await self.finisher.step() == 0:
             pass
+
+    async def check_gates(self) -> bool:
+        """Check the gates that are due; whether one has opened."""
+        return await self.gates.check_all()
 
     async def run_due(self) -> int:
         """Start and finish executions until nothing is due. Return how many started."""

@@ -8,14 +8,16 @@ from typing import Any, ClassVar
 import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+from psycopg.types.json import Jsonb
 
 from tests.db.support.engine import FUNCTION, TICK, Ledger, Runner
 from tests.db.support.model_of_ledger import Model
-from tests.db.support.model_of_rows import COLUMNS, Known, Policy, Row, Rows
+from tests.db.support.model_of_rows import CALENDAR, COLUMNS, Known, Policy, Row, Rows
 
 START = datetime(2030, 1, 7, 12, 0, 30, 500_000, tzinfo=UTC)
 EMPTIED = (
     "executions", "skips", "schedules", "job_revisions", "jobs", "rolled_up_hours", "changed_hours",
+    "windows",
 )  # fmt: skip
 
 
@@ -66,6 +68,8 @@ def policies(draw: st.DrawFn) -> Policy:
         timedelta(seconds=draw(st.sampled_from([0, 30]))),
         timedelta(seconds=draw(st.sampled_from([30, 60]))),
         draw(st.sampled_from([None, None, 1, 2])),
+        draw(st.sampled_from([False, False, True])),
+        windows=overlap != "allow" and draw(st.booleans()),
     )
 
 
@@ -130,6 +134,7 @@ class Bound(RuleBasedStateMachine):
     def declare(self, drawn: list[tuple[Policy, int]], last: tuple[int, int, str]) -> None:
         """The jobs; and how the zombie writes in which every example ends."""
         self.last = last
+        self.set_calendar(excluded=False)
         for letter, (policy, count) in zip("abc", drawn, strict=False):
             # A name of its own for each example: replicas remember revisions by name.
             name = f"{letter}{self.bench.examples:06}"
@@ -140,6 +145,17 @@ class Bound(RuleBasedStateMachine):
             )
             self.model.jobs[name] = Known(policy, scopes)
             self.read_revision(name, policy)
+
+    def set_calendar(self, *, excluded: bool) -> None:
+        """Set the calendar, which excludes all days of the example or none."""
+        self.excluded = excluded
+        today = self.model.now.date()
+        days = [today + timedelta(days=n) for n in range(-2, 9)] if excluded else []
+        self.ledger.values(
+            "SELECT set_calendar(%s, %s, first => %s, through => %s)",
+            CALENDAR, Jsonb({str(day): "Closed" for day in days}), today - timedelta(days=400),
+            today + timedelta(days=4000),
+        )  # fmt: skip
 
     def pick_job(self, pick: int) -> str:
         return sorted(self.model.jobs)[pick % len(self.model.jobs)]

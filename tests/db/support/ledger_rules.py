@@ -17,7 +17,7 @@ from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
 from tests.db.support.engine import Runner
 from tests.db.support.ledger_bench import Bound, picks, policies, replicas
-from tests.db.support.model_of_rows import Row
+from tests.db.support.model_of_rows import EPOCH, PERIOD, Row
 
 REPLICA, WORKER = ("python",), ("external",)
 
@@ -43,8 +43,46 @@ class Rules(Bound):
     def edit(self, pick: int, change: Any) -> None:
         name = self.pick_job(pick)
         old = self.model.jobs[name].policy
-        new = replace(change.draw(policies()), handler=old.handler, schedule=old.schedule)
+        new = replace(
+            change.draw(policies()), handler=old.handler, schedule=old.schedule,
+            excluded=self.excluded,
+        )  # fmt: skip
         self.change(name, new)
+
+    @rule(excluded=st.booleans())
+    def edit_calendar(self, excluded: bool) -> None:
+        self.set_calendar(excluded=excluded)
+        for name, known in self.model.jobs.items():
+            self.read_revision(name, replace(known.policy, excluded=excluded))
+
+    @rule(pick=picks, first=st.integers(0, 4), more=st.sampled_from([0, 0, 3]), one=st.booleans())
+    def skip(self, pick: int, first: int, more: int, one: bool) -> None:
+        """Skip a plan_time, or four, of one scope or of all, from the next one on."""
+        name = self.pick_job(pick)
+        known, scope = self.model.jobs[name], "one" if one else None
+        start = self.model.now - (self.model.now - EPOCH) % PERIOD + (1 + first) * PERIOD
+        end = start + more * PERIOD
+        if known.retired or any(
+            None in (scope, of) or of == scope
+            for of, begin, last in known.skips.values() if begin <= end and last >= start
+        ):  # fmt: skip
+            return
+        id = self.ledger.one(
+            "SELECT skip(%s, %s, 'reason', %s, %s, %s)",
+            name, start, end, "shard" if one else None, scope,
+        )  # fmt: skip
+        known.skips[id] = scope, start, end
+
+    @rule(pick=picks)
+    def unskip(self, pick: int) -> None:
+        """Withdraw the newest planned skip, unless planning has reached some of it."""
+        known = self.model.jobs[self.pick_job(pick)]
+        if not known.skips:
+            return
+        id, (_, start, _) = max(known.skips.items())
+        if self.model.now < start:
+            assert self.ledger.one("SELECT unskip(%s)", id) == "withdrawn"
+            del known.skips[id]
 
     @rule(pick=picks, until=st.sampled_from([None, 45, 200]))
     def pause(self, pick: int, until: int | None) -> None:

@@ -45,7 +45,16 @@ class Model(Input):
             elif row.ends and not before.ends and before.status == "RUNNING":  # perhaps new
                 assert self.policy(row).overlap == "replace", row
                 self.put(replace(before, ends=True))
+            elif before.next_attempt_at is not None and row.next_attempt_at is None:
+                self._given_up(before)
         return [self.rows[row.id] for row in taken]
+
+    def _given_up(self, row: Row) -> None:
+        """It was due, and does not run, because its window is processed."""
+        assert self.is_processed(row), row
+        pending = row.status == "PENDING"
+        status, error = ("CANCELLED", "window_processed") if pending else ("FAILED", row.error_code)
+        self.put(replace(row, status=status, error_code=error, next_attempt_at=None))
 
     def _was_running(self, row: Row) -> bool:
         return row.id in self.rows and self.rows[row.id].status == "RUNNING"
@@ -73,6 +82,7 @@ class Model(Input):
                 watermark=before.watermark if pushed is None else pushed,
                 ends=False,
                 attempts=before.attempts + (before.status != "PENDING"),
+                window_start=self.window_start(before),
             )
         )
         self.tokens.setdefault(row.id, []).append(row.token)
@@ -99,12 +109,17 @@ class Model(Input):
         assert not known.retired, row
         number, policy = known.at(row.plan_time)
         assert (row.revision, row.max_attempts) == (number, policy.max_attempts), row
+        assert not (policy.calendar and policy.excluded), row
+        assert not known.skips_of(row.scope, row.plan_time), row
+        assert not self.is_processed(row), row
         if known.policy.handler == "external":
             assert (row.status, row.attempt, row.next_attempt_at) == ("PENDING", 0, row.due_at)
+            assert row.window_start is None
         else:
             assert row.status == "RUNNING", row
             assert self._has_room(row), row  # I7, I11
             assert (row.attempt, row.stale_after) == (1, self.now + known.policy.lease)
+            assert row.window_start == self.window_start(row)
             assert row.token is not None
             self.tokens[row.id] = [row.token]
         pushed = None if row.status == "PENDING" else self.inputs.get(row.where)
@@ -114,7 +129,7 @@ class Model(Input):
     def rested(self, kinds: Sequence[str], *, steals: bool) -> None:
         """Nothing is left that a claim of these kinds could have taken."""
         for row in self.rows.values():
-            assert not self.is_free(row, kinds), f"left: {row}"
+            assert not self.is_due(row, kinds), f"left: {row}"
             assert not (steals and self.may_be_stolen(row, kinds)), f"not stolen: {row}"
 
     def ended(self, row: Row, status: str, wait: timedelta | None, error: str | None) -> None:
@@ -128,7 +143,7 @@ class Model(Input):
     def released(self, row: Row) -> None:
         kept = {"status": "CANCELLED"} if row.ends else {
             "status": "PENDING", "next_attempt_at": row.due_at, "runner": None, "token": None,
-            "stale_after": None,
+            "stale_after": None, "started_at": None,
         }  # fmt: skip
         more = {"max_attempts": row.max_attempts + 1, "attempts": row.attempts + 1}
         self.put(replace(row, **kept, **more))  # type: ignore[arg-type]
@@ -155,6 +170,8 @@ class Model(Input):
         known = self.jobs[row.job]
         unknown = row.error_code in ("stale_timeout", "shutdown") and not known.policy.reentrant
         if row.status not in ("FAILED", "CANCELLED") or known.retired or (unknown and not force):
+            return None
+        if self.is_processed(row):
             return None
         more = {"max_attempts": max(row.max_attempts, row.attempt + 1), "ends": False}
         if row.token is None:

@@ -15,9 +15,15 @@ GRACE = timedelta(milliseconds=1)
 Scope = tuple[str, str]
 
 
+CALENDAR = "closed"
+
+
 @dataclass(frozen=True)
 class Policy:
-    """The part of a job's definition that the model knows."""
+    """The part of a job's definition that the model knows.
+
+    `calendar`: the job uses the calendar of the example. `excluded`: which excludes all its days.
+    """
 
     handler: str = "python"
     schedule: str | None = None
@@ -28,6 +34,9 @@ class Policy:
     backoff: timedelta = timedelta(seconds=30)
     lease: timedelta = timedelta(seconds=60)
     max_running: int | None = None
+    calendar: bool = False
+    excluded: bool = False
+    windows: bool = False
 
     def columns(self) -> dict[str, Any]:
         return {
@@ -35,12 +44,16 @@ class Policy:
             "catch_up": self.catch_up, "allow_stale_reentry": self.reentrant,
             "max_attempts": self.max_attempts, "retry_backoff": [self.backoff],
             "stale_timeout": self.lease, "max_running": self.max_running,
+            "calendar": CALENDAR if self.calendar else None, "windows": self.windows,
         }  # fmt: skip
 
 
 @dataclass
 class Known:
-    """A job: its policy now, its pause, and which revision began when."""
+    """A job: its policy now, its pause, and which revision began when.
+
+    `skips`: the planned skips that were not withdrawn, with scope, first and last plan_time.
+    """
 
     policy: Policy
     scopes: tuple[str, ...]
@@ -48,11 +61,19 @@ class Known:
     paused_until: datetime | None = None
     retired: bool = False
     history: list[tuple[int, datetime, Policy]] = field(default_factory=list)
+    skips: dict[int, tuple[str | None, datetime, datetime]] = field(default_factory=dict)
 
     def at(self, plan_time: datetime) -> tuple[int, Policy]:
         """The revision that a plan_time belongs to."""
         number, _, policy = [x for x in self.history if x[1] < plan_time][-1]
         return number, policy
+
+    def skips_of(self, scope: str, plan_time: datetime) -> list[int]:
+        """The planned skips of a scope that contain a plan_time."""
+        return [
+            id for id, (of, first, last) in self.skips.items()
+            if of in (None, scope) and first <= plan_time <= last
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,6 +101,7 @@ class Row:
     payload: int | None
     ends: bool  # its end was asked for
     attempts: int  # entries of `attempts`
+    window_start: datetime | None
 
     @property
     def where(self) -> Scope:
@@ -89,7 +111,8 @@ class Row:
 COLUMNS = (
     "id, job_name, scope_id, plan_time, status, trigger, revision, due_at, attempt, max_attempts,"
     " next_attempt_at, runner_id, lease_token, stale_after, started_at, error_code, watermark,"
-    " enqueue_key, payload::int, cancel_requested_at IS NOT NULL, jsonb_array_length(attempts)"
+    " enqueue_key, payload::int, cancel_requested_at IS NOT NULL, jsonb_array_length(attempts),"
+    " window_start"
 )
 
 Rows = dict[int, Row]
@@ -153,9 +176,35 @@ class Facts:
             )
         )
 
+    def processed(self, where: Scope) -> datetime:
+        """Where the next window of the scope begins."""
+        ran = [
+            r for r in self.rows.values()
+            if r.where == where and r.status == "SUCCESS" and r.trigger != "enqueue"
+        ]  # fmt: skip
+        windows = [r.plan_time for r in ran if r.window_start is not None]
+        created = self.jobs[where[0]].history[0][1]
+        return max(windows or [r.plan_time for r in ran], default=created)
+
+    def window_start(self, row: Row) -> datetime | None:
+        """The start of the window of an attempt that begins now; None: it has none."""
+        if not self.policy(row).windows or row.trigger == "enqueue":
+            return None
+        start = self.processed(row.where)
+        return start if start < row.plan_time else None
+
+    def is_processed(self, row: Row) -> bool:
+        """The window of a success contains its plan_time."""
+        windows = self.policy(row).windows and row.trigger != "enqueue"
+        return windows and self.window_start(row) is None
+
     # -- what may start ---------------------------------------------------------------------------
 
     def is_free(self, row: Row, kinds: Iterable[str]) -> bool:
+        """It may start: it is waiting for nothing, and its window is not processed."""
+        return self.is_due(row, kinds) and not self.is_processed(row)
+
+    def is_due(self, row: Row, kinds: Iterable[str]) -> bool:
         """PENDING or awaiting a retry, due, and nothing is in its way."""
         known = self.jobs[row.job]
         forced = row.trigger == "manual" and row.status == "PENDING"
@@ -208,7 +257,8 @@ class Facts:
         number = self.jobs[row.job].history[-1][0]
         assert row.id not in self.rows, row
         assert row.status == "PENDING", row
-        assert self.now <= row.plan_time < self.now + GRACE, row
+        # That of a message is its own fraction of the second before.
+        assert self.now - timedelta(seconds=1) < row.plan_time < self.now + GRACE, row
         assert (row.plan_time - EPOCH) % timedelta(seconds=1), row
         assert row.due_at == row.next_attempt_at, row
         assert (row.attempt, row.max_attempts) == (0, self.policy(row).max_attempts), row

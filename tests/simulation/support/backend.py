@@ -411,7 +411,8 @@ class Database:
             for table in self._tables:
                 self.eye.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
             self.eye.execute("DELETE FROM turns WHERE step LIKE 'scopes of %'")
-            self.eye.execute("SELECT setval('execution_id', 1, false)")
+            for ids in ("execution_id", "pause_id", "planned_skip_id", "unsettled_pause_id"):
+                self.eye.execute("SELECT setval(%s::regclass, 1, false)", [ids])
         self._used += 1
         if self._used % 25 == 0:
             names: Sequence[sql.Composable] = [sql.Identifier(t) for t in self._tables]

@@ -60,9 +60,10 @@ class Client:
 
     def _choices(self) -> list[Action]:
         return [
-            self._edit, self._edit, self._pause, self._resume, self._trigger,
+            self._edit, self._edit, self._pause, self._plan_pause, self._resume, self._trigger,
             self._trigger_when_due, self._trigger_when_due, self._enqueue, self._enqueue,
-            self._cancel, self._cancel, self._cancel, self._retry, self._queue, self._retire,
+            self._cancel, self._cancel, self._cancel, self._retry, self._skip, self._skip,
+            self._unskip, self._queue, self._retire,
             self._leap,
         ]  # fmt: skip
 
@@ -132,6 +133,21 @@ class Client:
         else:
             await self._execute(statement, *values)
 
+    async def _plan_pause(self) -> None:
+        """A pause of a job, a queue or everything begins later; now and then one ends early."""
+        begins = self._cluster.now() + timedelta(seconds=self._random.uniform(0, 4))
+        until = begins + timedelta(seconds=self._random.uniform(0.5, 8))
+        job, queue = self._random.choice(
+            ((self._job()["name"], None), (None, "default"), (None, "narrow"), (None, None))
+        )
+        (pause,) = await self._execute(
+            "SELECT cronledger.plan_pause('sim', %s, %s, job => %s, queue => %s)",
+            begins, until, job, queue,
+        )  # fmt: skip
+        if self._random.random() < 0.3:
+            await asyncio.sleep(self._random.uniform(0, 8))
+            await self._execute("SELECT cronledger.end_pause(%s)", *pause)
+
     async def _pause(self) -> None:
         until = None
         if self._random.random() < 0.6:
@@ -142,6 +158,28 @@ class Client:
 
     async def _resume(self) -> None:
         await self._execute("SELECT cronledger.resume(%s)", self._job()["name"])
+
+    async def _skip(self) -> None:
+        columns = self._job()
+        scope = self._scope(columns) if self._random.random() < 0.5 else None
+        first, length = self._random.randint(0, 9), self._random.choice((0, 0, 3, 20))
+        statement = (
+            "SELECT cronledger.skip(%s, date_trunc('second', db_clock()) + %s, 'sim',"
+            " date_trunc('second', db_clock()) + %s, %s, %s)"
+        ).replace("db_clock", "cronledger.db_clock")
+        await self._slowly((
+            statement,
+            (
+                columns["name"], timedelta(seconds=first), timedelta(seconds=first + length),
+                scope and scope.scope_kind, scope and scope.scope_id,
+            ),
+        ))  # fmt: skip
+
+    async def _unskip(self) -> None:
+        await self._execute(
+            "SELECT cronledger.unskip(p.id) FROM cronledger.planned_skips p"
+            " WHERE p.withdrawn_at IS NULL ORDER BY p.id DESC LIMIT 1"
+        )
 
     async def _trigger(self) -> None:
         scope, forced = self._scope(self._job()), self._random.random() < 0.3
@@ -247,13 +285,19 @@ class Client:
         await self._execute(
             "UPDATE cronledger.queues SET paused_at = NULL, paused_by = NULL, paused_reason = NULL"
         )
-        for columns in self._cluster.jobs:
+        await self._execute(
+            "SELECT cronledger.end_pause(p.id) FROM cronledger.pause_status p"
+            " WHERE p.state IN ('planned', 'in force') ORDER BY p.id"
+        )
+        # Those that require others first, because what they require loses its plan_times.
+        for columns in reversed(self._cluster.jobs):
             await self._execute(
-                "UPDATE cronledger.jobs SET retired_at = NULL, paused_at = NULL, schedule = NULL"
+                "UPDATE cronledger.jobs SET retired_at = NULL, paused_at = NULL, schedule = NULL,"
+                " requires = NULL"
                 " WHERE name = %s",
                 columns["name"],
             )
 
 
 def _adapted(key: str, value: Any) -> Any:
-    return Jsonb(value) if key in ("target", "payload") and value is not None else value
+    return Jsonb(value) if key in ("target", "payload", "requires") and value is not None else value

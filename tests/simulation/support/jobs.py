@@ -85,6 +85,39 @@ def make_deadlines(random: Random, jobs: list[dict[str, Any]]) -> None:
                 columns[name] = random.choice(texts)
 
 
+def make_windows(random: Random, jobs: list[dict[str, Any]]) -> None:
+    """Most of those that may have windows have them."""
+    for columns in jobs:
+        if columns["overlap"] != "allow" and random.random() < 0.6:
+            columns["windows"] = True
+
+
+def make_gated(random: Random, jobs: list[dict[str, Any]]) -> None:
+    """A source, and one that requires it; and some of the others require earlier ones.
+
+    Only a job of the global scope, and one with a schedule, can.
+    """
+    able = [x for x in jobs if x["schedule"] is not None and "scope_kind" not in x]
+    for name in ("source", "target"):
+        columns: dict[str, Any] = {
+            "name": name, "handler": "python", "target": {"python": FUNCTION},
+            "schedule": "*/4 * * * * *", "overlap": random.choice(("skip", "wait", "replace")),
+            "catch_up": random.choice(("latest", "all")), "grace": s(15),
+            "catch_up_window": s(60), "stale_timeout": s(4), "allow_stale_reentry": True,
+            "max_attempts": 3, "retry_backoff": [s(0.5)], "queue": "default",
+        }  # fmt: skip
+        if columns["catch_up"] == "all":
+            columns |= {"overlap": "wait", "catch_up_limit": 3}
+        jobs.append(columns)
+    jobs[-1]["requires"] = [{"job": "source", "scope": "same"}]
+    for place, columns in enumerate(able[1:], 1):
+        if random.random() < 0.7:
+            columns["requires"] = [{"job": random.choice(able[:place])["name"], "scope": "same"}]
+    for columns in jobs:
+        if "requires" in columns and random.random() < 0.6:
+            columns["wait_at_most"] = s(random.choice((1, 4, 20)))
+
+
 def make_provided(random: Random, jobs: list[dict[str, Any]]) -> None:
     """Some of them, at least one, have a scope provider."""
     chosen = [columns for columns in jobs if random.random() < 0.3] or [random.choice(jobs)]
@@ -185,6 +218,8 @@ def make_edit(random: Random, columns: dict[str, Any]) -> dict[str, Any]:
     ]
     if columns["overlap"] in ("wait", "replace", "skip"):
         choices.append({"overlap": random.choice(("skip", "wait", "replace"))})
+    if "windows" in columns:
+        choices.append({"windows": random.random() < 0.7})
     if "scopes" in columns:
         scopes = [x for x in SCOPES if random.random() < 0.6] or ["a"]
         choices.append({"scopes": scopes})

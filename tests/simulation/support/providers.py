@@ -88,7 +88,8 @@ class Providers:
         if self._bad[key]:
             self._bad[key] -= 1
             return True
-        return lane.process.resumed_at >= self._asked[key]
+        asked = self._asked.get(key)
+        return asked is not None and lane.process.resumed_at >= asked
 
     def _live(self, name: str) -> set[str]:
         rows = self._cluster.database.eye.execute(

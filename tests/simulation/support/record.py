@@ -161,6 +161,25 @@ class Record:
                 self.wrong(f"I5: {key} has attempt {row['attempt']} of {row['max_attempts']}", now)
             if row["status"] == "SUCCESS":
                 self._judge_success(key, row["lease_token"], now)
+        self._judge_windows(ledger, now)
+
+    def _judge_windows(self, ledger: dict[ExecutionKey, dict[str, Any]], now: float) -> None:
+        """What successful handlers were given to process has no gap, and nothing was given twice.
+
+        `ledger`: in the order of plan_time.
+        """
+        processed: dict[ScopeKey, datetime] = {}
+        for key, row in ledger.items():
+            spans = [x for x in self._by_key.get(key, ()) if x.token == row["lease_token"]]
+            window = spans[0].context.window if spans else None
+            if row["status"] != "SUCCESS" or window is None:
+                continue
+            if (window.start, window.end) != (row["window_start"], key.plan_time):
+                self.wrong(f"{spans[0]} had {window}, the ledger has {row['window_start']}", now)
+            before = processed.get(key.scope, window.start)
+            if before != window.start:
+                self.wrong(f"the window of {spans[0]} begins at {window.start}, not {before}", now)
+            processed[key.scope] = window.end
 
     def _judge_success(self, key: ExecutionKey, token: UUID, now: float) -> None:
         holder = [x for x in self._by_key.get(key, ()) if x.token == token]

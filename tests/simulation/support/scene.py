@@ -9,7 +9,8 @@ class Scene:
     """`workers`: in other languages, and external jobs for them. `transactions`: handlers write in
     ctx.transaction(). `providers`: python functions that answer scopes. `moves`: the ledger becomes
     another database's, and is accepted later. `crowd`: a job is triggered around each full second,
-    at which it is due. `flapping`: scopes retire and return again and again."""
+    at which it is due. `flapping`: scopes retire and return again and again. `gated`: jobs require
+    others."""
 
     workers: bool
     transactions: bool
@@ -17,6 +18,7 @@ class Scene:
     moves: bool
     crowd: bool
     flapping: bool
+    gated: bool
 
     @classmethod
     def draw(cls, seed: int) -> "Scene":
@@ -28,4 +30,5 @@ class Scene:
             moves=random.random() < 1 / 12,
             crowd=random.random() < 0.25,
             flapping=random.random() < 0.25,
+            gated=random.random() < 0.4,
         )

@@ -16,7 +16,7 @@ import psycopg
 
 from cronledger.declaring.app import CancelToken, Context
 from cronledger.engine.running.handlers.transaction import LEASE_IS_LOST
-from cronledger.rules.model import ExecutionKey, Trigger
+from cronledger.rules.model import ExecutionKey, Trigger, Window
 from tests.simulation.support.access import Pool
 from tests.simulation.support.effects import WRITE
 from tests.simulation.support.jobs import QUEUES
@@ -30,7 +30,7 @@ SHORTEST_LEASE = 3.0
 TRIES = 8
 _CLAIM = """
 SELECT id, job_name, scope_kind, scope_id, plan_time, attempt, trigger, payload, lease_token,
-       stale_timeout, run_timeout
+       stale_timeout, run_timeout, window_start
 FROM cronledger.claim_next(%s, %s, %s)
 """
 
@@ -76,7 +76,7 @@ class Workers:
 
     def leapt_since(self, instant: float) -> bool:
         """Whether the database's clock was put forward since then."""
-        return any(leap >= instant for leap in self._cluster.leaps)
+        return any(leap.at >= instant for leap in self._cluster.leaps)
 
     def excuse_theft(self, thief: Held) -> None:
         """docs/reliability.md, Known limits: a worker has only the database's clock. After a
@@ -187,11 +187,13 @@ class Worker:
         return [self._took(row, sent) for row in rows]
 
     def _took(self, row: tuple[Any, ...], sent: float) -> Held:
-        (execution, job, kind, scope, plan, attempt, trigger, payload, token, stale, limit) = row
+        (execution, job, kind, scope, plan, attempt, trigger, payload, token, stale, limit,
+         window) = row  # fmt: skip
         context = Context(
             execution_id=execution, job=job, scope_kind=kind, scope_id=scope, plan_time=plan,
             trigger=Trigger(trigger), attempt=attempt, payload=payload, lease_token=token,
             runner_id=self._process.runner, cancel_token=CancelToken(), _held=lambda: True,
+            window=None if window is None else Window(window, plan),
         )  # fmt: skip
         # Who does not say how long its lease is to be learns of no edit that makes it shorter.
         length = stale.total_seconds() if self._explicit else SHORTEST_LEASE

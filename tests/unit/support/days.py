@@ -48,7 +48,7 @@ def executed(number: int, at: datetime, status: str = "SUCCESS", **columns: Any)
 
 def skipped(first: datetime, through: datetime, reason: str, **columns: Any) -> dict[str, Any]:
     row = {"from_plan_time": first, "through_plan_time": through, "count": 1, "reason": reason}
-    return row | {"blocked_by": None, "created_at": through} | columns
+    return row | {"blocked_by": None, "detail": None, "created_at": through} | columns
 
 
 def accounted(
@@ -77,7 +77,7 @@ def accounted(
         "created_at": began, "queue": "default", "retirements": [], "returns": [], **columns,
     }  # fmt: skip
     accounting = Accounting(
-        KEY, local, extent, [revision(1, began, timezone=zone), *revisions], counts, skips, gaps
+        KEY, local, extent, [revision(1, began, timezone=zone), *revisions], {}, counts, skips, gaps
     )
     accounting.add_up()
     return accounting.day(executions, beside)

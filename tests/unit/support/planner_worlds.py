@@ -5,18 +5,20 @@ which revision owns it and which state its due_at has, and applies the policies 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 from hypothesis import strategies as st
 
+from cronledger.rules.calendars import Calendar
 from cronledger.rules.model import (
     CatchUp,
     Job,
     JobState,
     Overlap,
+    PlannedSkip,
     Retirement,
     Revision,
     ScheduleRow,
@@ -40,6 +42,7 @@ class World:
 
     revisions: tuple[Revision, ...]
     retirements: tuple[Retirement, ...] = ()
+    planned_skips: tuple[PlannedSkip, ...] = ()
 
     def known_at(self, instant: datetime) -> "World":
         """The same world as it was written down up to `instant`."""
@@ -49,10 +52,14 @@ class World:
             if start <= instant
         )
         first, *later = self.revisions
-        return World((first, *(r for r in later if r.effective_from <= instant)), retirements)
+        revisions = (first, *(r for r in later if r.effective_from <= instant))
+        return World(revisions, retirements, self.planned_skips)
 
     def row(self, cursor: datetime, number: int) -> ScheduleRow:
-        return ScheduleRow(KEY, "default", cursor, number, retirements=self.retirements)
+        return ScheduleRow(
+            KEY, "default", cursor, number, retirements=self.retirements,
+            planned_skips=self.planned_skips,
+        )  # fmt: skip
 
     def since(self, number: int) -> list[Revision]:
         return [r for r in self.revisions if r.revision >= number]
@@ -73,6 +80,19 @@ class World:
         if held.state is JobState.PAUSED and (until is None or due <= until):
             return SkipReason.PAUSED
         return None
+
+    def fate(self, plan_time: datetime) -> SkipReason | None:
+        """Why a due plan_time cannot run whatever the policies are; None: it may run."""
+        excluded = plan_time >= DAY and excludes(self.before(plan_time))
+        reason = self.reason(self.due(plan_time))
+        if reason is None and not excluded and self.skipped(plan_time) is not None:
+            return SkipReason.OPERATOR
+        return reason or (SkipReason.CALENDAR if excluded else None)
+
+    def skipped(self, plan_time: datetime) -> str | None:
+        """The reason with which an operator skips a plan_time."""
+        covers = (one.reason for one in self.planned_skips if one.first <= plan_time <= one.last)
+        return next(covers, None)
 
     def scope_retired(self, due: datetime) -> bool:
         return any(start < due and (end is None or due <= end) for start, end in self.retirements)
@@ -99,6 +119,14 @@ class World:
         return due_at(self.before(plan_time).job, KEY, plan_time)
 
 
+EXCLUDED = Calendar("c", 1, DAY.date(), date(2030, 12, 31), {DAY.date(): "Ash Wednesday"})
+"""All that these worlds look at, from second 0 on, lies on the excluded day."""
+
+
+def excludes(revision: Revision) -> bool:
+    return revision.calendar is EXCLUDED
+
+
 def _period(definition: Job) -> int:
     assert definition.schedule is not None
     return int(definition.schedule.removeprefix("@every ").removesuffix("s"))
@@ -114,13 +142,13 @@ def judged(world: World, cursor: datetime, now: datetime, blocker: int | None) -
         if world.due(plan_time) > now:
             break
         due.append(plan_time)
-    chosen, rest = _chosen(world, [p for p in due if world.reason(world.due(p)) is None], now)
+    chosen, rest = _chosen(world, [p for p in due if world.fate(p) is None], now)
     policy = world.in_force(now).job
     overlaps = blocker if blocker is not None and policy.overlap is Overlap.SKIP else None
     ended = _retired_through(world, now)
     answer: Judged = []
     for plan_time in due:
-        reason, by = world.reason(world.due(plan_time)), None
+        reason, by = world.fate(plan_time), None
         if reason is None and plan_time not in chosen:
             reason = rest if world.due(plan_time) > ended else SkipReason.MISSED
         if overlaps is not None and chosen:
@@ -185,18 +213,41 @@ def definitions(draw: st.DrawFn) -> Job:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    first = Revision(1, second(-1000), JobState.ACTIVE, draw(definitions()))
+    excluded = st.sampled_from([False, False, True])
+
+    def calendar(definition: Job) -> dict[str, Any]:
+        if not draw(excluded):
+            return {"job": definition}
+        job = definition.model_copy(update={"calendar": EXCLUDED.name})
+        return {"job": job, "calendar": EXCLUDED}
+
+    first = Revision(1, second(-1000), JobState.ACTIVE, **calendar(draw(definitions())))
     revisions, at = [first], 0
     for number in range(2, 2 + draw(st.integers(0, 5))):
         at += draw(seconds)
         definition = draw(st.just(revisions[-1].job) | definitions())
+        definition = definition.model_copy(update={"calendar": None})
         state = draw(st.sampled_from([*[JobState.ACTIVE] * 4, *[JobState.PAUSED] * 3, *JobState]))
         ends = state is JobState.PAUSED and draw(st.booleans())
         until = second(at + draw(seconds)) if ends else None
-        revisions.append(Revision(number, second(at), state, definition, until))
+        revisions.append(
+            Revision(number, second(at), state, paused_until=until, **calendar(definition))
+        )
     lengths = st.tuples(seconds, st.integers(1, 50))
     flaps = draw(st.sampled_from([0, 0, 1, 1, 2, 5]))
-    return World(tuple(revisions), flapping(draw, second(0), lengths.map(_of_seconds), flaps))
+    retirements = flapping(draw, second(0), lengths.map(_of_seconds), flaps)
+    return World(tuple(revisions), retirements, draw(planned_skips(second(0), SECOND)))
+
+
+@st.composite
+def planned_skips(draw: st.DrawFn, at: datetime, unit: timedelta) -> tuple[PlannedSkip, ...]:
+    """Planned skips in the order of their starts. Some overlap."""
+    found = []
+    for number in range(draw(st.sampled_from([0, 0, 1, 2, 4]))):
+        at += draw(st.integers(0, 80)) * unit
+        length = draw(st.sampled_from([0, 0, 10, 40]))
+        found.append(PlannedSkip(at, at + length * unit, f"reason {number % 2}"))
+    return tuple(found)
 
 
 def _of_seconds(lengths: tuple[int, int]) -> tuple[timedelta, timedelta]:
@@ -231,6 +282,22 @@ CLOCK_CHANGES = [
 ]
 
 
+def _around(days: Sequence[date], excluded: int) -> Calendar:
+    """A calendar of consecutive days, of which the bits of `excluded` choose some."""
+    names = {day: f"{day:%A}" for bit, day in enumerate(days) if excluded >> bit & 1}
+    return Calendar("c", excluded, days[0], days[-1], names)
+
+
+@st.composite
+def _local_calendars(draw: st.DrawFn, change: datetime) -> Calendar | None:
+    """A calendar that knows the days around a clock change, and some that it excludes."""
+    days = [change.date() + timedelta(days=n) for n in range(-9, draw(st.sampled_from([4, 30])))]
+    excluded = draw(
+        st.sampled_from([None, None, 0b1000000000, 0b1110110000]) | st.integers(0, 8191)
+    )
+    return None if excluded is None else _around(days, excluded)
+
+
 @st.composite
 def _local_definitions(draw: st.DrawFn, timezone: str) -> Job:
     hours = st.sampled_from([timedelta(0), timedelta(minutes=1), timedelta(hours=3)])
@@ -250,14 +317,26 @@ def _local_definitions(draw: st.DrawFn, timezone: str) -> Job:
     return job(draw(st.sampled_from(schedule)), **fields)
 
 
+MOVES = st.sampled_from(["skip", "skip", "next", "previous"])
+
+
 @st.composite
 def local_worlds(draw: st.DrawFn) -> tuple[World, datetime]:
     """A world with schedules in local time around a clock change, and the start of its backlog."""
     timezone, change = draw(st.sampled_from(CLOCK_CHANGES))
     ahead = st.timedeltas(timedelta(0), timedelta(days=1))
+
+    def under(revision: Revision) -> Revision:
+        calendar = draw(_local_calendars(change))
+        if calendar is None:
+            return revision
+        moves = "skip" if "@every" in (revision.job.schedule or "") else draw(MOVES)
+        job = revision.job.model_copy(update={"calendar": calendar.name, "on_excluded": moves})
+        return replace(revision, job=job, calendar=calendar)
+
     start = at = change - draw(ahead)
     definition = draw(_local_definitions(timezone))
-    revisions = [Revision(1, start - timedelta(days=9), JobState.ACTIVE, definition)]
+    revisions = [under(Revision(1, start - timedelta(days=9), JobState.ACTIVE, definition))]
     for number in range(2, 2 + draw(st.integers(0, 3))):
         at += draw(ahead)
         definition = draw(st.just(definition) | _local_definitions(timezone))
@@ -265,10 +344,12 @@ def local_worlds(draw: st.DrawFn) -> tuple[World, datetime]:
             definition = definition.model_copy(update={"ends_at": at + draw(ahead)})
         state = draw(st.sampled_from([JobState.ACTIVE, JobState.PAUSED, *JobState]))
         until = at + draw(ahead) if state is JobState.PAUSED and draw(st.booleans()) else None
-        revisions.append(Revision(number, at, state, definition, until))
+        revisions.append(under(Revision(number, at, state, definition, until)))
     lengths = st.tuples(ahead, st.timedeltas(timedelta(hours=1), timedelta(days=1)))
     flaps = draw(st.sampled_from([0, 1, 3]))
-    return World(tuple(revisions), flapping(draw, start, lengths, flaps)), start
+    retirements = flapping(draw, start, lengths, flaps)
+    skips = draw(planned_skips(start, timedelta(minutes=20)))
+    return World(tuple(revisions), retirements, skips), start
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, ViewportSize, expect
+from psycopg.types.json import Jsonb
 
 from tests.db.support import rows
 from tests.db.support.rows import Db
@@ -50,12 +51,32 @@ def addresses(execution: int) -> dict[str, str]:
         "now": "/", "jobs": "/jobs", "ledger": "/ledger?since=6h", "runners": "/runners",
         "execution": f"/execution?id={execution}", "job": f"/job?name=fold&day={BERLIN[2]}",
         "job-gap": f"/job?name=gap&day={SANTIAGO[2]}", "load": "/load",
+        "forecast": "/forecast", "job-planned": "/job?name=sync-crm", "calendars": "/calendars",
+        "job-skip": "/job/skip?name=sync-crm&from=2026-10-25T20:00Z&through=2026-10-26T20:00Z",
         "job-run": "/job/run?name=send-invoices", "job-run-json": "/job/run?name=fx-rates",
         "job-pause": "/job/pause?name=send-invoices&until=2h",
+        "pauses": "/pauses?preview=yes&from=1h&until=2h&reason=move",
         "job-backfill": "/job/backfill?name=send-invoices&from=6h",
         "why": "/why?job=send-invoices&time=03:00", "verify": "/verify",
         "timeline": "/timeline?since=3h", "timeline-queue": "/timeline?since=3h&by=queue",
     }  # fmt: skip
+
+
+def plan(db: Db) -> None:
+    """Give sync-crm everything that will skip firings: a calendar, a skip and a pause."""
+    db.execute(
+        "SELECT cronledger.set_calendar('de', %s, '2031-12-31', first => '2026-01-01')",
+        [Jsonb({"2026-10-26": "Austrian National Day", "2026-12-25": "Christmas Day"})],
+    )
+    db.execute("UPDATE cronledger.jobs SET calendar = 'de' WHERE name = 'sync-crm'")
+    db.execute(
+        "SELECT cronledger.skip('sync-crm', '2026-10-25T18:00Z',"
+        " 'the provider of the API replaces its servers', through => '2026-10-25T18:30Z')"
+    )
+    db.execute(
+        "SELECT cronledger.plan_pause('the database moves', '2026-10-25T19:00Z',"
+        " '2026-10-25T20:00Z', queue => 'default')"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -64,6 +85,7 @@ def test_every_page_is_accessible_and_fits_into_a_narrow_window(
 ) -> None:
     execution = open_shop(db, database_url)
     open_days(db)
+    plan(db)
     page = visit(site, color_scheme=scheme)
     found = []
     for name, address in addresses(execution).items():
@@ -86,7 +108,19 @@ def test_every_page_is_accessible_and_fits_into_a_narrow_window(
 
 def test_an_empty_ledger_is_accessible(site: str, visit: Visit, db: Db) -> None:
     page = visit(site)
-    for address in ("/", "/jobs", "/ledger", "/runners", "/why", "/load", "/verify", "/timeline"):
+    for address in (
+        "/",
+        "/jobs",
+        "/ledger",
+        "/runners",
+        "/why",
+        "/load",
+        "/forecast",
+        "/pauses",
+        "/calendars",
+        "/verify",
+        "/timeline",
+    ):
         page.goto(f"{site}{address}")
         assert barriers(page, address) == []
 

@@ -47,6 +47,9 @@ def task_result(row: Mapping[str, Any], result_id: str, backend: str) -> TaskRes
     status = _STATUSES[row["status"]]
     if status == TaskResultStatus.FAILED and row["next_attempt_at"] is not None:
         status = TaskResultStatus.READY  # it awaits a retry
+    starts = [datetime.fromisoformat(attempt["started_at"]) for attempt in earlier]
+    if row["started_at"] is not None:
+        starts.append(row["started_at"])
     is_claimed_again = row["attempt"] > len(earlier)
     call = json.loads(row["payload"] or "{}")
     found = TaskResult(
@@ -54,9 +57,9 @@ def task_result(row: Mapping[str, Any], result_id: str, backend: str) -> TaskRes
         id=result_id,
         status=status,
         enqueued_at=row["created_at"],
-        started_at=_instant(earlier[0]["started_at"]) if earlier else row["started_at"],
+        started_at=starts[0] if starts else None,
         finished_at=row["finished_at"] if _is_final(status) else None,
-        last_attempted_at=row["started_at"],
+        last_attempted_at=starts[-1] if starts else None,
         args=call.get("args", []),
         kwargs=call.get("kwargs", {}),
         backend=backend,
@@ -91,10 +94,6 @@ def _task(job: str, result_id: str) -> Task:
 
 def _is_final(status: Any) -> bool:
     return status in (TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL)
-
-
-def _instant(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
 
 
 def _errors(row: Mapping[str, Any], earlier: list[dict[str, Any]]) -> Iterator[TaskError]:

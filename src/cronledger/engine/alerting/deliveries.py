@@ -8,9 +8,7 @@ from uuid import uuid4
 import psycopg
 from pydantic import ValidationError
 
-from cronledger.engine.alerting import message
 from cronledger.engine.alerting.senders import DeliveryError, Sender
-from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.threads import Threads
 from cronledger.ledger.connections import AsyncPool
@@ -26,9 +24,10 @@ from cronledger.rules.outcome import clean_text
 log = get_logger(__name__)
 
 DELIVERY_SECONDS = 20.0
-"""The longest time that one delivery takes. It is less than the lease of a channel's job."""
+"""The longest time that one delivery takes."""
 WRITE_SECONDS = 30.0
-"""The time for which the end of a delivery is sent again while the database is away."""
+"""The time for which the end of a delivery is sent again while the database is away. With
+DELIVERY_SECONDS, it is less than the lease of claim_deliveries.sql."""
 AGAIN_SECONDS = 1.0
 IDLE_SECONDS = 180.0
 """The longest time between two claims. Notifications and the step of the alerts wake the loop."""
@@ -44,7 +43,6 @@ class Deliveries:
         self,
         pool: AsyncPool,
         statements: Statements,
-        clock: DatabaseClock,
         supervisor: Supervisor,
         *,
         runner: str,
@@ -52,7 +50,6 @@ class Deliveries:
     ) -> None:
         self._pool = pool
         self._statements = statements
-        self._clock = clock
         self._supervisor = supervisor
         self._runner = runner
         self._slots = slots
@@ -126,13 +123,12 @@ class Deliveries:
     async def _claim(self, most: int) -> list[Delivery]:
         tokens = [uuid4() for _ in range(most)]
         async with self._pool.connection() as c, step_transaction(c):
-            found = await self._statements.claim_deliveries(
-                c, self._runner, tokens, self._clock.trusted_since
-            )
+            await self._statements.require_own_database(c)
+            found = await self._statements.claim_deliveries(c, self._runner, tokens)
             return list(await found.fetchall())
 
     async def _deliver(self, delivery: Delivery) -> None:
-        """Send one message and write the end of its execution. Raises psycopg.Error."""
+        """Send one message and write the end of its delivery. Raises psycopg.Error."""
         try:
             ended = await self._sent(delivery)
         except asyncio.CancelledError:
@@ -141,28 +137,26 @@ class Deliveries:
             raise
         if ended.code is not None:
             log.warning(
-                "delivery_failed", channel=delivery.job_name.removeprefix(channels.PREFIX),
-                execution_id=delivery.id, attempt=delivery.attempt, error=ended.message,
+                "delivery_failed", channel=delivery.channel, delivery_id=delivery.id,
+                attempt=delivery.attempt, error=ended.message,
             )  # fmt: skip
         await self._write(ended)
 
     async def _sent(self, delivery: Delivery) -> DeliveryEnd:
         """Send the message of a delivery, and return how that has ended."""
         failed = partial(DeliveryEnd, delivery.id, delivery.token)
+        if (refused := _refusal(delivery)) is not None:
+            return failed(*refused, final=True)
         try:
-            channel = channels.read(delivery.target)
+            channel = channels.read(delivery.settings)
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, ("target.channel", *found["loc"])))
+            where = ".".join(map(str, ("settings", *found["loc"])))
             return failed(ErrorCode.CHANNEL_INVALID, f"{where}: {found['msg']}", final=True)
-        if not message.is_message(delivery.payload):
-            name = delivery.job_name.removeprefix(channels.PREFIX)
-            reason = f"its payload has no alerts; `cronledger channels test {name}` sends a test"
-            return failed(ErrorCode.PAYLOAD_INVALID, reason, final=True)
         sender = Sender(self._supervisor, self._threads, delivery, DELIVERY_SECONDS)
         try:
             async with asyncio.timeout(DELIVERY_SECONDS):
-                await sender.send(channel, delivery.payload)
+                await sender.send(channel, delivery.message)
         except TimeoutError:
             return failed(ErrorCode.TIMEOUT, f"it did not end within {DELIVERY_SECONDS:.0f} s")
         except DeliveryError as error:
@@ -189,3 +183,16 @@ class Deliveries:
                 await asyncio.sleep(AGAIN_SECONDS)
             else:
                 return
+
+
+def _refusal(delivery: Delivery) -> tuple[ErrorCode, str] | None:
+    """Return the error of a delivery that is not sent, or None if it is."""
+    if delivery.settings is None:
+        return ErrorCode.CHANNEL_INVALID, "the channel does not exist any more"
+    if delivery.expired:
+        return ErrorCode.NOT_STARTED, "no replica has started the test in time"
+    if delivery.attempt > delivery.max_attempts:
+        return ErrorCode.STALE_TIMEOUT, "its runner was lost in the last attempt"
+    if not delivery.message["alerts"]:
+        return ErrorCode.NOT_STARTED, "its alerts are older than the retention"
+    return None

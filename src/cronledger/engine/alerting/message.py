@@ -8,8 +8,7 @@ MOST_SHOWN = 20
 TAIL = 2_000
 """Characters of an output or error that a text contains."""
 Message = Mapping[str, Any]
-"""The payload of a delivery: `channel`, `ledger` and `alerts`."""
-
+"""The message of a delivery: `channel`, `ledger` and `alerts`."""
 
 STATES = {
     "failed": ("failed", "recovered"),
@@ -23,12 +22,6 @@ STATES = {
     "runner_failing": ("failing", "no longer failing"),
 }
 """What an alert states of each event when its state is opened, and when it is closed."""
-
-
-def is_message(payload: object) -> bool:
-    """Return whether a payload has alerts. Anyone may trigger a delivery without."""
-    alerts = payload.get("alerts") if isinstance(payload, Mapping) else None
-    return isinstance(alerts, list) and bool(alerts) and all(isinstance(a, Mapping) for a in alerts)
 
 
 def subject(message: Message) -> str:

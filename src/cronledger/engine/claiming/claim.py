@@ -7,7 +7,11 @@
 5. Write the new executions, the skips and the cursors. If the schedules were locked ahead of the
    instant at which they are due, the database first waits for that instant.
 6. Read when the next claim is due, and with tracing the traceparents of what existed, and COMMIT.
-7. In transactions of their own, check the parked schedules again and record spec errors.
+7. In transactions of their own, check the parked schedules again, record spec errors, and edit jobs
+   whose pauses have begun or ended.
+
+If a planned pause is due, step 1 claims nothing: the pause begins in a transaction of its own, and
+then the claim is repeated.
 
 Steps 1 to 3 are one round trip and one function, `claim_look`. Steps 5 and 6 are another round
 trip. Revisions that are not known yet and a clock that is read again add more.
@@ -51,6 +55,14 @@ log = get_logger(__name__)
 
 MUST_NOT_START = "CL007"
 """The SQLSTATE with which the database refuses a start: not yet, or not in a paused queue."""
+
+
+SETTLED_JOBS = 200
+"""The number of jobs whose pauses a claim applies afterwards. The next claim applies the others."""
+
+
+class PausesDueError(Exception):
+    """A planned pause has to begin before anything can be claimed."""
 
 
 class ClockLeaptError(Exception):
@@ -102,12 +114,13 @@ class Claim:
         self.decision = ClaimDecision()
         self._left_out: Sequence[str] = ()
         self._due_from: datetime | None = None
+        self._unsettled = False
 
     async def run(self) -> ClaimResult:
         """Claim, plan, write and COMMIT, then run the follow-up transactions.
 
-        Raises BrokenJobsError, ClockLeaptError or psycopg.Error. In each case everything was rolled
-        back, or the outcome of the COMMIT is unknown (see `UnknownCommits`).
+        Raises BrokenJobsError, ClockLeaptError, PausesDueError or psycopg.Error. In each case
+        everything was rolled back, or the outcome of the COMMIT is unknown (see `UnknownCommits`).
         """
         committed = False
         try:
@@ -131,7 +144,7 @@ class Claim:
                 self._raise_low_water(next_due)
                 if rearmed := await self._after_commit(c):  # 7
                     self._context.low_water.forget()
-        except (BrokenJobsError, ClockLeaptError, psycopg.Error) as error:
+        except (BrokenJobsError, ClockLeaptError, PausesDueError, psycopg.Error) as error:
             if not committed and not is_unreachable(error):
                 self._context.unknown_commits.remove(self.executions())  # rolled back
             self._context.low_water.forget()
@@ -164,6 +177,9 @@ class Claim:
         )  # fmt: skip
         look = await result.fetchone()
         assert look is not None, "the statement returns one row"
+        if look.pauses == "due":
+            raise PausesDueError
+        self._unsettled = look.pauses == "unsettled"
         self._found, self.jobs = look.existing, look.jobs
         self._won = [row.claimed for row in look.existing if row.refused is None]
         context.tokens.spend({row.token for row in self._won})
@@ -224,6 +240,8 @@ class Claim:
             await s.request_replacement(c, decision.replaced)
         if decision.plans:
             await s.advance_schedules(c, decision.plans)
+        if moved := decision.moved:
+            await s.wake_gates(c, moved)
 
     async def _read_next_due(self, c: Connection, since: datetime) -> StepCursor[NextDue]:
         """Read when more is due. `since`: the database's time before step 1."""
@@ -249,11 +267,11 @@ class Claim:
         return [] if self._inserted is None else await self._inserted.fetchall()
 
     async def _after_commit(self, c: Connection) -> bool:
-        """Check the parked schedules again, and record spec errors.
+        """Check the parked schedules again, record spec errors, and apply pauses.
 
         The execution that blocked a schedule may have ended while the claim parked the schedule.
         Spec errors are written to rows of `jobs`, which come before schedules in the lock order.
-        Both need transactions of their own.
+        So are pauses. All need transactions of their own.
 
         Never raises psycopg.Error, because the claim is committed; the sweeper re-arms what remains
         after an error. Return whether a schedule became due again after `next_due` was read.
@@ -268,9 +286,21 @@ class Claim:
                     result = await self._statements.rearm_unblocked(c, decision.parked)
                 rearmed = any(row.rearmed for row in await result.fetchall())
             await self._record_spec_errors(c)
+            rearmed = await self._settle_pauses(c) or rearmed
         except psycopg.Error as error:
             log.warning("claim_followup_failed", parked=len(decision.parked), error=str(error))
         return rearmed
+
+    async def _settle_pauses(self, c: Connection) -> bool:
+        """Edit jobs whose pauses have begun or ended. Return whether there were any."""
+        if not self._unsettled:
+            return False
+        async with step_transaction(c):
+            result = await self._statements.settle_pauses(c, SETTLED_JOBS)
+        settled = await result.fetchone() or 0
+        if settled:
+            log.info("pauses_settled", jobs=settled)
+        return bool(settled)
 
     def _log_refused_rows(self) -> None:
         for row in self._found:

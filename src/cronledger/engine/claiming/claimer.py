@@ -14,6 +14,7 @@ from cronledger.engine.claiming.claim import (
     Claim,
     ClaimContext,
     ClockLeaptError,
+    PausesDueError,
 )
 from cronledger.engine.claiming.inputs import BrokenJobsError, InputReader
 from cronledger.engine.claiming.low_water import LowWater
@@ -25,6 +26,10 @@ from cronledger.engine.clock import DatabaseClock
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.database_errors import BAD_VALUE_ERRORS
 from cronledger.ledger.statements import Statements
+from cronledger.ledger.transactions import step_transaction
+from cronledger.logs.loggers import get_logger
+
+log = get_logger(__name__)
 
 
 class Claimer:
@@ -85,6 +90,8 @@ class Claimer:
                     result = await claim.run()
                 except BrokenJobsError as found:
                     request.broken.update((job.name, job) for job in found.jobs)
+                except PausesDueError:
+                    await self._begin_pauses()
                 except ClockLeaptError:
                     request.steal = False
                 except BAD_VALUE_ERRORS as error:
@@ -99,3 +106,12 @@ class Claimer:
                     return result
         finally:
             self._idle.set()
+
+    async def _begin_pauses(self) -> None:
+        context = self._context
+        async with context.pool.connection() as c:
+            async with step_transaction(c):
+                result = await context.statements.begin_pauses(c)
+            began = await result.fetchone()
+        if began:
+            log.info("pauses_began", pauses=began)

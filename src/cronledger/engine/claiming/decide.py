@@ -30,20 +30,20 @@ MAX_PLAN_TIMES = 100_000
 a second, during which the claim holds their locks. After an outage, the rest is due again at
 once."""
 UNCLAIMED_STEP = 100
-"""The maximum number of plan_times that one claim plans for an external schedule. They take no
-slot."""
+"""The maximum number of plan_times that one claim plans for an external or gated schedule. They
+take no slot."""
 
 
 @dataclass(slots=True)
 class ClaimDecision:
     """Everything that one claim writes.
 
-    `new`: executions to insert as RUNNING. `pending`: executions to insert for workers outside of
-    cronledger. `replaced`: RUNNING executions that get a cancel request. `parked`: scopes
-    parked as `waiting` or `limit`, with their queues. `excluded_jobs`: jobs that other live runners
-    have to plan. `no_runner`: jobs that no live runner can run. `delegated`: jobs that a runner
-    with newer zone data plans. `slotless`: the number of due schedules that were not planned,
-    because others took all slots.
+    `new`: executions to insert as RUNNING. `pending`: executions to insert as PENDING, for workers
+    outside of cronledger, or because they wait for other jobs. `replaced`: RUNNING executions that
+    get a cancel request. `parked`: scopes parked as `waiting` or `limit`, with their queues.
+    `excluded_jobs`: jobs that other live runners have to plan. `no_runner`: jobs that no live
+    runner can run. `delegated`: jobs that a runner with newer zone data plans. `slotless`: the
+    number of due schedules that were not planned, because others took all slots.
     """
 
     new: list[NewClaim] = field(default_factory=list)
@@ -62,6 +62,11 @@ class ClaimDecision:
     def writes(self) -> bool:
         """Return whether the claim changes any row. Every planned schedule is in `plans`."""
         return bool(self.plans)
+
+    @property
+    def moved(self) -> list[ScopeKey]:
+        """The scopes whose cursor may have moved without an execution, which may open gates."""
+        return [one.row.key for one in self.plans if one.plan.skips or one.row.woken]
 
 
 def decide(inputs: ClaimInputs, abilities: Abilities, slots: int) -> ClaimDecision:
@@ -108,6 +113,8 @@ class _Decider:
         """
         if facts is None or facts.handler == Handler.EXTERNAL:
             return False
+        if self._inputs.revisions.newest(facts.name).job.gates:
+            return False
         if facts.room is not None or row.queue in self._queue_room:
             return False
         return row.key not in self._inputs.running
@@ -143,7 +150,8 @@ class _Decider:
         """
         taken = self._slots <= 0 and bool(self.decision.new) and not row.woken
         blocked = row.key in self._inputs.running and job.overlap is not Overlap.ALLOW
-        return taken and job.handler is not Handler.EXTERNAL and not blocked
+        slotless = job.handler is Handler.EXTERNAL or job.gates
+        return taken and not slotless and not blocked
 
     def _spec_error(self, facts: JobFacts) -> str | None:
         if facts.retired_at is not None:
@@ -159,6 +167,9 @@ class _Decider:
             room = Room(UNCLAIMED_STEP, None, None)  # the limits apply when a worker claims
             if blocker is None:
                 blocker, revisions = self._behind_unclaimed(row.key, revisions)
+        elif all(revision.job.gates for revision in revisions):
+            room = Room(UNCLAIMED_STEP, None, None)  # the limits apply when the gate has opened
+            revisions = _waiting_beside(revisions)
         try:
             now = row.ahead_of or self._inputs.now
             planned = plan(row, revisions, now, blocker=blocker, room=room, step=self._step)
@@ -174,7 +185,8 @@ class _Decider:
             return
         self._settle(row, planned, facts, planned.spec_error)
         for run in planned.runs:
-            self._add(self._new_claim(row, run), external=external)
+            claim = self._new_claim(row, run)
+            self._add(claim, waits=external or claim.gated)
 
     def _first_running(self, scope: ScopeKey) -> int | None:
         running = self._inputs.running.get(scope)
@@ -253,11 +265,12 @@ class _Decider:
         return NewClaim(
             ExecutionKey(*row.key, run.plan_time), number, row.queue, run.due_at,
             revisions.payload(row.key.job_name, number), run.revision.job.max_attempts, uuid4(),
-            current.stale_timeout, row.input_watermark,
+            current.stale_timeout, row.input_watermark, row.window_start,
+            bool(run.revision.job.gates),
         )  # fmt: skip
 
-    def _add(self, claim: NewClaim, *, external: bool) -> None:
-        if external:
+    def _add(self, claim: NewClaim, *, waits: bool) -> None:
+        if waits:
             self.decision.pending.append(claim)
             return
         self._slots -= 1
@@ -269,3 +282,15 @@ class _Decider:
             self._job_room[job] -= 1
         if queue in self._queue_room:
             self._queue_room[queue] -= 1
+
+
+def _waiting_beside(revisions: list[Revision]) -> list[Revision]:
+    """Let executions that wait for other jobs exist beside a RUNNING one, unless overlap is `skip`.
+
+    Whether they may start beside it is decided when their gate has opened.
+    """
+    newest = revisions[-1]
+    if newest.job.overlap is Overlap.SKIP:
+        return revisions
+    job = newest.job.model_copy(update={"overlap": Overlap.ALLOW})
+    return [*revisions[:-1], replace(newest, job=job)]

@@ -67,7 +67,8 @@ class Dispatcher:
     failed.
 
     Events: `claimed`, the result of a claim, and its time in seconds; `leased`, the leases that it
-    has won; `due_within`, the seconds in which a step has to begin.
+    has won; `gated`, executions wait for other jobs; `due_within`, the seconds in which a step has
+    to begin.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Dispatcher:
         self.wake = asyncio.Event()
         self.claimed = Event[[ClaimResult, float]]()
         self.leased = Event[[Sequence[Lease]]]()
+        self.gated = Event[[]]()
         self.due_within = Event[[float]]()
 
     async def step(self) -> float:
@@ -201,6 +203,8 @@ class Dispatcher:
         self._count(result)
         if result.leases:
             self.leased(result.leases)
+        if any(new.gated for new in result.decision.pending):
+            self.gated()
         if result.next_due is not None:
             self._clock.observe(result.next_due.now, result.read_at)
         self.starved = self._free()[0] <= 0

@@ -7,15 +7,17 @@ kept here only if they end with that id.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules import retry_items, targets
+from cronledger.rules.calendars import Calendar, named_in
 from cronledger.rules.model import Handler, Job, JobState, Revision
 from cronledger.rules.printable import clean
 from cronledger.rules.problems import Problem, problems_of
@@ -37,6 +39,9 @@ def parse_job(row: Mapping[str, Any]) -> Job:
         job = Job.model_validate({name: row[name] for name in FIELDS})
     except ValidationError as error:
         raise _broken(problems_of(error)[0]) from error
+    if (problem := row["gate_problem"]) is not None:
+        column = problem.partition(":")[0]
+        raise BrokenDefinitionError(f"{problem}; UPDATE jobs SET {column} = …")
     # The content of an `external` target is up to its workers.
     of_target = () if job.handler is Handler.EXTERNAL else targets.problems(job)
     for problem in (*of_target, *retry_items.problems(job)):
@@ -77,7 +82,7 @@ class _Known:
         """
         return newest is not None and newest == self.newest and self.run[0].revision <= first
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, row: Mapping[str, Any], calendar: Calendar | None) -> None:
         number, payload = row["number"], row["payload_json"]
         if payload is not None:
             self.payloads[number] = payload
@@ -93,7 +98,7 @@ class _Known:
             self.broken[number] = str(error)
             job = Job.model_construct(**row)
         state, ends, broken = JobState(row["state"]), row["pause_ends"], number in self.broken
-        self.run.append(Revision(number, row["effective_from"], state, job, ends, broken))
+        self.run.append(Revision(number, row["effective_from"], state, job, ends, broken, calendar))
         self.newest = row["revision_id"]
 
 
@@ -106,6 +111,9 @@ class Revisions:
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
         self._known: dict[str, _Known] = {}
+        # By the id of the row, because a restore reuses the numbers. A calendar may have 20,000
+        # dates, and 100,000 jobs: all revisions of jobs share one object, as long as one needs it.
+        self._calendars: WeakValueDictionary[UUID, Calendar] = WeakValueDictionary()
 
     async def read(self, c: Connection, wanted: Mapping[str, tuple[int, UUID | None]]) -> None:
         """Read the revisions of the `wanted` jobs, unless they are known.
@@ -124,9 +132,22 @@ class Revisions:
         rows = await (
             await self._statements.read_revisions(c, list(missing), list(missing.values()))
         ).fetchall()
+        calendars = await self._read_calendars(c, rows)
         self._known.update((name, _Known()) for name in missing)
         for row in rows:
-            self._known[row["job_name"]].add(row)
+            self._known[row["job_name"]].add(row, calendars.get(row["calendar_id"]))
+
+    async def _read_calendars(
+        self, c: Connection, rows: Sequence[Mapping[str, Any]]
+    ) -> dict[UUID, Calendar]:
+        """Return the calendars of these revisions by id. Reads those that are not known."""
+        named = {id: row for row in rows if (id := row["calendar_id"]) is not None}
+        known = {id: calendar for id in named if (calendar := self._calendars.get(id)) is not None}
+        if missing := named_in(row for id, row in named.items() if id not in known):
+            read = await (await self._statements.read_calendars(c, missing)).fetchall()
+            known |= {row["id"]: Calendar.from_row(row) for row in read}
+            self._calendars.update(known)
+        return known
 
     def since(self, name: str, revision: int) -> list[Revision]:
         """Return the revisions of a job from `revision` on, or [] if the job never existed."""

@@ -8,9 +8,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from time import monotonic
-from typing import Any
 
 from cronledger.engine.clock import DatabaseClock
+from cronledger.engine.maintenance.numbered_revisions import (
+    RevisionKey,
+    read_numbered,
+    with_calendars,
+)
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import DeadlineTurn, ManualDeadline
 from cronledger.ledger.statements import Connection, Statements
@@ -103,7 +107,7 @@ class DeadlineStep:
                 c, names, [x.through for x in jobs], [None] * len(names)
             )
             found = await s.deadline_schedules(c, jobs, SCOPES + 1)
-            revisions = _by_job(await rows.fetchall())
+            revisions = await with_calendars(s, c, await rows.fetchall())
             plans = await self._plans(jobs, revisions, await found.fetchall())
             added += [new for plan in plans.values() for new in plan.added]
             await s.advance_deadlines(c, plans)
@@ -161,14 +165,12 @@ class DeadlineStep:
     ) -> list[NewDeadline]:
         if not manual:
             return []
-        numbers = sorted({(x.scope.job_name, x.revision) for x in manual})
-        names, wanted = [name for name, _ in numbers], [number for _, number in numbers]
-        rows = await self._statements.deadline_revisions(c, names, [None] * len(names), wanted)
-        found = {(x["job_name"], x["number"]): Revision.unchecked(x) for x in await rows.fetchall()}
+        wanted = {RevisionKey(x.scope.job_name, x.revision) for x in manual}
+        found = await read_numbered(self._statements, c, wanted)
         return [
             new
             for one in manual
-            if (revision := found.get((one.scope.job_name, one.revision))) is not None
+            if (revision := found.get(RevisionKey(one.scope.job_name, one.revision))) is not None
             for new in deadline_plan.of_anchor(one.scope, one.plan_time, one.created_at, revision)
         ]
 
@@ -179,10 +181,3 @@ class DeadlineStep:
                 gone = await self._statements.prune_breaches(c, MOST)
             if await gone.fetchone() != MOST:
                 return
-
-
-def _by_job(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Revision]]:
-    found: dict[str, list[Revision]] = {}
-    for row in rows:
-        found.setdefault(row["job_name"], []).append(Revision.unchecked(row))
-    return found

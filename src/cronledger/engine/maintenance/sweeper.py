@@ -29,7 +29,7 @@ EXAMINE_SECONDS = 30.0
 SLACK_SECONDS = 1.0
 """A search may be later by this, because the timers of check-ins are not exact."""
 MAINTENANCE = 3600.0
-REPAIRS = frozenset({"schedules", "inputs", "orphans", "runners"})
+REPAIRS = frozenset({"schedules", "inputs", "orphans", "gates", "runners"})
 """What a crash may leave behind: the results of the SQL function `left_behind`. One more of them,
 `statistics`, is left behind by an ANALYZE of empty tables."""
 
@@ -43,8 +43,8 @@ class Sweeper:
     roll-up of hours, of which each further step does a part. Deadlines that are past are judged
     in any step. Programs that wait for an `awaited` execution are notified once it is swept.
 
-    Events: `rearmed`, something is due now; `swept`, an execution that a step has ended;
-    `due_within`, the seconds in which a step has to begin.
+    Events: `rearmed`, something is due now; `gates`, a gate is due to be checked; `swept`,
+    an execution that a step has ended; `due_within`, the seconds in which a step has to begin.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Sweeper:
         self._width = width
         self.wake = asyncio.Event()
         self.rearmed = Event[[]]()
+        self.gates = Event[[]]()
         self.swept = Event[[Swept]]()
         self.due_within = Event[[float]]()
         self._stale = False  # leases or pauses have ended
@@ -202,6 +203,11 @@ class Sweeper:
                 async with step_transaction(c):
                     orphans = await s.end_orphans(c)
                 ended = await orphans.fetchall()
+            if "gates" in left:
+                async with step_transaction(c):
+                    woken = await s.wake_left_gates(c)
+                if await woken.fetchall():
+                    self.gates()
             if "runners" in left:
                 async with step_transaction(c):
                     await s.reap_runners(c)

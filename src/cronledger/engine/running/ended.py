@@ -5,7 +5,7 @@ from uuid import UUID
 
 from cronledger.engine.lease import Lease
 from cronledger.engine.log_throttle import reason
-from cronledger.ledger.rows import Ending, LeaseState
+from cronledger.ledger.rows import Ending, LeaseState, Postponement
 from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import ScopeKey, Status
 from cronledger.rules.outcome import Outcome, clean_text
@@ -16,7 +16,9 @@ from cronledger.tracing.interface import AttemptSpan
 class Ended:
     """The outcome of an attempt that has to be written.
 
-    `release`: the execution returns to PENDING instead, for the reason in `outcome`. `stripped`:
+    `release`: the execution returns to PENDING instead, for the reason in `outcome`. That of a
+    handler that is not ready (`outcome.postpone`) does so as well, unless its wait is over, which
+    the ledger decides: `as_written` sets `release` then. `stripped`:
     the ledger refused its values, so it has none. `span`: that of the attempt, which ends with the
     outcome that the ledger has given to it; None without traces.
     """
@@ -44,8 +46,16 @@ class Ended:
         return Ending(
             claimed.key, claimed.token, o.status.value, o.result_json, o.rows_affected, o.output,
             o.error_code, o.error_msg, self.duration_ms, o.retry_after, o.watermark, o.covers,
-            self.lease.trace_id,
+            self.lease.trace_id, claimed.window_start is not None,
         )  # fmt: skip
+
+    @property
+    def postponement(self) -> Postponement | None:
+        """The row for the statement `postpone_executions`; None: its handler was ready."""
+        o, claimed = self.outcome, self.lease.claimed
+        if o.postpone is None or self.release:
+            return None
+        return Postponement(claimed.key, claimed.token, o.postpone, o.error_msg, self.duration_ms)
 
     def without_values(self, error: Exception) -> "Ended":
         """Return the same end without the values that the ledger refuses with this error.
@@ -67,6 +77,8 @@ class Ended:
         A requested cancel, which the runner may not know of yet, turns FAILED, and the PENDING of a
         release, into CANCELLED.
         """
+        if self.outcome.postpone is not None and status == Status.PENDING:
+            return replace(self, release=True)
         if status != Status.CANCELLED or self.outcome.status is not Status.FAILED:
             return self
         outcome = replace(self.outcome, status=Status.CANCELLED, retry_after=None)

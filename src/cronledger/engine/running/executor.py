@@ -9,8 +9,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, assert_never
 from uuid import UUID
 
-from structlog.contextvars import bind_contextvars, bound_contextvars
-
 from cronledger.declaring.app import CancelToken, Context
 from cronledger.engine.event import Event
 from cronledger.engine.late import Late
@@ -28,11 +26,14 @@ from cronledger.engine.running.handlers.guard import (
 from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.sql import SqlHandlers
 from cronledger.engine.running.handlers.transaction import Connections, ExecutionTransaction
+from cronledger.engine.running.upstreams import Upstreams
 from cronledger.ledger.rows import UnreadablePayload
+from cronledger.logs.fields import EXECUTION, fields_from
 from cronledger.logs.loggers import get_logger
 from cronledger.rules import outcome
 from cronledger.rules.model import Handler, Job, Status, Trigger
 from cronledger.rules.outcome import Outcome
+from cronledger.rules.requirements import UpstreamResults
 from cronledger.tracing.interface import AttemptSpan, Tracing
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Executor:
         sql: SqlHandlers,
         http: "Late[HttpHandlers]",
         connections: Connections,
+        upstreams: Upstreams,
         runner: str,
         slots: int,
         tracing: Tracing | None = None,
@@ -106,6 +108,7 @@ class Executor:
         self._sql = sql
         self._http = http
         self._connections = connections
+        self._upstreams = upstreams
         self._runner = runner
         self._slots = slots
         self._tracing = tracing
@@ -241,17 +244,25 @@ class Executor:
     async def _run(self, running: Running) -> None:
         claimed = running.lease.claimed
         running.called_at = monotonic()
-        # The variables belong to the context of this task, and end with it.
-        bind_contextvars(
-            **running.lease.log_fields, plan_time=claimed.key.plan_time.isoformat()
-        )  # fmt: skip
+        EXECUTION.set(partial(self._log_fields, running.lease))  # until the end of this task
         if self._tracing is not None:
             running.span = attempt_spans.begin(self._tracing, running.lease)
-            if running.lease.trace_id is not None:
-                bind_contextvars(trace_id=running.lease.trace_id)
         log.info("execution_started", how=claimed.how, trigger=claimed.trigger)
         self.begun(running.lease)
         self._end(running, await self._outcome(running))
+
+    def _log_fields(self, lease: Lease) -> dict[str, object]:
+        key = lease.claimed.key
+        fields = {
+            "job": key.job_name,
+            "scope_kind": key.scope_kind,
+            "scope": key.scope_id,
+            "execution_id": lease.claimed.id,
+            "plan_time": key.plan_time.isoformat(),
+            "attempt": lease.claimed.attempt,
+            "runner": self._runner,
+        }
+        return fields if lease.trace_id is None else {**fields, "trace_id": lease.trace_id}
 
     async def _outcome(self, running: Running) -> Outcome:
         if running.stop is None and not running.lease.usable:
@@ -291,7 +302,10 @@ class Executor:
         transaction = ExecutionTransaction(
             self._connections, running.lease, lambda: running.duration_ms
         )
-        context = transaction.context = self._context(running, transaction)
+        upstreams = UpstreamResults({})
+        if job.gates and self._takes_context(job):
+            upstreams = await self._upstreams.read(running.lease)
+        context = transaction.context = self._context(running, transaction, upstreams)
         if isinstance(context.payload, UnreadablePayload):
             return outcome.payload_invalid(context.payload.error)
         guard = Guard(running.lease, partial(self._lapsed, running))
@@ -317,7 +331,15 @@ class Executor:
             return ended
         return self._stopped(running, ended.output)
 
-    def _context(self, running: Running, transaction: ExecutionTransaction) -> Context:
+    def _takes_context(self, job: Job) -> bool:
+        return (
+            job.handler is Handler.PYTHON
+            and self._python.functions[job.target["python"]].takes_context
+        )
+
+    def _context(
+        self, running: Running, transaction: ExecutionTransaction, upstreams: UpstreamResults
+    ) -> Context:
         claimed, job = running.lease.claimed, running.lease.job
         python = job.handler is Handler.PYTHON
         return Context(
@@ -332,9 +354,11 @@ class Executor:
             lease_token=claimed.token,
             runner_id=self._runner,
             cancel_token=running.cancel,
+            window=claimed.window,
             resources=self._python.functions[job.target["python"]].resources if python else None,
             _held=lambda: running.lease.usable,
             _transaction=transaction.open,
+            _upstreams=upstreams,
         )
 
     def _stopped(self, running: Running, output: str | None = None) -> Outcome:
@@ -394,7 +418,7 @@ class Executor:
         running.abandoned = True
         end = running.end(outcome.shutdown(end_known=False))
         if running.lease.held and not running.lease.job.reentrant:
-            with bound_contextvars(**running.lease.log_fields):
+            with fields_from(partial(self._log_fields, running.lease)):
                 _log_end(end.outcome, running.duration_ms, release=False)
             self._finisher.put(end)
         else:
@@ -404,6 +428,12 @@ class Executor:
 def _log_end(ended: Outcome, duration_ms: int, *, release: bool) -> None:
     if release:
         log.info("execution_released", duration_ms=duration_ms)
+        return
+    if ended.postpone is not None:
+        log.info(
+            "execution_not_ready", duration_ms=duration_ms, reason=ended.error_msg,
+            after_s=ended.postpone.total_seconds(),
+        )  # fmt: skip
         return
     match ended.status:
         case Status.SUCCESS:

@@ -46,9 +46,9 @@ class Finisher:
     """Takes outcomes with `put` and writes them with `step`.
 
     Events: `written`, the outcomes that a write has committed, which may be none; `lost`, those
-    that will never be written; `rearmed`, a schedule is due, perhaps in the past; `unblocked`,
-    others may start now, because an execution, a schedule or input was waiting. `gather`: the
-    seconds for which a step waits for further outcomes.
+    that will never be written; `rearmed`, a schedule is due, perhaps in the past; `gates`, a gate
+    is due to be checked; `unblocked`, others may start now, because an execution, a schedule
+    or input was waiting. `gather`: the seconds for which a step waits for further outcomes.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Finisher:
         self.wake = asyncio.Event()
         self.unblocked = Event[[]]()
         self.rearmed = follow_up.rearmed
+        self.gates = follow_up.gates
         self.written = Event[[Sequence[Ended]]]()
         self.lost = Event[[Sequence[Ended]]]()
 
@@ -171,7 +172,8 @@ class Finisher:
 
         Return what was written, by token.
         """
-        finishing = [x.row for x in batch if not x.release]
+        postponed = [row for x in batch if (row := x.postponement) is not None]
+        finishing = [x.row for x in batch if not x.release and x.postponement is None]
         transaction = None
         cursors: list[StepCursor[Finished]] = []
         try:
@@ -179,6 +181,8 @@ class Finisher:
                 async with step_transaction(c) as transaction:
                     if finishing:
                         cursors.append(await self._statements.finish_executions(c, finishing))
+                    if postponed:
+                        cursors.append(await self._statements.postpone_executions(c, postponed))
                     for x in batch:
                         if x.release:
                             cursors.append(
@@ -212,7 +216,9 @@ class Finisher:
                 continue
             if state is not None and ended.is_committed(state):
                 # Otherwise another attempt, or a later cancel, has given the status.
-                settled.committed.append(ended.as_written(state.status) if state.ours else ended)
+                # Without its token, a handler that was not ready waits for its next attempt.
+                status = state.status if state.ours else Status.PENDING.value
+                settled.committed.append(ended.as_written(status))
                 continue
             settled.dropped.append(ended)
             if self._leases.lose(ended.token) is not None:

@@ -23,7 +23,7 @@ class FollowUp:
     Each of it is a transaction of its own, because schedules come before executions in the lock
     order. Whatever a crash leaves behind is done by the sweeper.
 
-    Event: `rearmed`, a schedule is due, perhaps in the past.
+    Events: `rearmed`, a schedule is due, perhaps in the past; `gates`, a gate is due to be checked.
     """
 
     def __init__(self, pool: AsyncPool, statements: Statements, awaited: Awaited) -> None:
@@ -35,6 +35,7 @@ class FollowUp:
         self._to_settle: set[ScopeKey] = set()
         self._to_notify: set[int] = set()
         self.rearmed = Event[[]]()
+        self.gates = Event[[]]()
 
     @property
     def rest(self) -> float | None:
@@ -69,7 +70,11 @@ class FollowUp:
         self._to_rearm = [(x.scope, x.queue) for x in unblocked if not x.rearmed]
         if rearmed := any(x.rearmed for x in unblocked):
             self.rearmed()
-        return bool(await waiting.fetchone()) or rearmed
+        found = await waiting.fetchone()
+        assert found is not None, "the statement returns one row"
+        if found.gates:
+            self.gates()
+        return found.executions or rearmed
 
     async def go_on(self, *, rearm: bool) -> bool:
         """Settle the input of executions that ended, and with `rearm` re-arm what was locked.

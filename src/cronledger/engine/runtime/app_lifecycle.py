@@ -131,8 +131,9 @@ class AppLifecycle:
         """Apply the jobs of `app` to the ledger, as the App declares them."""
         applied = await self._apply(
             ApplyRequest(
-                jobs=list(app.jobs.values()), source=source_of(app), deploy=app.deploy,
-                force=force, by=f"runner {self.runner}",
+                jobs=list(app.jobs.values()), channels=app.channels, source=source_of(app),
+                deploy=app.deploy, force=force, by=f"runner {self.runner}",
+                calendars=app.calendars,
             )
         )  # fmt: skip
         log.info("app_registered", runner=self.runner, app=app.name, **_counts(applied))
@@ -141,9 +142,12 @@ class AppLifecycle:
     async def _apply(self, request: ApplyRequest) -> Applied:
         await self.executor.prepare(request.jobs)
         applied = await asyncio.to_thread(
-            apply, self.url, request.jobs, source=request.source, schema=self.expected.schema,
-            deploy=request.deploy, force=request.force, by=request.by, ledger=self.expected.id,
+            apply, self.url, request.jobs, source=request.source, channels=request.channels,
+            schema=self.expected.schema, deploy=request.deploy, force=request.force, by=request.by,
+            ledger=self.expected.id, calendars=request.calendars,
         )  # fmt: skip
+        for problem in applied.warnings:
+            log.warning("declaration_warning", problem=str(problem))
         if applied.refused is not None:
             log.warning("source_refused", source=request.source, reason=applied.refused)
         return applied

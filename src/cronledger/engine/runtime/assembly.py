@@ -17,6 +17,7 @@ from cronledger.engine.late import Late
 from cronledger.engine.lease import Leases
 from cronledger.engine.maintenance.alerts import Alerts
 from cronledger.engine.maintenance.check_in import CheckIn, State, fingerprint
+from cronledger.engine.maintenance.gates import Gates
 from cronledger.engine.maintenance.listener import Listener
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.engine.maintenance.sweeper import Sweeper
@@ -32,6 +33,7 @@ from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.sql import SqlHandlers
 from cronledger.engine.running.handlers.transaction import Connections
 from cronledger.engine.running.heartbeats import Heartbeats
+from cronledger.engine.running.upstreams import Upstreams
 from cronledger.engine.runtime.app_lifecycle import AppLifecycle
 from cronledger.engine.runtime.diagnostics import Inspector
 from cronledger.engine.runtime.drain import Drain
@@ -122,7 +124,7 @@ class Components:
             self.executor, applied, request,
         )  # fmt: skip
         self.manual = ManualSteps(
-            self.dispatcher, self.executor, self.finisher, self.sweeper, self.scopes,
+            self.dispatcher, self.executor, self.finisher, self.gates, self.sweeper, self.scopes,
             self.alerts, self.deliveries, self.check_ins, self.clock,
         )  # fmt: skip
 
@@ -142,6 +144,7 @@ class Components:
             sql=SqlHandlers(s.output_tail_bytes),
             http=Late(self._make_http),
             connections=Connections(self._access, self._statements, self.threads),
+            upstreams=Upstreams(self.pool, self._statements),
             runner=self._runner,
             slots=s.slots,
             tracing=tracing_of(s),
@@ -177,11 +180,11 @@ class Components:
         self.sweeper = Sweeper(
             self.pool, self._statements, self.clock, self.awaited, width=s.partition_interval
         )
+        self.gates = Gates(self.pool, self._statements, self.clock)
         self.alerts = Alerts(self.pool, self._statements)
         self.deliveries = Deliveries(
-            self.pool, self._statements, self.clock, self.supervisor, runner=self._runner,
-            slots=s.alert_slots,
-        )  # fmt: skip
+            self.pool, self._statements, self.supervisor, runner=self._runner, slots=s.alert_slots
+        )
         self.inspector = Inspector(
             self._runner, s, state, self.apps, self.dispatcher, self.executor, self.finisher,
             self.leases, self.loops, self.heartbeats, self.listener, self.lifespans, self.clock,

@@ -12,6 +12,7 @@ from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.maintenance.alerts import Alerts
 from cronledger.engine.maintenance.check_in import CheckIn
+from cronledger.engine.maintenance.gates import Gates
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.engine.maintenance.sweeper import Sweeper
 from cronledger.engine.running.ended import Ended
@@ -47,6 +48,7 @@ class ManualSteps:
     dispatcher: Dispatcher
     executor: Executor
     finisher: Finisher
+    gates: Gates
     sweeper: Sweeper
     scopes: ScopeProviders
     alerts: Alerts
@@ -87,7 +89,10 @@ class ManualSteps:
             delay = await self.dispatcher.step()
             await self.executor.wait_idle()
             await self.finisher.wait_empty()
+            opened = await self.gates.check_all()
             fresh = ran[before:]
+            if opened:
+                continue
             if not fresh and delay != 0:
                 return
             if fresh and all(x.plan_time > began and x.trigger == "schedule" for x in fresh):

@@ -25,6 +25,7 @@ def connect(p: Components) -> None:
         partial(p.loops.wake, loop)
         for loop in ("check_in", "dispatcher", "deliveries", "listener", "scopes", "sweeper")
     )
+    gates = partial(p.loops.wake, "gates")
 
     search = p.dispatcher.search_all
 
@@ -40,8 +41,10 @@ def connect(p: Components) -> None:
         p.monitoring.checked_in,
         partial(_note_alerts, p),
         p.dispatcher.checked_in,
+        p.gates.checked_in,
     )
     p.dispatcher.due_within.then(partial(p.loops.wake_within, "dispatcher"))
+    p.gates.due_within.then(partial(p.loops.wake_within, "gates"))
     p.sweeper.due_within.then(partial(p.loops.wake_within, "sweeper"))
 
     # Notifications. Those from before the start of LISTEN are lost, so `connected` does everything.
@@ -51,10 +54,11 @@ def connect(p: Components) -> None:
         "alerts": (deliver_surely,),
         "queues": (deliver, search, claim),
         "rearmed": (search, claim),
+        "gates": (gates,),
         "jobs": (deliver, claim, *reconsider),
         "cancel": (claim, renew),
         "accepted": (deliver, claim, *reconsider, sweep),
-        "connected": (deliver_surely, claim, *reconsider, sweep, renew),
+        "connected": (deliver_surely, claim, *reconsider, sweep, renew, gates),
         "": (claim,),  # any other
     }
     if p.listener is not None:
@@ -63,6 +67,7 @@ def connect(p: Components) -> None:
 
     # Executions, from the claim to the committed outcome.
     p.dispatcher.claimed.then(p.measuring.claimed)
+    p.dispatcher.gated.then(gates)
     p.dispatcher.leased.then(p.executor.start)
     p.executor.added.then(p.heartbeats.added)
     p.executor.begun.then(p.monitoring.started)
@@ -70,6 +75,8 @@ def connect(p: Components) -> None:
     p.executor.freed.then(p.dispatcher.slot_freed)
     p.finisher.rearmed.then(search)
     p.finisher.unblocked.then(claim)
+    p.finisher.gates.then(gates)
+    p.gates.opened.then(claim)
     p.finisher.written.then(
         plain(p.dispatcher.slot_freed),
         p.manual.ended,
@@ -84,6 +91,7 @@ def connect(p: Components) -> None:
 
     # Maintenance, alerts, and the functions of this runner, which other runners have to know.
     p.sweeper.rearmed.then(search, claim)
+    p.sweeper.gates.then(gates)
     p.sweeper.swept.then(p.monitoring.swept)
     p.alerts.raised.then(deliver)
     p.lifespans.ended.then(check_in)

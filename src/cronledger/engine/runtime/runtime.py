@@ -179,6 +179,7 @@ class Runtime:
             return
         drive("check_in", parts.check_ins.step, observes_clock=True)
         drive("sweeper", parts.sweeper.step, parts.sweeper.wake)
+        drive("gates", parts.gates.step, parts.gates.wake)
         drive("scopes", parts.scopes.step)
         drive("alerts", parts.alerts.step, parts.alerts.wake)
         drive("deliveries", parts.deliveries.step, parts.deliveries.wake)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from cronledger.audit.dates import Calendars
 from cronledger.audit.history import History
 from cronledger.audit.walk import due_at
 from cronledger.explain.day.local_day import LocalDay
@@ -54,8 +55,9 @@ class RunnerGap:
 class Skip:
     """A range of skipped plan_times. Its links: `blocked_by` of an overlap, `pause`, `gap`.
 
-    `pause`: the edit that was in force at the last of them. `gap`: the time without runners in
-    which a missed one was due, as far as it is known.
+    `detail`: the name of the day that the calendar excludes, or the reason of an operator. `pause`:
+    the edit that was in force at the last of them. `gap`: the time without runners in which a
+    missed one was due, as far as it is known.
     """
 
     first: datetime
@@ -63,6 +65,7 @@ class Skip:
     count: int
     reason: State
     recorded_at: datetime
+    detail: str | None
     blocked_by: int | None
     pause: Edit | None
     gap: RunnerGap | None
@@ -117,9 +120,12 @@ class Accounting:
     local: LocalDay
     extent: Row
     revisions: Sequence[Row]
+    dates: Calendars
     counted: Sequence[Row]
     skipped: Sequence[Row]
     runner_gaps: Sequence[RunnerGap]
+    planned_skips: Sequence[Row] = ()
+    pauses: Sequence[Row] = ()
     counts: Counter[State] = field(default_factory=Counter)
     minutes: dict[int, Counter[State]] = field(default_factory=lambda: defaultdict(Counter))
     beside: dict[str, Counter[State]] = field(default_factory=lambda: defaultdict(Counter))
@@ -127,7 +133,7 @@ class Accounting:
 
     def __post_init__(self) -> None:
         extent = self.extent
-        self._history = History(self.revisions)
+        self._history = History(self.revisions, self.dates)
         self._state = ScheduleState(
             self.key,
             *(extent[name] for name in ScheduleState._fields if name != "key"),
@@ -151,10 +157,13 @@ class Accounting:
         of a plan_time which planning has not reached.
         """
         plan_times = PlanTimes(
-            self._history, self._state, self.local, after=self._after, now=self.extent["now"]
-        )
+            self._history, self._state, self.local, after=self._after, now=self.extent["now"],
+            pauses=self.pauses,
+        )  # fmt: skip
         self._states = plan_times.states(self._authority)
         self._apply_skips()
+        self._apply_planned_skips()
+        self._apply_calendar(plan_times)
         self._apply_executions()
         by_minute = Counter((second // 60, state) for second, state in self._states.items())
         for (minute, state), count in by_minute.items():
@@ -194,13 +203,30 @@ class Accounting:
 
     def _apply_skips(self) -> None:
         """Give the unexplained plan_times in a range of skips its reason."""
-        seconds = list(self._states)
         for skip in self._skips:
-            first = bisect_left(seconds, self.local.second(skip.first))
-            end = bisect_right(seconds, self.local.second(skip.through))
-            for second in seconds[first:end]:
-                if self._states[second] is State.UNEXPLAINED:
-                    self._states[second] = skip.reason
+            self._change(skip.first, skip.through, State.UNEXPLAINED, skip.reason)
+
+    def _apply_planned_skips(self) -> None:
+        """Mark the plan_times to come that planned skips contain."""
+        for row in self.planned_skips:
+            first, last = row["from_plan_time"], row["covered_through"]
+            self._change(first, last, State.FUTURE, State.TO_SKIP)
+
+    def _apply_calendar(self, plan_times: PlanTimes) -> None:
+        """Mark the plan_times to come that a calendar excludes."""
+        if State.FUTURE in self._states.values():
+            for second in plan_times.excluded():
+                if self._states[second] is State.FUTURE:
+                    self._states[second] = State.TO_SKIP
+
+    def _change(self, first: datetime, through: datetime, before: State, after: State) -> None:
+        """Give the plan_times in [first, through] that have a state another one."""
+        seconds = list(self._states)
+        start = bisect_left(seconds, self.local.second(max(first, self.local.start)))
+        end = bisect_right(seconds, self.local.second(min(through, self.local.end)))
+        for second in seconds[start:end]:
+            if self._states[second] is before:
+                self._states[second] = after
 
     def _apply_executions(self) -> None:
         """Give the executed plan_times the states of their executions. Count all others."""
@@ -248,7 +274,7 @@ class Accounting:
             gap = next(gaps, None)
         return Skip(
             row["from_plan_time"], through, row["count"], reason, row["created_at"],
-            row["blocked_by"], pause, gap,
+            row["detail"], row["blocked_by"], pause, gap,
         )  # fmt: skip
 
     def _pause(self, plan_time: datetime) -> Edit | None:

@@ -5,12 +5,13 @@ second, and is written here as the number of seconds since the start of the day.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 from cronledger.audit.history import Edit, History, Owned
-from cronledger.audit.walk import due_at, runs
+from cronledger.audit.walk import due_at, excluded_day, runs
 from cronledger.explain.day.local_day import LocalDay
 from cronledger.explain.day.states import State
 from cronledger.ledger.audits import ScheduleState
@@ -19,18 +20,24 @@ _TICK = timedelta(microseconds=1)
 
 
 class PlanTimes:
-    """The plan_times of one scope on a day that are later than `after`."""
+    """The plan_times of one scope on a day that are later than `after`.
+
+    `pauses`: the rows of the job in `job_pauses`.
+    """
 
     def __init__(
         self, history: History, schedule: ScheduleState, local: LocalDay, *,
-        after: datetime, now: datetime,
+        after: datetime, now: datetime, pauses: Sequence[Mapping[str, Any]],
     ) -> None:  # fmt: skip
         self._history = history
         self._schedule = schedule
         self._local = local
         self._now = now
+        self._pauses = [(row["from_at"] - _TICK, row["until_at"]) for row in pauses]
         self._owned = list(history.owned(after, local.end - _TICK)) if history.edits else []
         instants = [now, *schedule.retirements, *schedule.returns]
+        for pause in self._pauses:
+            instants += pause
         for edit in history.edits:
             instants += [edit.start, edit.paused_until]
         self._instants = sorted({one for one in instants if one is not None})
@@ -50,6 +57,16 @@ class PlanTimes:
             if after < owned.through:
                 states.update(self._unsettled(owned._replace(after=after), seconds))
         return states
+
+    def excluded(self) -> Iterator[int]:
+        """Yield the plan_times that a calendar excludes."""
+        for owned in self._owned:
+            if owned.definition.dates is None:
+                continue
+            for second in self._seconds(owned):
+                at = self._local.instant(second)
+                if excluded_day(owned.definition, self._schedule.key, at) is not None:
+                    yield second
 
     def _seconds(self, owned: Owned) -> Iterator[int]:
         """Yield the plan_times that an edit owns, ascending."""
@@ -102,5 +119,11 @@ class PlanTimes:
         if owner.state == "retired" or self._history.scope_retired(self._schedule, due):
             return None
         if due > self._now:
-            return State.FUTURE
+            return State.TO_SKIP if self._in_pause(due) else State.FUTURE
         return State.HELD if self._history.paused(due) else State.OVERDUE
+
+    def _in_pause(self, due: datetime) -> bool:
+        """Return whether a pause that is planned or in force contains an instant to come."""
+        return any(
+            before < due and (until is None or due <= until) for before, until in self._pauses
+        )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, timedelta
 
+from cronledger.audit.dates import read_dates
 from cronledger.audit.history import History
 from cronledger.explain.day.account import MARKS, AccountedDay, Accounting, RunnerGap, gaps_between
 from cronledger.explain.day.local_day import LocalDay
@@ -43,8 +44,9 @@ def read_day(read: Read, key: ScopeKey, timezone: str, day: date) -> AccountedDa
             f" for one picture; `cronledger verify {key.job_name}` checks this day"
         )
     accounting = Accounting(
-        key, local, extent, revisions, rows.counts(_graces(revisions)), rows.skips(),
-        _runner_gaps(rows, extent, local),
+        key, local, extent, revisions, read_dates(rows.calendars(revisions)),
+        rows.counts(_graces(revisions)), rows.skips(), _runner_gaps(rows, extent, local),
+        rows.planned_skips(), rows.pauses(),
     )  # fmt: skip
     accounting.add_up()
     planned: list[Row] | None = None
@@ -58,7 +60,7 @@ def read_day(read: Read, key: ScopeKey, timezone: str, day: date) -> AccountedDa
 
 def _graces(revisions: list[Row]) -> dict[int, timedelta]:
     """Return the grace of each readable revision."""
-    edits = History(revisions).edits
+    edits = History(revisions, {}).edits
     return {edit.number: edit.grace for edit in edits if edit.grace is not None}
 
 

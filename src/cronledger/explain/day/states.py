@@ -9,10 +9,11 @@ class State(StrEnum):
 
     `on_time`, `late`: it succeeded, and its first attempt started within the grace of its revision
     after due_at, or later. `ran`: it succeeded; an execution beside the schedule cannot be late.
-    `waiting`: PENDING, or FAILED and retried later. `overlap` to `retired`: the reasons of skips.
-    `future`: not due yet. `held`: due in a pause; the resume records the skip. `overdue`: due, and
-    not planned yet. `unexplained`: neither an execution nor a skip accounts for it. `extra`: the
-    execution of a plan_time that no revision in force has.
+    `waiting`: PENDING, or FAILED and retried later. `overlap` to `upstream`: the reasons of skips.
+    `future`: not due yet. `to_skip`: not due yet, and a calendar, a planned skip or a pause will
+    skip it. `held`: due in a pause; the resume records the skip. `overdue`: due, and not planned
+    yet. `unexplained`: neither an execution nor a skip accounts for it. `extra`: the execution of a
+    plan_time that no revision in force has.
     """
 
     ON_TIME = "on_time"
@@ -27,7 +28,11 @@ class State(StrEnum):
     MISSED = "missed"
     PAUSED = "paused"
     RETIRED = "retired"
+    OPERATOR = "operator"
+    CALENDAR = "calendar"
+    UPSTREAM = "upstream"
     FUTURE = "future"
+    TO_SKIP = "to_skip"
     HELD = "held"
     OVERDUE = "overdue"
     UNEXPLAINED = "unexplained"
@@ -43,20 +48,25 @@ class State(StrEnum):
 
 BY_URGENCY = (
     State.UNEXPLAINED, State.EXTRA, State.FAILED, State.OVERDUE, State.MISSED, State.CANCELLED,
-    State.LATE, State.OVERLAP, State.SUPERSEDED, State.WAITING, State.RUNNING, State.PAUSED,
-    State.HELD, State.RETIRED, State.ON_TIME, State.RAN, State.FUTURE,
+    State.LATE, State.UPSTREAM, State.OVERLAP, State.SUPERSEDED, State.WAITING, State.RUNNING,
+    State.PAUSED, State.HELD, State.RETIRED, State.OPERATOR, State.TO_SKIP, State.CALENDAR,
+    State.ON_TIME, State.RAN, State.FUTURE,
 )  # fmt: skip
 """All states. Where there is room for one, the first of those that are present is shown."""
 
-SKIPPED = (State.OVERLAP, State.SUPERSEDED, State.MISSED, State.PAUSED, State.RETIRED)
+SKIPPED = (
+    State.OVERLAP, State.SUPERSEDED, State.MISSED, State.PAUSED, State.RETIRED, State.OPERATOR,
+    State.CALENDAR, State.UPSTREAM,
+)  # fmt: skip
 _WORDS = {
     State.HELD: "held by a pause",
     State.FUTURE: "to come",
+    State.TO_SKIP: "will be skipped",
     State.EXTRA: "not in the schedule",
 }
 _SUCCEEDED = (State.ON_TIME, State.LATE, State.RAN)
 _ORDER = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING)
-_NOT_YET = (State.OVERDUE, State.HELD, State.FUTURE)
+_NOT_YET = (State.OVERDUE, State.HELD, State.TO_SKIP, State.FUTURE)
 
 Counts = Mapping[State, int]
 

@@ -1,7 +1,8 @@
 -- Records the check-in of a runner, and returns what it has to know, so that it sends nothing else while it
 -- is idle: the next stale lease; the next pause that ends; when it has to claim (`due`); why this is not the
 -- ledger's own database (`refused`); what a crash left behind, of at most `most` of each kind (NULL: not
--- examined); when a deadline has to be judged (`deadline`); the live runners of its queues that read
+-- examined); when a gate has to be checked (`gates`), and a
+-- deadline judged (`deadline`); the live runners of its queues that read
 -- schedules by other versions (`others`, a JSON array), with the claims that their own check-ins reported;
 -- and whether alerts have to be raised (`alerts`).
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
@@ -31,6 +32,7 @@ SELECT {schema}.db_now() AS now,
            %(excluded_jobs)s::text[], %(due_from)s::timestamptz) AS due,
        {schema}_internal.other_database() AS refused,
        {schema}_internal.left_behind(%(most)s::integer) AS left_behind,
+       (SELECT min(g.check_at) FROM {schema}.gates g WHERE g.check_at IS NOT NULL) AS gates,
        {schema}_internal.next_deadline() AS deadline,
        (SELECT jsonb_agg(jsonb_build_object(
             'id', o.id, 'queues', o.queues, 'handlers', o.handlers, 'fingerprint', o.fingerprint,

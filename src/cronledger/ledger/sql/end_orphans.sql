@@ -5,11 +5,15 @@
 -- such rows. Zero rows: there are none.
 WITH held AS MATERIALIZED (
     SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
-    FROM {schema}_internal.waiting_jobs() d LEFT JOIN {schema}.jobs j ON j.name = d.job_name
-    JOIN {schema}.executions e ON e.job_name = d.job_name AND e.next_attempt_at IS NOT NULL
-    WHERE j.name IS NULL OR j.retired_at IS NOT NULL
-    ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time LIMIT 500
-    FOR UPDATE OF e SKIP LOCKED
+    FROM (SELECT d.job_name
+          FROM {schema}_internal.waiting_jobs() d LEFT JOIN {schema}.jobs j ON j.name = d.job_name
+          WHERE j.name IS NULL OR j.retired_at IS NOT NULL
+          ORDER BY d.job_name OFFSET 0) d
+    CROSS JOIN LATERAL (
+        SELECT w.job_name, w.scope_kind, w.scope_id, w.plan_time FROM {schema}.executions w
+        WHERE w.job_name = d.job_name AND w.next_attempt_at IS NOT NULL
+        ORDER BY w.scope_kind, w.scope_id, w.plan_time FOR UPDATE SKIP LOCKED) e
+    LIMIT 500
 )
 UPDATE {schema}.executions e
 SET status = 'CANCELLED', next_attempt_at = NULL, cancel_requested_at = {schema}.db_now(),

@@ -1,8 +1,7 @@
 -- Lists jobs that cannot run: their definition cannot be planned, or no live runner has their queue and
--- function (for external jobs: no worker claims from their queue; for channels: there is no replica). No lock.
--- Zero rows: all can run.
+-- function (for external jobs: no worker claims from their queue). No lock. Zero rows: all can run.
 WITH alive AS MATERIALIZED (
-    SELECT r.queues, r.handlers, r.version FROM {schema}.runner_status r
+    SELECT r.queues, r.handlers FROM {schema}.runner_status r
     WHERE r.state IN ('alive', 'refused', 'failing')
 )
 SELECT j.name, j.spec_error, a.able, j.queue, j.handler, j.function
@@ -11,8 +10,7 @@ CROSS JOIN LATERAL (
     SELECT EXISTS (
         SELECT FROM alive r
         WHERE CASE j.handler
-              WHEN 'external' THEN j.queue = 'alerts' AND r.version <> 'external'
-                                OR 'external:' || j.queue = ANY (r.handlers)
+              WHEN 'external' THEN 'external:' || j.queue = ANY (r.handlers)
               WHEN 'python' THEN j.queue = ANY (r.queues) AND j.function = ANY (r.handlers)
               ELSE j.queue = ANY (r.queues) END) AS able) a
 WHERE j.retired_at IS NULL AND (j.spec_error IS NOT NULL OR (j.paused_at IS NULL AND NOT a.able))

@@ -8,4 +8,4 @@ FROM {schema}_internal.finish_executions(
     %(tokens)s::uuid[], %(statuses)s::text[], %(results)s::jsonb[], %(rows_affected)s::bigint[],
     %(outputs)s::text[], %(error_codes)s::text[], %(error_msgs)s::text[], %(durations_ms)s::bigint[],
     %(retries_after)s::interval[], %(watermarks)s::bigint[], %(covers)s::boolean[], %(first)s, %(last)s,
-    %(traces)s::text[]) f
+    %(traces)s::text[], %(with_windows)s::boolean) f

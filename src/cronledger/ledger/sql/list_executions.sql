@@ -1,7 +1,7 @@
 -- Lists executions, the newest rows first. A NULL parameter does not restrict. since and until restrict
 -- plan_time, and so the partitions that are read. No lock. Zero rows: none matches.
 SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trigger, e.queue,
-       e.due_at, e.attempt, e.max_attempts, e.next_attempt_at, e.runner_id, e.started_at,
+       e.due_at, e.attempt, e.max_attempts, e.next_attempt_at, e.waits_for, e.runner_id, e.started_at,
        e.finished_at, e.duration_ms, e.rows_affected, e.error_code, e.error_msg, e.requested_by,
        e.owner, e.labels
 FROM {schema}.execution_status e

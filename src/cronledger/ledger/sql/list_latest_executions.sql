@@ -4,7 +4,7 @@
 WITH unfinished AS MATERIALIZED (
     SELECT e.plan_time FROM {schema}.execution_status e
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (%(job)s, %(kind)s, %(scope)s)
-      AND (e.status = 'RUNNING' OR e.next_attempt_at IS NOT NULL)
+      AND (e.status IN ('PENDING', 'RUNNING') OR e.next_attempt_at IS NOT NULL)
     ORDER BY e.plan_time LIMIT %(max_rows)s
 ), latest AS MATERIALIZED (
     SELECT e.plan_time FROM {schema}.execution_status e
@@ -15,7 +15,7 @@ WITH unfinished AS MATERIALIZED (
 SELECT e.id, e.plan_time, e.status, e.trigger, e.revision, e.due_at, e.attempt, e.max_attempts,
        e.next_attempt_at, e.runner_id, e.heartbeat_at, e.stale_after, e.started_at, e.finished_at,
        e.duration_ms, e.error_code, e.error_msg, e.attempts, e.cancel_requested_at,
-       e.cancel_requested_by, e.requested_by, e.redacted_at
+       e.cancel_requested_by, e.requested_by, e.redacted_at, e.window_start, e.waits_until, e.waits_for
 FROM {schema}.execution_status e
 WHERE (e.job_name, e.scope_kind, e.scope_id) = (%(job)s, %(kind)s, %(scope)s)
   AND e.plan_time = ANY (ARRAY(SELECT u.plan_time FROM unfinished u UNION ALL SELECT l.plan_time FROM latest l))

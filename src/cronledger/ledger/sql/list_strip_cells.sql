@@ -9,7 +9,7 @@ FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(max_rows)
 CROSS JOIN LATERAL (
     SELECT floor(date_part('epoch', e.plan_time - %(start)s::timestamptz)
                  / date_part('epoch', %(width)s::interval))::integer AS cell,
-           CASE WHEN e.next_attempt_at IS NOT NULL THEN 'waiting'
+           CASE WHEN e.status = 'PENDING' OR e.next_attempt_at IS NOT NULL THEN 'waiting'
                 WHEN e.status = 'SUCCESS' THEN 'ran' ELSE lower(e.status) END AS state,
            1 AS count, e.read_from
     FROM (

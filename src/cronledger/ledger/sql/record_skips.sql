@@ -1,21 +1,23 @@
 -- Records ranges of plan_times that did not run. A range extends the newest one of its schedule if it
--- follows without a gap, has the same reason and revision, and no execution of the schedule lies between.
+-- follows without a gap, has the same reason, detail and revision, and no execution of the schedule lies between.
 -- Lock: the schedule rows are held, so that only this transaction writes their skips. first: the first
 -- range of its schedule in this step, the only one that can extend a stored one.
 WITH u AS MATERIALIZED (
     SELECT * FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[],
         %(froms)s::timestamptz[], %(throughs)s::timestamptz[], %(counts)s::bigint[],
-        %(reasons)s::text[], %(blockers)s::bigint[], %(revisions)s::bigint[], %(first)s::boolean[])
-        AS t(job, kind, scope, from_plan, through_plan, count, reason, blocked_by, revision, is_first)
+        %(reasons)s::text[], %(details)s::text[], %(blockers)s::bigint[], %(revisions)s::bigint[],
+        %(first)s::boolean[])
+        AS t(job, kind, scope, from_plan, through_plan, count, reason, detail, blocked_by, revision, is_first)
     LIMIT cardinality(%(jobs)s::text[])
 ), before AS MATERIALIZED (
     SELECT u.*, k.from_plan_time AS stored
     FROM u LEFT JOIN LATERAL (
-        SELECT k.from_plan_time, k.through_plan_time, k.reason, k.revision FROM {schema}.skips k
+        SELECT k.from_plan_time, k.through_plan_time, k.reason, k.detail, k.revision FROM {schema}.skips k
         WHERE (k.job_name, k.scope_kind, k.scope_id) = (u.job, u.kind, u.scope)
           AND k.from_plan_time < u.from_plan
         ORDER BY k.from_plan_time DESC LIMIT 1
-    ) k ON u.is_first AND k.reason = u.reason AND k.revision = u.revision AND NOT EXISTS (
+    ) k ON u.is_first AND k.reason = u.reason AND k.revision = u.revision
+        AND k.detail IS NOT DISTINCT FROM u.detail AND NOT EXISTS (
         SELECT FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
           AND e.plan_time > k.through_plan_time AND e.plan_time < u.from_plan)
@@ -28,8 +30,8 @@ WITH u AS MATERIALIZED (
     WHERE (k.job_name, k.scope_kind, k.scope_id, k.from_plan_time) = (b.job, b.kind, b.scope, b.stored)
 )
 INSERT INTO {schema}.skips
-    (job_name, scope_kind, scope_id, from_plan_time, through_plan_time, count, reason, blocked_by, revision)
+    (job_name, scope_kind, scope_id, from_plan_time, through_plan_time, count, reason, detail, blocked_by, revision)
 SELECT b.job COLLATE "C", b.kind COLLATE "C", b.scope COLLATE "C", b.from_plan, b.through_plan,
-       b.count, b.reason, b.blocked_by, b.revision
+       b.count, b.reason, b.detail, b.blocked_by, b.revision
 FROM before b WHERE b.stored IS NULL
 ORDER BY 1, 2, 3, 4

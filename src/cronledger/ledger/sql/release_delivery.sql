@@ -1,3 +1,9 @@
--- Returns a delivery of alerts to PENDING, because its runner drains. One row: ok, already_finished or lost.
--- Lock: the execution, waiting; then as rearm_unblocked.
-SELECT {schema}.release(%(id)s, %(token)s) AS released
+-- Returns a delivery of alerts to PENDING, because its runner drains, and notifies the others. One row: NULL. Zero rows:
+-- the lease is lost, or its end is written. Lock: the delivery, waiting.
+WITH released AS (
+    UPDATE {schema}.deliveries d
+    SET status = 'PENDING', lease_token = NULL, attempt = d.attempt - 1, due_at = {schema}.db_clock()
+    WHERE d.id = %(id)s AND d.lease_token = %(token)s
+    RETURNING 1
+)
+SELECT pg_notify('{schema}', 'alerts') FROM released

@@ -1,6 +1,5 @@
 -- Retires the jobs of a source that this runner does not declare any more, except those whose function
--- another live runner still has. A channel has no function: it stays with any function of its source. One row for
--- each: its name. After lock_source, in a statement of its own,
+-- another live runner still has. One row for each: its name. After lock_source, in a statement of its own,
 -- so that of two runners that give up the same jobs the second one sees the change of the first.
 -- Lock: jobs by name, waiting, then by trigger their schedules and waiting executions.
 WITH held AS MATERIALIZED (
@@ -9,10 +8,7 @@ WITH held AS MATERIALIZED (
       AND NOT EXISTS (
           SELECT FROM {schema}.runners r
           WHERE r.id <> %(runner)s AND r.state = 'running' AND r.stale_after > {schema}.db_now()
-            AND (j.target ->> 'python' = ANY (r.handlers)
-                 OR j.queue = 'alerts' AND EXISTS (
-                     SELECT FROM {schema}.jobs o
-                     WHERE o.source = j.source AND o.retired_at IS NULL AND o.target ->> 'python' = ANY (r.handlers))))
+            AND j.target ->> 'python' = ANY (r.handlers))
     ORDER BY j.name FOR NO KEY UPDATE
 )
 UPDATE {schema}.jobs j SET retired_at = {schema}.db_clock(), edited_by = %(requested_by)s

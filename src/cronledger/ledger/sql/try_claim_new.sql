@@ -7,16 +7,18 @@
 -- the claim has not counted its executions at this instant. A lease begins when its row is written (db_clock()).
 INSERT INTO {schema}.executions AS e
     (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at, payload,
-     attempt, max_attempts, runner_id, lease_token, heartbeat_at, stale_after, started_at, watermark)
+     attempt, max_attempts, runner_id, lease_token, heartbeat_at, stale_after, started_at, watermark,
+     window_start)
 SELECT u.job COLLATE "C", u.kind COLLATE "C", u.scope COLLATE "C", u.plan, 'RUNNING', 'schedule',
        u.revision, u.queue, u.due_at, u.payload, 1, u.max_attempts, %(runner)s, u.token,
-       {schema}.db_clock(), {schema}.db_clock() + u.stale_timeout, {schema}.db_now(), u.watermark
+       {schema}.db_clock(), {schema}.db_clock() + u.stale_timeout, {schema}.db_now(), u.watermark,
+       u.window_start
 FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],
             %(revisions)s::bigint[], %(queues)s::text[], %(dues)s::timestamptz[],
             %(payloads)s::jsonb[], %(max_attempts)s::int[], %(tokens)s::uuid[],
-            %(stale_timeouts)s::interval[], %(watermarks)s::bigint[])
+            %(stale_timeouts)s::interval[], %(watermarks)s::bigint[], %(window_starts)s::timestamptz[])
     AS u(job, kind, scope, plan, revision, queue, due_at, payload, max_attempts, token, stale_timeout,
-         watermark)
+         watermark, window_start)
 WHERE (SELECT CASE WHEN max(d.due_at) <= {schema}.db_now() AND NOT EXISTS (
                   SELECT FROM {schema}.queues q
                   WHERE q.name = ANY (%(queues)s::text[])
@@ -26,4 +28,4 @@ WHERE (SELECT CASE WHEN max(d.due_at) <= {schema}.db_now() AND NOT EXISTS (
 ORDER BY 1, 2, 3, 4
 ON CONFLICT ON CONSTRAINT uq_execution DO NOTHING
 RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.queue, e.id, e.lease_token, e.attempt,
-          e.max_attempts, e.trigger, e.payload::text, e.revision, e.started_at, 'won'
+          e.max_attempts, e.trigger, e.payload::text, e.revision, e.started_at, 'won', e.window_start

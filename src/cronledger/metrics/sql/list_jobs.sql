@@ -1,4 +1,4 @@
--- Lists jobs that are not retired, without the channels of alerts: first those that fail, then those in `overdue` in its
+-- Lists jobs that are not retired: first those that fail, then those in `overdue` in its
 -- order, then by name. `total`: the number of all of them. For each job, the statement reads the history of at most
 -- max_scopes scopes, those that were planned last, and of the scopes among the newest max_failures failures of the last
 -- week. A success before the hours that are not summed up yet is found in the sums by hour. No lock. Zero rows: all jobs
@@ -9,7 +9,7 @@ WITH rolled_up AS MATERIALIZED (
     SELECT d.name, d.queue, d.schedule, d.timezone, d.handler, d.owner,
            d.paused_at IS NOT NULL AND coalesce(d.paused_until > {schema}.db_now(), true) AS paused
     FROM {schema}.job_details d
-    WHERE d.retired_at IS NULL AND d.queue <> 'alerts'
+    WHERE d.retired_at IS NULL
 ), failed AS MATERIALIZED (
     SELECT DISTINCT f.job_name, f.scope_kind, f.scope_id
     FROM (SELECT x.job_name, x.scope_kind, x.scope_id FROM {schema}.recent_failures x

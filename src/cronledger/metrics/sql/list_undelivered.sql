@@ -3,7 +3,7 @@
 -- rows: no channel exists, and no alert is undelivered.
 SELECT u.channel, sum(u.count)::bigint AS count, count(*) OVER () AS total
 FROM (
-    SELECT c.name AS channel, 0 AS count FROM {schema}.channels c
+    SELECT c.name AS channel, 0 AS count FROM {schema}.channel_status c
     UNION ALL
     SELECT a.channel, count(*)
     FROM (SELECT n.channel, n.at, n.delivered_at FROM {schema}.alerts n

@@ -8,6 +8,13 @@ from cronledger.explain.day.states import State, summary
 from cronledger.rules import durations
 from cronledger.rules.instants import iso
 
+_WITHOUT_ROW = {
+    State.UNEXPLAINED: "neither an execution nor a skip accounts for it, which is a violation",
+    State.OVERDUE: "it is due, and not planned yet",
+    State.HELD: "the job is paused; the resume records the skip",
+    State.TO_SKIP: "a calendar, an operator or a pause skips it",
+}
+
 
 class Links(Protocol):
     """The addresses of what the picture refers to."""
@@ -46,14 +53,7 @@ def detail(day: AccountedDay, mark: Mark) -> str:
         return _ran(mark)
     if mark.skip is not None:
         return _skipped(day, mark.skip)
-    match mark.state:
-        case State.UNEXPLAINED:
-            return "neither an execution nor a skip accounts for it, which is a violation"
-        case State.OVERDUE:
-            return "it is due, and not planned yet"
-        case State.HELD:
-            return "the job is paused; the resume records the skip"
-    return ""
+    return _WITHOUT_ROW.get(mark.state, "")
 
 
 def _ran(mark: Mark) -> str:
@@ -84,11 +84,17 @@ def _skipped(day: AccountedDay, skip: Skip) -> str:
         case State.OVERLAP:
             text = f"execution {skip.blocked_by} was running"
         case State.SUPERSEDED:
-            text = "a newer plan_time was also due, and ran instead"
+            text = "a newer plan_time ran instead"
         case State.PAUSED if skip.pause is not None:
             text = edit_text(skip.pause)
         case State.PAUSED:
             text = "the job was paused"
+        case State.OPERATOR:
+            text = f"an operator skipped it: {skip.detail}"
+        case State.CALENDAR:
+            text = f"its calendar excludes this day: {skip.detail}"
+        case State.UPSTREAM:
+            text = f"it waited for a job that it requires: {skip.detail}"
         case State.RETIRED:
             text = "the job or this scope was retired"
         case _ if skip.gap is not None:

@@ -70,7 +70,7 @@ async def show(request: Request) -> Response:
         line=_line(row, attempts, found), breaches=breaches, alerts=alerts,
         most_alerts=MOST_ALERTS,
         contents=await _contents(request, execution), most_attempts=MOST_ATTEMPTS,
-        may_cancel=row["status"] == "RUNNING" or row["next_attempt_at"] is not None,
+        may_cancel=row["status"] in ("PENDING", "RUNNING") or row["next_attempt_at"] is not None,
         may_retry=row["status"] in ("FAILED", "CANCELLED"),
         end_unknown=row["error_code"] in UNKNOWN_END and not row["allow_stale_reentry"],
     )  # fmt: skip

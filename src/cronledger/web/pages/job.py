@@ -16,10 +16,13 @@ from starlette.routing import Route
 from cronledger.explain.day.account import AccountedDay
 from cronledger.explain.day.local_day import LocalDay, NoSuchDayError, day_of, neighbour
 from cronledger.explain.day.read import TooManyEditsError, read_day
-from cronledger.explain.firings import firings_in
+from cronledger.explain.firings import firings_in, planned_skip
 from cronledger.ledger.reports import NEWEST, Row
+from cronledger.rules.calendar_spec import ENDS_SOON
+from cronledger.rules.calendars import Calendar
 from cronledger.rules.cron import Firing
 from cronledger.rules.cron_fields import CronError
+from cronledger.rules.firings import later, note
 from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
 from cronledger.web import queries
@@ -34,6 +37,9 @@ MOST_SCOPES = 50
 MOST_REVISIONS = 20
 MOST_ALERTS = 10
 MOST_NEWEST = 10
+MOST_SKIPS = 20
+MOST_COMING_SKIPS = 1000
+"""Planned skips that are read: far more than the firings that are shown."""
 MOST_BREACHES = 20
 MOST_MONTHS = 12
 SUMS_DAYS = 7
@@ -88,18 +94,28 @@ async def show(request: Request) -> Response:
         ),
     )
     key = scope_of(request, row, scopes)
+    calendars = await site.reader.calendars([row])
+    ending = await site.reader.read("examine_calendars", days=ENDS_SOON.days, fresh=SUMS_SECONDS)
     sums = await site.reader.read(
         "show_sums", job=row["name"], scope_kind=key.scope_kind, scope_id=key.scope_id,
         since=_whole_hour(now) - timedelta(days=SUMS_DAYS), fresh=SUMS_SECONDS,
     )  # fmt: skip
-    day, target, firings, kept = await asyncio.gather(
-        _day(request, row, key, now), _target(request, row),
-        asyncio.to_thread(_firings, row, key, now), _of_scope(request, key),
+    skips = await site.reader.read(
+        "list_planned_skips_at", job=row["name"], kind=key.scope_kind, scope=key.scope_id,
+        since=_minute(now), until=later(_minute(now)), max_rows=MOST_COMING_SKIPS,
     )  # fmt: skip
+    day, target, firings, kept = await asyncio.gather(
+        _day(request, row, key, now),
+        _target(request, row),
+        asyncio.to_thread(_firings, row, calendars, skips.known, key, now),
+        _of_scope(request, key),
+    )
     return await site.page(
         request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
         changes=_changes(revisions, site.redaction), day=day, target=target,
-        firings=firings, sums=sums, sums_days=SUMS_DAYS,
+        firings=firings, note=note, skips=skips, most_skips=MOST_SKIPS,
+        ending=[one for one in ending.known if one["name"] == row["calendar"]],
+        sums=sums, sums_days=SUMS_DAYS,
         most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS, **kept,
     )  # fmt: skip
 
@@ -232,12 +248,20 @@ def _date(request: Request) -> date | None:
 # --- panels --------------------------------------------------------------------------------------
 
 
-def _firings(row: Row, key: ScopeKey, now: datetime) -> list[Firing]:
-    """Return the next firings; none if there are none, or if the schedule cannot be read."""
+def _firings(
+    row: Row, calendars: Sequence[Row], skips: Sequence[Row], key: ScopeKey, now: datetime
+) -> list[Firing]:
+    """Return the next firings, and between them those that are skipped.
+
+    There are none if the schedule cannot be read.
+    """
     if row["schedule"] is None or row["retired_at"] is not None:
         return []
     try:
-        return list(islice(firings_in(row, key.scope_id, now), FIRINGS))
+        calendar = next(map(Calendar.from_row, calendars), None)
+        coming = firings_in(row, key.scope_id, now, calendar)
+        coming = replace(coming, planned_skips=[planned_skip(one) for one in skips])
+        return list(islice(coming.with_skipped(), FIRINGS))
     except CronError:
         return []  # spec_error of the job says why
 
@@ -252,6 +276,11 @@ def _changes(revisions: Reading, redaction: Redaction) -> list[Change]:
     if rows and len(rows) <= MOST_REVISIONS:
         found.append(Change(rows[-1], (), True))
     return found
+
+
+def _minute(now: datetime) -> datetime:
+    """Return the beginning of the minute, so that the requests of one minute read the same."""
+    return now.replace(second=0, microsecond=0)
 
 
 def _whole_hour(now: datetime) -> datetime:

@@ -1,10 +1,10 @@
-"""What operators do with one job: run it now, pause and resume it, backfill it."""
+"""What operators do with one job: run it now, pause and resume it, skip firings, backfill it."""
 
 import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
@@ -13,16 +13,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.audit.walk import Definition, walk
+from cronledger.audit.dates import Calendars, read_dates
+from cronledger.audit.walk import Definition, excluded_day, walk
+from cronledger.explain.skipping import MOST, Skipping, skipping
 from cronledger.ledger import calls
 from cronledger.ledger.reports import ReadRows, Reports, Row
+from cronledger.rules.cron import CronError
+from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.problems import ConfigurationError
 from cronledger.rules.remedies import Surface, remedy
 from cronledger.sources.backfill import past
 from cronledger.web import queries
 from cronledger.web.access.identity import RefusedRequestError
-from cronledger.web.forms import Form, form_of
+from cronledger.web.forms import Form, form_of, whole
 from cronledger.web.pages.job import job_of
 from cronledger.web.payloads import AGAIN, Entered, PayloadSchema, problem_of
 from cronledger.web.site import Site, identity_of, site_of
@@ -32,6 +36,8 @@ MOST_COUNTED = 100_000
 MOST_BACKFILLED = 10_000
 """plan_times of one backfill, as in one call of the SQL function."""
 MOST_LISTED = 100
+LISTED = 20
+"""Firings of a planned skip that are listed."""
 VALUE = "value."
 """The fields of a payload have names that begin with this."""
 REPROCESS = {
@@ -122,20 +128,25 @@ async def ask_pause(request: Request) -> Response:
     row, now = await job_of(request)
     until = queries.later(queries.text(request, "until") or "", "until", now)
     key = _key(lambda name: queries.text(request, name), row)
+    calendars = read_dates(await site_of(request).reader.calendars([row]))
     return await site_of(request).page(
         request, "job_pause.html", row=row, until=until,
         given=queries.text(request, "until") or "", reason=queries.text(request, "reason") or "",
-        skipped=until and await asyncio.to_thread(_firings, row, key, now, until),
+        skipped=until and await asyncio.to_thread(_firings, row, calendars, key, now, until),
         most=MOST_COUNTED,
         back=_back(key),
     )  # fmt: skip
 
 
-def _firings(row: Row, key: ScopeKey, now: datetime, until: datetime) -> int:
+def _firings(row: Row, calendars: Calendars, key: ScopeKey, now: datetime, until: datetime) -> int:
     """Return the number of firings of one scope in (now, until], at most MOST_COUNTED."""
     try:
-        definition = Definition(**{field.name: row[field.name] for field in fields(Definition)})
-        return sum(1 for _ in islice(walk(definition, key, now, until), MOST_COUNTED))
+        definition = Definition.from_row(row, calendars)
+        coming = (
+            at for at in walk(definition, key, now, until)
+            if excluded_day(definition, key, at) is None
+        )  # fmt: skip
+        return sum(1 for _ in islice(coming, MOST_COUNTED))
     except ValueError:
         return 0  # the schedule is invalid, and fires nothing
 
@@ -160,6 +171,87 @@ async def resume(request: Request) -> Response:
     resumed = await site.actor.call(calls.resume(row["name"]), identity_of(request))
     text = f"{row['name']} is resumed." if resumed else "It was not paused."
     return site.done(request, text, "/job", **_back(_key(form.text, row)))
+
+
+# --- skips ---------------------------------------------------------------------------------------
+
+
+async def ask_skip(request: Request) -> Response:
+    """Return the form for a planned skip, with the firings that it would skip."""
+    _operator(request)
+    row, _ = await job_of(request)
+    key = _key(lambda name: queries.text(request, name), row)
+    found, problem = None, None
+    if (first := queries.text(request, "from")) is not None:
+        only = queries.text(request, "only")
+        last = queries.text(request, "through") or first
+        found, problem = await _skipping(request, row, key if only else None, first, last)
+    return await site_of(request).page(
+        request, "job_skip.html", status=200 if problem is None else 400, row=row, key=key,
+        given=request.query_params, found=found, problem=problem, most=MOST, listed=LISTED,
+        back=_back(key),
+    )  # fmt: skip
+
+
+async def skip(request: Request) -> Response:
+    """Skip the firings that were shown."""
+    site = _operator(request)
+    form = await form_of(request)
+    row, _ = await job_of(request, form.text("name"))
+    key = _key(form.text, row)
+    only = key if form.text("only") else None
+    first, last = form.text("from"), form.text("through") or form.text("from")
+    _, problem = await _skipping(request, row, only, first, last)
+    if problem is not None:
+        raise HTTPException(400, problem)
+    call = calls.skip(
+        row["name"], queries.absolute(first, "from"), form.text("reason").strip(),
+        through=queries.absolute(last, "through"), scope=only and only.scope_id,
+        scope_kind=only and only.scope_kind,
+    )  # fmt: skip
+    made = await site.actor.call(call, identity_of(request))
+    return site.done(request, f"Planned skip {made} was made.", "/job", **_back(key))
+
+
+async def unskip(request: Request) -> Response:
+    """Withdraw a planned skip."""
+    site = _operator(request)
+    form = await form_of(request)
+    row, _ = await job_of(request, form.text("name"))
+    number = whole(form.text("skip_id"), "skip_id")
+    outcome = await site.actor.call(calls.unskip(number), identity_of(request))
+    text = f"Planned skip {number} was {outcome}."
+    return site.done(request, text, "/job", **_back(_key(form.text, row)))
+
+
+async def _skipping(
+    request: Request, row: Row, only: ScopeKey | None, first: str, last: str
+) -> tuple[Skipping | None, str | None]:
+    """Return what a planned skip would skip, or why it would skip nothing."""
+    start, end = queries.absolute(first, "from"), queries.absolute(last, "through")
+    scope = None if only is None else only.scope_id
+
+    def read_firings(read: ReadRows) -> Skipping | str:
+        try:
+            found = skipping(Reports(read), row, start, end, scope)
+        except CronError as error:
+            return f"{error}."
+        if found.firings:
+            return found
+        near = " and ".join(iso(one) for one in found.nearest)
+        return (
+            f"No firing lies in this range; the nearest are {near}."
+            if near
+            else "The job has no firings."
+        )
+
+    computed = await site_of(request).reader.compute(
+        "skipping", read_firings, job=row["name"], first=start, last=end, scope=scope
+    )
+    if computed.value is None or computed.problem is not None:
+        raise HTTPException(503, computed.problem or "The database does not respond.")
+    found = computed.value
+    return (None, found) if isinstance(found, str) else (found, None)
 
 
 # --- backfill ------------------------------------------------------------------------------------
@@ -265,6 +357,9 @@ ROUTES = [
     Route("/job/pause", ask_pause, methods=["GET"]),
     Route("/job/pause", pause, methods=["POST"]),
     Route("/job/resume", resume, methods=["POST"]),
+    Route("/job/skip", ask_skip, methods=["GET"]),
+    Route("/job/skip", skip, methods=["POST"]),
+    Route("/job/unskip", unskip, methods=["POST"]),
     Route("/job/backfill", ask_backfill, methods=["GET"]),
     Route("/job/backfill", backfill, methods=["POST"]),
 ]

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from cronledger.ledger.reports import Row
 from cronledger.rules.instants import iso
+from cronledger.rules.model import SkipReason
 from cronledger.web import owners, queries
 from cronledger.web.reading import Reading
 from cronledger.web.site import Entry, Links, site_of
@@ -178,6 +179,7 @@ async def show(request: Request) -> Response:
     fields = {name: request.query_params.get(name, "") for name in ("since", "until")}
     return await site_of(request).page(
         request, "ledger.html", reading=found.reading, filters=filters, outcomes=OUTCOMES,
+        reasons=sorted(SkipReason),
         most=MOST, following=found.following, searched_to=found.searched_to, fields=fields,
         most_exported=MOST_EXPORTED, owners=owners.distinct(sources, "owner"),
         window={"since": iso(filters.since), "until": iso(filters.until)},

@@ -1,6 +1,7 @@
 """Load: the planned starts of the next 24 hours against the slots of the live runners."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cronledger.ledger.reports import Row
+from cronledger.rules.calendars import Calendar, CalendarKey
 from cronledger.rules.load import MINUTES, Load, Planned, load
 from cronledger.rules.model import Job
 from cronledger.web.drawing.load import draw_load
@@ -43,7 +45,9 @@ async def show(request: Request) -> Response:
     slots = runners.known[0]["slots"] if runners.known else 0
     found, figure = None, None
     if scopes.now is not None:
-        found, figure = await asyncio.to_thread(_drawn, _Rows(scopes), slots)
+        rows = _Rows(scopes)
+        rows.calendars = await site.reader.calendars(rows.rows)
+        found, figure = await asyncio.to_thread(_drawn, rows, slots)
     return await site.page(
         request, "load.html", scopes=scopes, runners=runners, slots=slots, load=found,
         figure=figure, hours=_hours(found), most=MOST_SCOPES,
@@ -57,6 +61,7 @@ class _Rows:
         assert reading.now is not None
         self.rows = reading.first(MOST_SCOPES)
         self.now = reading.now
+        self.calendars: Sequence[Row] = ()
 
     def __hash__(self) -> int:
         return hash(self.now)
@@ -67,13 +72,15 @@ class _Rows:
 
 @lru_cache(maxsize=2)
 def _drawn(rows: _Rows, slots: int) -> tuple[Load, Markup]:
-    found = load([_planned(row) for row in rows.rows], rows.now)
+    read = {calendar.key: calendar for calendar in map(Calendar.from_row, rows.calendars)}
+    found = load([_planned(row, read) for row in rows.rows], rows.now)
     return found, Markup(draw_load(found, slots))
 
 
-def _planned(row: Row) -> Planned:
+def _planned(row: Row, calendars: Mapping[CalendarKey, Calendar]) -> Planned:
     job = Job.model_construct(name=row["job_name"], **row)
-    return Planned(job, row["scope_id"], (row["median_ms"] or 0.0) / 1000)
+    calendar = calendars.get(CalendarKey(row["calendar"], row["calendar_revision"]))
+    return Planned(job, row["scope_id"], (row["median_ms"] or 0.0) / 1000, calendar)
 
 
 def _hours(found: Load | None) -> list[Hour]:

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.rules.calendar_spec import ENDS_SOON
 from cronledger.web import owners
 from cronledger.web.site import Entry, site_of
 
@@ -16,6 +17,7 @@ MOST = 50
 VIOLATIONS_SECONDS = 30.0
 """A violation of the present has lasted for minutes when it is found."""
 CHECK_SECONDS = 10.0
+CALENDARS_SECONDS = 10.0
 MOST_SCOPES = 10_000
 """Scopes of which the last execution is looked at, which costs a read of an index for each."""
 FAILING_SECONDS = 5.0
@@ -48,6 +50,7 @@ async def show(request: Request) -> Response:
         sources,
         breaches,
         alerts,
+        ending,
     ) = await asyncio.gather(
         read("list_overdue", max_rows=MOST + 1, **filters),
         read(
@@ -67,6 +70,7 @@ async def show(request: Request) -> Response:
         owners.sources(request),
         read("list_open_breaches", max_rows=MOST + 1, max_read=MOST_BREACHES, **filters),
         read("list_open_alerts", max_rows=MOST + 1, **EVERY_SCOPE, **filters),
+        read("examine_calendars", days=ENDS_SOON.days, fresh=CALENDARS_SECONDS),
     )  # fmt: skip
     trouble = (overdue, failing, violations, violating, breaches, alerts)
     are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= MOST_SCOPES
@@ -77,7 +81,8 @@ async def show(request: Request) -> Response:
         upcoming=upcoming, violations=violations, check=check, violating=violating,
         runners=replace(runners, rows=runners.rows and live), are_all_known=are_all_known,
         most_scopes=MOST_SCOPES, filters=filters,
-        breaches=breaches, alerts=alerts, is_filtered=is_filtered, is_empty=sources.rows == [],
+        breaches=breaches, alerts=alerts, ending=ending,
+        is_filtered=is_filtered, is_empty=sources.rows == [],
         owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT,
         is_calm="alive" in states
         and "failing" not in states

@@ -1,7 +1,7 @@
 -- Lists the scopes that are planned, by job and scope, with what decides their plan_times, and the median duration of
 -- the successes among their last 20 executions (NULL: none). No lock. Zero rows: nothing is planned.
 SELECT s.job_name, s.scope_kind, s.scope_id, j.schedule, j.timezone, j.day_or, j.dst_gap, j.dst_fold, j.starts_at,
-       j.ends_at, j.schedule_delay, j.jitter, j.overlap, d.median_ms
+       j.ends_at, j.calendar, j.calendar_revision, j.on_excluded, j.after, j.schedule_delay, j.jitter, j.overlap, d.median_ms
 FROM (
     SELECT v.job_name, v.scope_kind, v.scope_id
     FROM {schema}.job_details x

@@ -1,5 +1,5 @@
 -- Lists jobs by name after a name, with what a page shows of each. A NULL parameter does not restrict; retired jobs
--- are listed only if `state` asks for them, and channels of alerts only if `queue` does. `p95` and `streak` are those of the last 50 executions that ended, of jobs
+-- are listed only if `state` asks for them. `p95` and `streak` are those of the last 50 executions that ended, of jobs
 -- with one scope, which is named; list_job_durations has more. No lock. Zero rows: none matches.
 SELECT o.name, o.schedule, o.timezone, o.queue, o.state, o.scopes, o.parked, o.running, o.last_plan_time,
        o.last_status, o.source, o.description, o.owner, o.labels, o.spec_error, d.paused_by, d.paused_reason,
@@ -8,7 +8,7 @@ SELECT o.name, o.schedule, o.timezone, o.queue, o.state, o.scopes, o.parked, o.r
 FROM (
     SELECT x.* FROM {schema}.job_overview x
     WHERE (%(search)s::text IS NULL OR strpos(lower(x.name), lower(%(search)s::text)) > 0)
-      AND CASE WHEN %(queue)s::text IS NULL THEN x.queue <> 'alerts' ELSE x.queue = %(queue)s::text END
+      AND (%(queue)s::text IS NULL OR x.queue = %(queue)s::text)
       AND (%(source)s::text IS NULL OR x.source = %(source)s::text)
       AND (%(owner)s::text IS NULL OR x.owner = %(owner)s::text)
       AND (%(label)s::text IS NULL OR {schema}_internal.has_label(x.labels, %(label)s::text))

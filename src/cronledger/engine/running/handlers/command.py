@@ -103,7 +103,7 @@ class CommandHandlers:
 
 def environment(context: Context) -> Mapping[str, str]:
     """Return the environment variables that describe the execution. Times are ISO 8601 in UTC."""
-    return {
+    variables = {
         "CRONLEDGER_EXECUTION_ID": str(context.execution_id),
         "CRONLEDGER_JOB": context.job,
         "CRONLEDGER_SCOPE_KIND": context.scope_kind,
@@ -114,3 +114,7 @@ def environment(context: Context) -> Mapping[str, str]:
         "CRONLEDGER_LEASE_TOKEN": str(context.lease_token),
         "CRONLEDGER_RUNNER_ID": context.runner_id,
     }
+    if context.window is not None:
+        variables["CRONLEDGER_WINDOW_START"] = context.window.start.isoformat()
+        variables["CRONLEDGER_WINDOW_END"] = context.window.end.isoformat()
+    return variables

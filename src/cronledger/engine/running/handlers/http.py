@@ -123,6 +123,9 @@ def _request(target: HttpTarget, context: Context, environ: Mapping[str, str]) -
             headers[name] = value
     headers.setdefault("Idempotency-Key", f"cronledger-{context.execution_id}")
     headers.setdefault("User-Agent", "cronledger")
+    if context.window is not None:
+        headers.setdefault("Cronledger-Window-Start", context.window.start.isoformat())
+        headers.setdefault("Cronledger-Window-End", context.window.end.isoformat())
     body = target.body
     if body is None and target.method not in OWN_BODY:
         body = context.payload

@@ -12,7 +12,6 @@ from cronledger.engine.running.handlers.guard import Guard, LeaseEndedError
 from cronledger.engine.running.handlers.middleware import WrappedHandler
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.engine.threads import Threads
-from cronledger.logs.loggers import EXECUTION
 from cronledger.rules import outcome
 from cronledger.rules.model import Status
 from cronledger.rules.outcome import Outcome
@@ -42,7 +41,6 @@ class PythonHandlers:
         function noticed the end of its lease.
         """
         bound = self.functions[name]
-        EXECUTION.set(_log_fields(context))  # in the context of this task, and so until its end
         wrapped = WrappedHandler(bound, guard, transaction) if bound.middleware else None
         try:
             with guard:
@@ -111,18 +109,6 @@ class PythonHandlers:
         if raised is not None:
             raise _RaisedError(raised)
         return value
-
-
-def _log_fields(context: Context) -> dict[str, Any]:
-    return {
-        "job": context.job,
-        "scope_kind": context.scope_kind,
-        "scope": context.scope_id,
-        "execution_id": context.execution_id,
-        "plan_time": context.plan_time.isoformat(),
-        "attempt": context.attempt,
-        "runner": context.runner_id,
-    }
 
 
 class _RaisedError(Exception):

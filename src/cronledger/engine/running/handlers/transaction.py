@@ -82,6 +82,8 @@ class Connections:
             "cronledger.trigger": context.trigger.value,
             "cronledger.attempt": str(context.attempt),
             "cronledger.payload": payload or "",
+            "cronledger.window_start": context.window.start.isoformat() if context.window else "",
+            "cronledger.window_end": context.window.end.isoformat() if context.window else "",
         }
 
     def opening(

@@ -1,0 +1,71 @@
+"""What a planned pause will skip, by job."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from cronledger.explain.firings import firings_in
+from cronledger.rules.calendars import CalendarKey
+from cronledger.rules.cron import CronError
+from cronledger.rules.timeline import TICK
+
+if TYPE_CHECKING:
+    from cronledger.ledger.reports import Reports, Row
+
+OPEN_ENDED = timedelta(days=7)
+"""The time for which the firings of a pause without an end are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PausedJob:
+    """A job that a pause covers.
+
+    `firings`: the plan_times in the pause, of all scopes. A scope with `H` in its schedule may
+    have one more or one less. `first`: the first plan_time of the first scope, or None. `error`:
+    why they are not known, or None.
+    """
+
+    job: str
+    scopes: int
+    firings: int
+    first: datetime | None
+    error: str | None = None
+
+
+def paused_jobs(
+    reports: "Reports", rows: "list[Row]", begins: datetime, until: datetime | None
+) -> Iterator[PausedJob]:
+    """Yield what a pause of these jobs skips, from `begins` through `until`.
+
+    `rows`: of `Reports.selected_jobs`. `until` None: the first OPEN_ENDED of the pause are counted.
+    Delays are not considered. Raises psycopg.Error.
+    """
+    calendars = reports.calendars(rows)
+    end = until if until is not None else begins + OPEN_ENDED
+    for row in rows:
+        scopes = row["scope_count"]
+        if row["schedule"] is None or not scopes:
+            yield PausedJob(row["name"], scopes, 0, None)
+            continue
+        key = CalendarKey(row["calendar"], row["calendar_revision"])
+        try:
+            found = firings_in(row, row["first_scope"], begins - TICK, calendars.get(key))
+            after, through = found.interval(end)
+            count = found.spec.included.count(after, through) if after < through else 0
+            first = next(found.spec.included.plan_times(after, through), None) if count else None
+        except CronError as error:
+            yield PausedJob(row["name"], scopes, 0, None, str(error))
+        else:
+            yield PausedJob(row["name"], scopes, count * scopes, first)
+
+
+def selected(row: Mapping[str, Any]) -> str:
+    """Return which jobs a row of `Reports.pauses` selects, for people."""
+    parts = [
+        f"{name} {row[key]}"
+        for key, name in (("job_name", "job"), ("queue", "queue"), ("owner", "owner"))
+        if row[key] is not None
+    ]
+    labels = (row["labels"] or {}).items()
+    return ", ".join([*parts, *(f"{key}={value}" for key, value in labels)]) or "all jobs"

@@ -1,0 +1,2 @@
+-- Begins the planned pauses that are due, and returns how many. Lock: the pauses by id, waiting (see the function).
+SELECT {schema}_internal.begin_pauses()

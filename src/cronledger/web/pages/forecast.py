@@ -1,0 +1,106 @@
+"""Forecast: the coming days, against the slots of the live runners and the limits."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cronledger.explain.forecast import Basis, read_basis, running_of, series_of
+from cronledger.rules import forecast as rules
+from cronledger.rules.forecast import STARTS, Forecast
+from cronledger.web import queries
+from cronledger.web.drawing.forecast import draw_forecast
+from cronledger.web.site import Entry, site_of
+
+CHOICES = (1, 7, 14)
+"""The lengths in days."""
+MOST_FIRINGS = 100_000
+FRESH_SECONDS = 60.0
+"""Schedules and durations change slowly, and a forecast takes seconds of a processor."""
+MOST_ROWS = 50
+
+ENTRY = Entry("Forecast", "/forecast")
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue: its slots (None: no runner serves it), its limit, and the most at once."""
+
+    name: str
+    slots: int | None
+    limit: int | None
+    starts: int
+    most_running: int
+
+
+async def show(request: Request) -> Response:
+    """Return the page."""
+    days = _days(request)
+    basis = await site_of(request).reader.compute("forecast", read_basis, fresh=FRESH_SECONDS)
+    found, figure = None, None
+    queues: Sequence[Queue] = ()
+    if basis.value is not None:
+        found, figure = await asyncio.to_thread(_drawn, _Basis(basis.value), days)
+        queues = _queues(basis.value, found)
+    return await site_of(request).page(
+        request, "forecast.html", basis=basis, found=found, figure=figure, queues=queues,
+        days=days, choices=CHOICES, starts=STARTS, most_firings=MOST_FIRINGS, most_rows=MOST_ROWS,
+    )  # fmt: skip
+
+
+def _days(request: Request) -> int:
+    given = queries.text(request, "days")
+    if given is None:
+        return 7
+    if given not in map(str, CHOICES):
+        allowed = ", ".join(map(str, CHOICES))
+        raise HTTPException(400, f"days is one of {allowed}, not {given[:100]!r}.")
+    return int(given)
+
+
+class _Basis:
+    """What one reading found. It is computed once for each length."""
+
+    def __init__(self, basis: Basis) -> None:
+        self.basis = basis
+
+    def __hash__(self) -> int:
+        return hash(self.basis.now)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Basis) and self.basis is other.basis
+
+
+@lru_cache(maxsize=2 * len(CHOICES))
+def _drawn(given: _Basis, days: int) -> tuple[Forecast, Markup]:
+    basis = given.basis
+    found = rules.forecast(
+        series_of(basis), basis.capacity, running_of(basis), basis.now, timedelta(days=days),
+        most=MOST_FIRINGS,
+    )  # fmt: skip
+    slots = sum(pool.slots for pool in basis.capacity.pools)
+    return found, Markup(draw_forecast(found, slots))
+
+
+def _queues(basis: Basis, found: Forecast) -> list[Queue]:
+    starts: dict[str, int] = {}
+    for (job, _), of in found.jobs.items():
+        queue = basis.jobs[job].job.queue
+        starts[queue] = starts.get(queue, 0) + of.get(STARTS, 0)
+    return [
+        Queue(
+            name, basis.capacity.slots(name), basis.capacity.limits.get(name), count,
+            found.most_running.get(name, 0),
+        )
+        for name, count in sorted(starts.items())
+    ]  # fmt: skip
+
+
+ROUTES = [Route("/forecast", show, methods=["GET"])]

@@ -1,0 +1,523 @@
+"""Gates: executions that wait until the jobs that they require have succeeded."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronledger.audit.verify import verify
+from cronledger.rules import outcome
+from cronledger.rules.outcome import NotReady
+from tests.db.support.engine import Ledger, Runner, runners
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+NOT_READY = outcome.failure(NotReady("1m", "no file"))
+WAITING = "SELECT missing FROM gates WHERE job_name = %s ORDER BY plan_time"
+
+
+def requires(*names: str, scope: str = "same") -> list[dict[str, str]]:
+    return [{"job": name, "scope": scope} for name in names]
+
+
+def chain(ledger: Ledger, **policies: Any) -> None:
+    """Two jobs that fire at each full minute: `load` requires `extract`."""
+    ledger.job("extract", schedule="* * * * *")
+    ledger.job("load", schedule="* * * * *", requires=requires("extract"), **policies)
+
+
+async def until_planned(one: Runner) -> None:
+    """Plan new schedules, from now on."""
+    assert await one.settle() == []
+
+
+def names(started: list[Any]) -> list[str]:
+    return [lease.claimed.key.job_name for lease in started]
+
+
+def fire(ledger: Ledger, by: timedelta = MINUTE) -> None:
+    ledger.travel(by=by)
+
+
+@pytest.fixture
+async def two(ledger: Ledger) -> AsyncIterator[list[Runner]]:
+    async with runners(ledger.url, {}, {}) as made:
+        yield made
+
+
+async def test_an_execution_starts_when_the_required_job_has_succeeded(
+    ledger: Ledger, one: Runner
+) -> None:
+    chain(ledger)
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+    assert names([extract]) == ["extract"]
+    assert ledger.statuses("load") == ["PENDING"]
+    assert not await one.check_gates()
+    (missing,) = ledger.values(WAITING, "load")
+    assert missing == f"extract {plan_time(ledger)} is RUNNING"
+    await one.finish(extract)
+    assert await one.check_gates()
+    assert names(await one.settle()) == ["load"]
+    await one.finish_all()
+    assert ledger.statuses("load") == ["SUCCESS"]
+    assert ledger.values("SELECT * FROM gates") == []
+    assert ledger.violations() == []
+
+
+def plan_time(ledger: Ledger, job: str = "extract") -> str:
+    at: datetime = ledger.one(
+        "SELECT max(plan_time) FROM executions WHERE job_name = %s AND trigger <> 'manual'", job
+    )
+    return at.isoformat().replace("+00:00", "Z")
+
+
+async def test_a_failure_keeps_the_gate_closed_until_a_retry_by_hand_succeeds(
+    ledger: Ledger, one: Runner
+) -> None:
+    chain(ledger, wait_at_most="1 hour")
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+    await one.finish(extract, outcome.failure(ValueError("boom")))
+    assert not await one.check_gates()
+    (missing,) = ledger.values(WAITING, "load")
+    assert missing.startswith(f"extract {plan_time(ledger)} FAILED at ")
+    ledger.values("SELECT retry(%s)", extract.claimed.id)
+    (again,) = await one.settle()
+    await one.finish(again)
+    assert await one.check_gates()
+    assert names(await one.settle()) == ["load"]
+
+
+async def test_expect_duration_is_not_met_while_the_execution_waits(
+    ledger: Ledger, one: Runner
+) -> None:
+    hourly = {"schedule": "0 * * * *", "stale_timeout": "1 h"}
+    ledger.job("extract", **hourly)
+    ledger.job("load", requires=requires("extract"), expect_duration="2m", **hourly)
+    await until_planned(one)
+    ledger.travel(to=ledger.now().replace(minute=0, second=1, microsecond=0) + HOUR)
+    (extract,) = await one.settle()
+    ledger.travel(by=5 * MINUTE)
+    await one.repair()  # the deadline is judged while the execution waits
+    await one.finish(extract)
+    assert await one.check_gates()
+    assert names(await one.settle()) == ["load"]
+    ledger.travel(by=5 * MINUTE)
+    await one.repair()
+    assert ledger.values("SELECT kind FROM breaches") == ["expect_duration"]
+
+
+async def test_a_wait_ends_as_a_skip_that_names_what_was_missing(
+    ledger: Ledger, one: Runner
+) -> None:
+    chain(ledger, wait_at_most="1 h")
+    ledger.edit("extract", stale_timeout="2 h")
+    await until_planned(one)
+    fire(ledger, MINUTE)
+    await one.settle()
+    await one.check_gates()
+    first = plan_time(ledger)
+    ledger.travel(by=timedelta(minutes=59))
+    assert not await one.check_gates()
+    assert ledger.statuses("load") == ["PENDING"]
+    ledger.travel(by=timedelta(minutes=2))
+    assert not await one.check_gates()
+    assert ledger.statuses("load") == []
+    detail = f"extract {first} is RUNNING"
+    assert ledger.values("SELECT reason, count, detail FROM skips") == [("upstream", 1, detail)]
+    assert ledger.accounted("load") == 1
+    assert ledger.violations() == []
+
+
+async def test_by_default_a_wait_ends_at_the_next_plan_time(ledger: Ledger, one: Runner) -> None:
+    chain(ledger)
+    ledger.edit("extract", overlap="allow")
+    await until_planned(one)
+    fire(ledger)
+    (first,) = await one.settle()
+    await one.check_gates()
+    fire(ledger)
+    (second,) = await one.settle()
+    await one.check_gates()
+    assert ledger.skipped("load") == [("upstream", 1)]
+    assert ledger.statuses("load") == ["PENDING"]
+    await one.finish(first)
+    assert not await one.check_gates()
+    await one.finish(second)
+    assert await one.check_gates()
+    assert ledger.violations() == []
+
+
+async def test_a_rarer_job_waits_for_every_plan_time_since_its_previous_one(
+    ledger: Ledger, one: Runner
+) -> None:
+    ledger.job("minutely", schedule="* * * * *", catch_up="all", overlap="wait")
+    ledger.job("rarely", schedule="*/5 * * * *", requires=requires("minutely"))
+    await until_planned(one)
+    ledger.travel(by=5 * MINUTE)
+    started = 0
+    for _ in range(10):
+        await one.settle()
+        if not one.held:
+            break
+        await one.check_gates()
+        started += len(one.held)
+        assert ledger.statuses("rarely") in ([], ["PENDING"])
+        await one.finish(one.held[0])
+    assert await one.check_gates()
+    assert names(await one.settle()) == ["rarely"]
+    await one.finish_all()
+    assert ledger.violations() == []
+
+
+async def test_a_skip_of_the_required_job_keeps_the_gate_closed_until_a_backfill_succeeds(
+    ledger: Ledger, one: Runner
+) -> None:
+    ledger.job("extract", schedule="* * * * *")
+    await until_planned(one)
+    fire(ledger)
+    (running,) = await one.settle()
+    ledger.job("load", schedule="* * * * *", requires=requires("extract"), wait_at_most="1 h")
+    await until_planned(one)
+    fire(ledger)
+    await one.settle()  # overlap = skip
+    assert ledger.skipped("extract") == [("overlap", 1)]
+    await one.check_gates()
+    (missing,) = ledger.values(WAITING, "load")
+    assert missing.endswith("was skipped (overlap)")
+    await one.finish(running)
+    assert not await one.check_gates()
+    at = ledger.one("SELECT from_plan_time FROM skips WHERE job_name = 'extract'")
+    ledger.values("SELECT backfill('extract', ARRAY[%s]::timestamptz[])", at)
+    (filled,) = await one.settle()
+    assert names([filled]) == ["extract"]
+    await one.finish(filled)
+    assert await one.check_gates()
+    assert names(await one.settle()) == ["load"]
+    await one.finish_all()
+    assert ledger.violations() == []
+
+
+async def test_trigger_is_not_gated(ledger: Ledger, one: Runner) -> None:
+    chain(ledger)
+    await until_planned(one)
+    ledger.trigger("load")
+    assert names(await one.settle()) == ["load"]
+
+
+async def test_a_waiting_execution_can_be_cancelled_and_waits_again_after_a_retry(
+    ledger: Ledger, one: Runner
+) -> None:
+    chain(ledger, wait_at_most="1 h")
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+    await one.check_gates()
+    (waits,) = ledger.values("SELECT id FROM executions WHERE job_name = 'load'")
+    assert ledger.one("SELECT cancel(%s)", waits) == "cancelled"
+    assert ledger.values("SELECT * FROM gates") == []
+    assert ledger.statuses("load") == ["CANCELLED"]
+    assert ledger.one("SELECT retry(%s)", waits) == "retried"
+    assert ledger.statuses("load") == ["PENDING"]
+    await one.check_gates()
+    assert await one.settle() == []
+    await one.finish(extract)
+    assert await one.check_gates()
+    assert names(await one.settle()) == ["load"]
+    await one.finish_all()
+    assert ledger.violations() == []
+
+
+async def test_a_retired_job_has_no_waiting_executions(ledger: Ledger, one: Runner) -> None:
+    chain(ledger)
+    await until_planned(one)
+    fire(ledger)
+    await one.settle()
+    await one.check_gates()
+    ledger.values("SELECT retire('load')")
+    assert ledger.values("SELECT * FROM gates") == []
+    assert ledger.statuses("load") == ["CANCELLED"]
+
+
+async def test_backfills_of_a_chain_run_in_order(ledger: Ledger, one: Runner) -> None:
+    chain(ledger)
+    await until_planned(one)
+    at = ledger.now().replace(second=0, microsecond=0) - 5 * MINUTE
+    for job in ("extract", "load"):
+        ledger.values("SELECT backfill(%s, ARRAY[%s]::timestamptz[])", job, at)
+    (extract,) = await one.settle()
+    assert names([extract]) == ["extract"]
+    assert not await one.check_gates()
+    await one.finish(extract)
+    assert await one.check_gates()
+    assert names(await one.settle()) == ["load"]
+    await one.finish_all()
+    assert ledger.violations() == []
+
+
+async def test_a_backfill_that_waited_too_long_fails_with_what_was_missing(
+    ledger: Ledger, one: Runner
+) -> None:
+    chain(ledger)
+    await until_planned(one)
+    at = ledger.now().replace(second=0, microsecond=0) - 5 * MINUTE
+    ledger.values("SELECT backfill('extract', ARRAY[%s]::timestamptz[])", at)
+    (extract,) = await one.settle()
+    ledger.values("SELECT backfill('load', ARRAY[%s]::timestamptz[])", at)
+    await one.check_gates()
+    ledger.travel(by=timedelta(seconds=20))
+    await one.check_gates()
+    assert ledger.statuses("load") == ["PENDING"]
+    ledger.travel(by=timedelta(seconds=40))
+    await one.check_gates()
+    (row,) = ledger.values(
+        "SELECT status, error_code, error_msg FROM executions WHERE job_name = 'load' AND"
+        " trigger = 'backfill'"
+    )
+    assert row[:2] == ("FAILED", "upstream")
+    assert row[2].startswith("extract ")
+    assert extract.held
+
+
+async def test_a_gate_that_a_crash_left_closed_is_found_by_the_sweeper(
+    ledger: Ledger, one: Runner
+) -> None:
+    chain(ledger, wait_at_most="1 h")
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+    await one.check_gates()
+    one.put(extract)
+    await one.only_write()
+    assert not await one.check_gates()
+    assert (await one.poll()).left_behind == ["gates"]
+    await one.repair()
+    assert await one.check_gates()
+
+
+async def test_limits_and_slots_do_not_count_what_waits(ledger: Ledger, one: Runner) -> None:
+    chain(ledger, max_running=1)
+    one.slots = 2
+    ledger.edit("load", overlap="wait", catch_up="all")
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+    assert ledger.statuses("load") == ["PENDING"]
+    await one.finish(extract)
+    assert await one.check_gates()
+    assert names(await one.settle()) == ["load"]
+
+
+@pytest.mark.parametrize("overlap", ["wait", "replace"])
+async def test_an_open_gate_obeys_overlap(ledger: Ledger, one: Runner, overlap: str) -> None:
+    chain(ledger, overlap=overlap, wait_at_most="1 h")
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+    await one.finish(extract)
+    assert await one.check_gates()
+    (first,) = await one.settle()
+    fire(ledger)
+    (extract,) = await one.settle()
+    assert names([extract]) == ["extract"]
+    assert sorted(ledger.statuses("load")) == ["PENDING", "RUNNING"]
+    await one.finish(extract)
+    assert await one.check_gates()
+    requested = "SELECT cancel_requested_by FROM executions WHERE id = %s"
+    asked = ledger.one(requested, first.claimed.id)
+    assert asked == ("overlap=replace" if overlap == "replace" else None)
+    assert await one.settle() == []
+    await one.finish(first)
+    assert names(await one.settle()) == ["load"]
+    await one.finish_all()
+    assert ledger.violations() == []
+
+
+async def test_a_change_of_the_required_job_during_a_check_is_not_lost(
+    ledger: Ledger, two: list[Runner]
+) -> None:
+    one, other = two
+    chain(ledger, wait_at_most="1 h")
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+
+    async def finish_meanwhile(name: str) -> None:
+        if name == "settle_gates" and one.held:
+            await one.finish(extract)
+
+    other.before_sending(finish_meanwhile)
+    assert await other.check_gates()
+    assert names(await one.settle()) == ["load"]
+
+
+async def test_a_handler_that_is_not_ready_waits_without_losing_an_attempt(
+    ledger: Ledger, one: Runner
+) -> None:
+    ledger.job(schedule="* * * * *", wait_at_most="10 min", stale_timeout="1 h")
+    await until_planned(one)
+    fire(ledger)
+    for again in range(1, 6):
+        (start,) = await one.settle()
+        await one.finish(start, NOT_READY)
+        assert ledger.statuses()[0] == "PENDING"
+        assert one.written[-1].release
+        assert await one.settle() == []
+        ledger.values("UPDATE jobs SET schedule = NULL WHERE schedule IS NOT NULL")
+        await until_planned(one)
+        ledger.travel(by=MINUTE)
+        assert ledger.one("SELECT attempt FROM executions") == again
+    entries = ledger.one("SELECT attempts FROM executions")
+    assert [(x["attempt"], x["error_code"], x["repeats"]) for x in entries] == [
+        (1, "not_ready", 0), (5, "not_ready", 3)
+    ]  # fmt: skip
+    (start,) = await one.settle()
+    await one.finish(start)
+    assert ledger.statuses() == ["SUCCESS"]
+    assert ledger.violations() == []
+
+
+async def test_a_handler_that_is_not_ready_at_the_end_of_the_wait_fails(
+    ledger: Ledger, one: Runner
+) -> None:
+    ledger.job(schedule="* * * * *", wait_at_most="2 min", max_attempts=3)
+    await until_planned(one)
+    fire(ledger)
+    (start,) = await one.settle()
+    await one.finish(start, outcome.failure(NotReady("1h", "no file")))
+    assert ledger.one("SELECT next_attempt_at = waits_until FROM executions")
+    ledger.values("UPDATE jobs SET schedule = NULL")
+    ledger.travel(by=3 * MINUTE)
+    (start,) = await one.settle()
+    await one.finish(start, NOT_READY)
+    assert not one.written[-1].release
+    row = ledger.one("SELECT status, error_code, error_msg, next_attempt_at FROM executions")
+    assert row == ("FAILED", "not_ready", "no file", None)
+    assert ledger.violations() == []
+
+
+async def test_a_worker_reports_that_it_is_not_ready(ledger: Ledger, one: Runner) -> None:
+    ledger.job(handler="external", schedule=None, wait_at_most="10 min")
+    ledger.trigger()
+    take = "SELECT id, lease_token FROM claim_next('default', 'w')"
+    ((execution, token),) = ledger.values(take)
+    assert ledger.one("SELECT not_ready(%s, %s, '5 min', 'no file')", execution, token) == "ok"
+    assert ledger.values(take) == []
+    ledger.travel(by=6 * MINUTE)
+    ((execution, token),) = ledger.values(take)
+    assert ledger.one("SELECT finish(%s, %s)", execution, token) == "ok"
+    with pytest.raises(psycopg.Error, match="after = -00:01:00"):
+        ledger.one("SELECT not_ready(%s, %s, '-1 min', 'no file')", execution, token)
+
+
+async def test_workers_claim_what_waited_once_its_gate_is_open(ledger: Ledger, one: Runner) -> None:
+    for name in ("extract", "load"):
+        ledger.job(name, handler="external", schedule="* * * * *")
+    ledger.edit("load", requires=requires("extract"))
+    await until_planned(one)
+    fire(ledger)
+    await one.settle()
+    take = "SELECT id, lease_token, job_name FROM claim_next('default', 'w', 9)"
+    ((execution, token, job),) = ledger.values(take)
+    assert job == "extract"
+    await one.check_gates()
+    ledger.values("SELECT finish(%s, %s)", execution, token)
+    due = (await one.poll()).gates
+    assert due is not None
+    assert due <= ledger.now()
+    assert await one.check_gates()
+    ((execution, token, job),) = ledger.values(take)
+    assert job == "load"
+
+
+async def test_verify_finds_a_start_before_the_gate_was_open(ledger: Ledger, one: Runner) -> None:
+    chain(ledger)
+    ledger.edit("extract", stale_timeout="1 h")
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+    ledger.values("UPDATE executions SET next_attempt_at = due_at WHERE job_name = 'load'")
+    ledger.values("DELETE FROM gates")
+    (load,) = await one.settle()
+    for start in (load, extract):
+        await one.finish(start)
+    (found,) = verify(ledger.url)
+    assert (found.kind, found.execution_id) == ("early", load.claimed.id)
+    assert "before extract" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("DELETE FROM gates", "nothing opens its gate"),
+        ("UPDATE executions SET next_attempt_at = due_at WHERE job_name = 'load'",
+         "no execution waits there"),
+        ("DELETE FROM executions WHERE job_name = 'load'", "no execution waits there"),
+    ],
+)  # fmt: skip
+async def test_verify_finds_a_waiting_execution_without_its_gate_and_a_gate_without_it(
+    ledger: Ledger, one: Runner, change: str, text: str
+) -> None:
+    chain(ledger)
+    await until_planned(one)
+    fire(ledger)
+    await one.settle()
+    assert ledger.violations() == []
+    ledger.values(change)
+    (found,) = [x for x in verify(ledger.url) if x.kind == "gate"]
+    assert (found.job_name, text in found.detail) == ("load", True)
+    assert ledger.values("SELECT kind FROM violations") == ["gate"]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("UPDATE executions SET finished_at = due_at - interval '1 h' WHERE job_name = 'extract'",
+         "all that it required had succeeded"),
+        ("UPDATE skips SET created_at = from_plan_time + interval '1 min'", "before its wait of"),
+        ("UPDATE job_revisions SET definition = definition - 'requires' WHERE job_name = 'load'",
+         "requires no job"),
+    ],
+)  # fmt: skip
+async def test_verify_finds_an_untrue_skip(
+    ledger: Ledger, one: Runner, change: str, text: str
+) -> None:
+    chain(ledger, wait_at_most="1 h")
+    ledger.edit("extract", stale_timeout="3 h")
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+    await one.check_gates()
+    ledger.travel(by=HOUR + MINUTE)
+    await one.check_gates()
+    await one.finish(extract)
+    assert ledger.violations() == []
+    ledger.values(change)
+    (found,) = verify(ledger.url)
+    assert found.kind == "untrue_skip"
+    assert text in found.detail
+
+
+async def test_a_firing_that_a_calendar_excludes_is_not_missing(
+    ledger: Ledger, one: Runner
+) -> None:
+    today = f"{ledger.now():%Y-%m-%d}"
+    ledger.values(
+        "SELECT set_calendar('closed', %s::jsonb, (db_now() + interval '1 year')::date)",
+        f'{{"{today}": "a holiday"}}',
+    )
+    ledger.job("extract", schedule="* * * * *", calendar="closed")
+    ledger.job("load", schedule="* * * * *", requires=requires("extract"), wait_at_most="1 h")
+    await until_planned(one)
+    fire(ledger)
+    await one.settle()
+    assert ledger.skipped("extract") == [("calendar", 1)]
+    assert await one.check_gates()
+    assert names(await one.settle()) == ["load"]
+    await one.finish_all()
+    assert ledger.violations() == []

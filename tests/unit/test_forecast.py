@@ -1,0 +1,374 @@
+"""The simulation of coming executions, and the forecast that adds them up."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cronledger.rules import forecast as rules
+from cronledger.rules.calendars import Calendar
+from cronledger.rules.forecast import STARTS, Forecast, differences, forecast, suggest
+from cronledger.rules.model import (
+    GLOBAL,
+    CatchUp,
+    Handler,
+    Job,
+    JobState,
+    Overlap,
+    Revision,
+    ScopeKey,
+    SkipReason,
+)
+from cronledger.rules.simulation import (
+    Capacity,
+    Cause,
+    Executed,
+    Outcome,
+    Pool,
+    Running,
+    Series,
+    Simulation,
+    Skipped,
+    Unstarted,
+)
+
+NOW = datetime(2026, 6, 1, 12, 0, 20, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=99)
+SECOND, MINUTE, HOUR, DAY = (timedelta(**{x: 1}) for x in ("seconds", "minutes", "hours", "days"))
+UNBOUNDED = Capacity([], {})
+
+
+def series(
+    name: str, schedule: str, seconds: float, *, long: float | None = None, scope: str = GLOBAL,
+    pauses: tuple[tuple[datetime, datetime], ...] = (), calendar: Calendar | None = None,
+    **policies: Any,
+) -> Series:  # fmt: skip
+    if calendar is not None:
+        policies["calendar"] = calendar.name
+    job = Job(name=name, schedule=schedule, handler=Handler.COMMAND, **policies)
+    revisions = [Revision(0, LONG_AGO, JobState.ACTIVE, job, calendar=calendar)] + [
+        Revision(n, start, JobState.PAUSED, job, end, calendar=calendar)
+        for n, (start, end) in enumerate(pauses, 1)
+    ]
+    return Series(
+        ScopeKey(name, "global", scope), revisions, NOW, timedelta(seconds=seconds),
+        timedelta(seconds=seconds if long is None else long),
+    )  # fmt: skip
+
+
+def slots(count: int, *queues: str) -> Capacity:
+    return Capacity([Pool(frozenset(queues or ("default",)), count)], {})
+
+
+def outcomes(
+    *given: Series, capacity: Capacity = UNBOUNDED, length: timedelta = HOUR,
+    running: tuple[Running, ...] = (),
+) -> list[Outcome]:  # fmt: skip
+    return list(Simulation(given, capacity, running, NOW, NOW + length).outcomes())
+
+
+def executed(found: list[Outcome]) -> list[tuple[str, str]]:
+    return [
+        (f"{one.start:%H:%M:%S}", f"{one.end:%H:%M:%S}")
+        for one in found if isinstance(one, Executed)
+    ]  # fmt: skip
+
+
+def skipped(found: list[Outcome]) -> Counter[SkipReason]:
+    return Counter(one.reason for one in found if isinstance(one, Skipped))
+
+
+def test_an_execution_starts_at_its_due_at_and_takes_its_duration() -> None:
+    found = outcomes(series("job", "*/20 * * * *", 90, schedule_delay=40 * SECOND))
+    assert executed(found) == [
+        ("12:20:40", "12:22:10"), ("12:40:40", "12:42:10")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("overlap", "starts", "skips"),
+    [
+        (Overlap.SKIP, ["12:01", "12:03", "12:05"], 2),
+        (Overlap.ALLOW, ["12:01", "12:02", "12:03", "12:04", "12:05"], 0),
+        (Overlap.REPLACE, ["12:01", "12:02", "12:03", "12:04", "12:05"], 0),
+    ],
+)
+def test_a_plan_time_that_is_due_during_an_execution(
+    overlap: Overlap, starts: list[str], skips: int
+) -> None:
+    found = outcomes(series("job", "* * * * *", 90, overlap=overlap), length=5 * MINUTE)
+    assert sorted(start[:5] for start, _ in executed(found)) == starts
+    assert skipped(found)[SkipReason.OVERLAP] == skips
+    if overlap is Overlap.REPLACE:
+        assert executed(found)[0] == ("12:01:00", "12:02:00")
+
+
+def test_wait_starts_the_newest_after_the_running_one() -> None:
+    found = outcomes(series("job", "* * * * *", 150, overlap=Overlap.WAIT), length=7 * MINUTE)
+    assert [start for start, _ in executed(found)] == ["12:01:00", "12:03:30", "12:06:00"]
+    # At 12:03:30 the plan_times 12:02 and 12:03 are due, and at 12:06 those of 12:04 to 12:06.
+    assert skipped(found) == {SkipReason.SUPERSEDED: 3}
+    assert [one.cause for one in found if isinstance(one, Executed)][1] is Cause.OVERLAP
+
+
+def test_executions_wait_for_slots_in_the_order_of_due_at() -> None:
+    jobs = [series(f"job{n}", "30 12 * * *", 600) for n in range(3)]
+    found = outcomes(*jobs, capacity=slots(1))
+    assert [start for start, _ in executed(found)] == ["12:30:00", "12:40:00", "12:50:00"]
+    assert [one.cause for one in found if isinstance(one, Executed)] == [
+        None, Cause.SLOTS, Cause.SLOTS,
+    ]  # fmt: skip
+
+
+def test_limits_of_jobs_and_queues_hold() -> None:
+    tenants = [series("job", "30 12 * * *", 600, scope=f"t{n}", max_running=2) for n in range(4)]
+    found = outcomes(*tenants)
+    assert [start for start, _ in executed(found)] == ["12:30:00"] * 2 + ["12:40:00"] * 2
+    assert {x.cause for x in found if isinstance(x, Executed)} == {None, Cause.JOB}
+    jobs = [series(f"job{n}", "30 12 * * *", 600) for n in range(2)]
+    limited = outcomes(*jobs, capacity=Capacity([], {"default": 1}))
+    assert [start for start, _ in executed(limited)] == ["12:30:00", "12:40:00"]
+    assert {x.cause for x in limited if isinstance(x, Executed)} == {None, Cause.QUEUE}
+
+
+def test_a_missed_plan_time_follows_grace_and_catch_up() -> None:
+    slow = series("a-slow", "30 12 * * *", 600)
+    late = series("late", "30 12 * * *", 1, catch_up=CatchUp.SKIP, grace=MINUTE)
+    found = outcomes(slow, late, capacity=slots(1))
+    assert skipped(found) == {SkipReason.MISSED: 1}
+    patient = series("late", "30 12 * * *", 1, catch_up=CatchUp.SKIP, grace=HOUR)
+    assert not skipped(outcomes(slow, patient, capacity=slots(1)))
+
+
+def test_a_runner_of_several_queues_starts_what_waits_first() -> None:
+    jobs = [
+        series("a", "30 12 * * *", 600, queue="a"), series("b", "31 12 * * *", 60, queue="b"),
+        series("c", "32 12 * * *", 60, queue="a"),
+    ]  # fmt: skip
+    found = outcomes(*jobs, capacity=slots(1, "a", "b"))
+    assert [one.series for one in found if isinstance(one, Executed)] == [0, 1, 2]
+    assert [start for start, _ in executed(found)] == ["12:30:00", "12:40:00", "12:41:00"]
+
+
+def test_an_execution_that_runs_now_uses_its_slot_and_blocks_its_scope() -> None:
+    running = (Running(ScopeKey("job", "global", GLOBAL), "default", NOW + 90 * SECOND),)
+    found = outcomes(series("job", "* * * * *", 1), running=running, length=3 * MINUTE)
+    assert [start for start, _ in executed(found)] == ["12:02:00", "12:03:00"]
+    assert skipped(found) == {SkipReason.OVERLAP: 1}
+    other = outcomes(
+        series("other", "* * * * *", 1), running=running, length=2 * MINUTE, capacity=slots(1)
+    )
+    assert executed(other)[0][0] == "12:01:50"
+
+
+def test_what_still_waits_at_the_end_is_told() -> None:
+    jobs = [series(f"job{n}", "30 12 * * *", 7200) for n in range(2)]
+    (unstarted,) = (one for one in outcomes(*jobs, capacity=slots(1)) if isinstance(one, Unstarted))
+    assert (unstarted.series, unstarted.cause) == (1, Cause.SLOTS)
+
+
+def test_a_pause_skips_what_is_due_in_it() -> None:
+    start, end = NOW.replace(minute=10, second=0), NOW.replace(minute=20, second=30)
+    found = outcomes(series("job", "* * * * *", 1, pauses=((start, end),)), length=30 * MINUTE)
+    # Those due in (12:10, 12:20:30].
+    assert skipped(found) == {SkipReason.PAUSED: 10}
+    assert len(executed(found)) == 20
+
+
+def test_a_pause_without_an_end_holds_the_rest() -> None:
+    start = NOW.replace(minute=10, second=0)
+    job = series("job", "* * * * *", 1)
+    paused = Revision(1, start, JobState.PAUSED, job.job)
+    found = outcomes(
+        Series(job.key, [*job.revisions, paused], NOW, SECOND, SECOND), length=30 * MINUTE
+    )
+    assert len(executed(found)) == 9 and skipped(found) == {SkipReason.PAUSED: 20}
+    # It is due when the pause begins, so no replica starts it before the end of the pause.
+    assert [one.cause for one in found if isinstance(one, Unstarted)] == [Cause.PAUSE]
+
+
+def test_a_plan_time_waits_for_a_paused_one_before_it_that_is_due_later() -> None:
+    """The planner settles plan_times in their order, and jitter changes the order of due_at."""
+    pause = ((NOW + 90 * SECOND, NOW + 9 * MINUTE),)
+    jobs = [series(f"job{n}", "* * * * *", 1, pauses=pause, jitter=10 * MINUTE) for n in range(20)]
+    found = outcomes(*jobs, length=30 * MINUTE)
+    assert found == list(_Planner(jobs, UNBOUNDED, (), NOW, NOW + 30 * MINUTE).outcomes())
+
+
+def test_dates_of_a_calendar_are_skipped() -> None:
+    calendar = Calendar(
+        "de", 1, date(2026, 1, 1), date(2030, 12, 31), {date(2026, 6, 2): "Holiday"}
+    )
+    found = look(series("job", "0 18 * * *", 1, calendar=calendar), length=3 * DAY)
+    assert found.days[date(2026, 6, 1)] == {STARTS: 1}
+    assert found.days[date(2026, 6, 2)] == {SkipReason.CALENDAR: 1}
+
+
+class _Planner(Simulation):
+    """Asks the planner about every plan_time."""
+
+    def _decide(self, scope: Any, first: Any, at: datetime) -> Iterator[Skipped]:
+        yield from self._plan(scope, at)
+
+
+policies = st.fixed_dictionaries(
+    {
+        "overlap": st.sampled_from(Overlap), "catch_up": st.sampled_from(CatchUp),
+        "grace": st.sampled_from([timedelta(0), 30 * SECOND, HOUR]),
+        "catch_up_window": st.sampled_from([timedelta(0), MINUTE, DAY]),
+        "jitter": st.sampled_from([timedelta(0), 100 * SECOND]),
+        "max_running": st.sampled_from([None, 1, 2]),
+        "queue": st.sampled_from(["a", "b"]),
+    }
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["* * * * *", "*/3 * * * *", "*/20 * * * * *", "5-50/5 12 * * *"]),
+            st.integers(0, 400), policies, st.booleans(),
+        ), min_size=1, max_size=5,
+    ),
+    st.integers(1, 3), st.sampled_from([None, 1, 2]), st.booleans(),
+)  # fmt: skip
+def test_the_simulation_decides_as_the_planner(
+    jobs: list[tuple[str, int, dict[str, Any], bool]], free: int, limit: int | None, shared: bool
+) -> None:
+    pause = ((NOW + 7 * MINUTE, NOW + 11 * MINUTE),)
+    given_series = [
+        series(f"job{n}", schedule, seconds, pauses=pause if paused else (), **given_policies)
+        for n, (schedule, seconds, given_policies, paused) in enumerate(jobs)
+    ]
+    pools = [Pool(frozenset({"a", "b"}), free)] if shared else [Pool(frozenset({"a"}), free)]
+    capacity = Capacity(pools, {} if limit is None else {"b": limit})
+    arguments = (given_series, capacity, (), NOW, NOW + 30 * MINUTE)
+    quick, slow = (list(kind(*arguments).outcomes()) for kind in (Simulation, _Planner))
+    assert quick == slow
+    seen = [(one.series, one.plan_time) for one in quick]
+    assert len(seen) == len(set(seen)), "a plan_time has two outcomes"
+    for number, one in enumerate(given_series):
+        own = [x for x in quick if isinstance(x, Executed) and x.series == number]
+        at_once = max((sum(x.start <= y.start < x.end for x in own) for y in own), default=0)
+        if one.job.overlap is not Overlap.ALLOW and one.typical:
+            assert at_once <= 1
+        assert all(x.start >= x.due_at for x in own)
+
+
+# --- the forecast ---------------------------------------------------------------------------------
+
+
+def look(
+    *given: Series, capacity: Capacity = UNBOUNDED, length: timedelta = DAY, **more: Any
+) -> Forecast:
+    return forecast(given, capacity, (), NOW, length, **more)
+
+
+def test_a_forecast_counts_by_day_and_job() -> None:
+    found = look(series("hourly", "0 * * * *", 1), series("slow", "* * * * *", 90))
+    today, tomorrow = date(2026, 6, 1), date(2026, 6, 2)
+    assert found.jobs["hourly", today] == {STARTS: 11}
+    assert found.jobs["hourly", tomorrow] == {STARTS: 13}
+    assert found.days[today][SkipReason.OVERLAP] == 359
+    assert sum(found.starts) == sum(of[STARTS] for of in found.days.values())
+
+
+def test_the_minutes_have_starts_and_executions_at_once() -> None:
+    found = look(series("job", "30 0 13 * * *", 90))
+    assert [minute for minute, n in enumerate(found.starts) if n] == [60]
+    assert found.start == NOW.replace(second=0)
+    assert list(found.running[59:63]) == [0.0, 0.5, 1.0, 0.0]
+    assert [peak.minute for peak in found.peaks] == [61, 60]
+    assert found.peaks[0].shares[0].running == pytest.approx(1.0)
+
+
+def test_a_backlog_has_its_minutes_its_size_and_its_longest_wait() -> None:
+    jobs = [series(f"job{n}", "0 13 * * *", 600) for n in range(4)]
+    found = look(*jobs, capacity=slots(2))
+    (backlog,) = found.backlogs
+    assert (f"{backlog.start:%H:%M}", f"{backlog.end:%H:%M}") == ("13:00", "13:11")
+    assert (backlog.most, backlog.longest, backlog.cause) == (2, 10 * MINUTE, Cause.SLOTS)
+    assert found.most_running == {"default": 2}
+    assert [wait.count for waits in found.waits.values() for wait in waits.values()] == [1, 1]
+    assert not look(*jobs, capacity=slots(4)).backlogs
+
+
+def test_deadlines_are_missed_or_at_risk() -> None:
+    found = look(
+        series("fine", "0 13 * * *", 60, long=120, finish_by="5m", start_by="1m"),
+        series("risky", "0 13 * * *", 60, long=600, finish_by="5m"),
+        series("slow", "0 13 * * *", 600, finish_by="13:05"),
+        series("block", "0 13 * * *", 300, queue="narrow"),
+        series("late", "0 13 * * *", 1, start_by="1m", queue="narrow"),
+        capacity=slots(1, "narrow"),
+    )
+    assert found.missed == {"slow": 1, "late": 1}
+    assert found.risky == {"risky": 1}
+    (slow,) = (risk for risk in found.risks if risk.key.job_name == "slow")
+    assert slow.is_certain and slow.expected == slow.plan_time + 10 * MINUTE
+    assert slow.deadline == slow.plan_time + 5 * MINUTE
+    (late,) = (risk for risk in found.risks if risk.key.job_name == "late")
+    assert late.expected == late.plan_time + 5 * MINUTE
+
+
+def test_a_skipped_plan_time_misses_its_deadline_unless_it_is_paused() -> None:
+    pause = ((NOW, NOW + 3 * MINUTE),)
+    job = series("job", "* * * * *", 90, finish_by="10m", pauses=pause)
+    found = look(job, length=6 * MINUTE)
+    assert found.days[date(2026, 6, 1)][SkipReason.PAUSED] == 3
+    assert found.missed["job"] == found.days[date(2026, 6, 1)][SkipReason.OVERLAP] == 1
+
+
+def test_too_many_firings_end_the_forecast_earlier() -> None:
+    found = look(series("job", "* * * * * *", 0.1), most=2000)
+    assert found.is_cut and 1000 < sum(found.starts) <= 2000
+    assert found.through - NOW < 2000 * SECOND
+    assert not look(series("job", "0 * * * *", 0.1)).is_cut
+
+
+def test_a_long_list_of_risks_is_bounded() -> None:
+    found = look(series("job", "* * * * *", 30, finish_by="10s"))
+    assert len(found.risks) == rules.MOST_RISKS < found.missed["job"] == 1440
+    assert found.risks[0].plan_time == NOW.replace(minute=1, second=0)
+
+
+def test_differences_are_by_job_and_day() -> None:
+    before = look(series("kept", "0 * * * *", 1), series("moved", "0 23 * * *", 1))
+    after = look(series("kept", "0 * * * *", 1), series("moved", "0 1 * * *", 1))
+    assert [(x.job, x.day.day, dict(x.before), dict(x.after)) for x in differences(before, after)] \
+        == [("moved", 1, {STARTS: 1}, {}), ("moved", 2, {}, {STARTS: 1})]  # fmt: skip
+
+
+def test_an_invalid_schedule_is_named_and_leaves_the_others() -> None:
+    broken = series("broken", "0 * * * *", 1)
+    job = broken.job.model_copy(update={"schedule": "61 * * * *"})
+    revisions = [Revision(0, LONG_AGO, JobState.ACTIVE, job)]
+    found = look(Series(broken.key, revisions, NOW, SECOND, SECOND), series("job", "0 * * * *", 1))
+    assert found.unreadable == ["broken"] and sum(found.starts) == 24
+
+
+@pytest.mark.parametrize(
+    ("alias", "busy", "expected"),
+    [
+        ("@hourly", ["0-29 * * * *"], "44 * * * *"),
+        ("@daily", ["0 0-11 * * *", "59 23 * * *"], "29 17 * * *"),
+        ("@weekly", ["0 * * * 1-6"], "30 11 * * 0"),
+    ],
+)
+def test_a_free_minute_is_in_the_middle_of_a_quiet_time(
+    alias: str, busy: list[str], expected: str
+) -> None:
+    found = look(*(series(f"job{n}", text, 1) for n, text in enumerate(busy)), length=7 * DAY)
+    suggestion = suggest(found, alias)
+    assert (suggestion.schedule, suggestion.starts) == (expected, 0)
+
+
+def test_a_free_minute_avoids_long_executions() -> None:
+    found = look(series("long", "0 * * * *", 45 * 60), length=7 * DAY)
+    minute = int(suggest(found, "@hourly").schedule.split()[0])
+    assert 45 <= minute <= 59

@@ -1,0 +1,54 @@
+"""The page Forecast: the coming days, with what waits and what is at risk."""
+
+from datetime import timedelta
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.web.support.browsing import expire, panel, text
+
+
+def _history(db: Db, job: str, seconds: int) -> None:
+    db.execute(
+        "INSERT INTO cronledger.rolled_up_hours (job_name, scope_kind, scope_id, hour, success,"
+        " failed, cancelled, retries, durations, duration_ms_sum, duration_ms_min, duration_ms_max,"
+        " duration_counts, starts, late_ms_sum, late_counts, rolled_up_at)"
+        " SELECT %s, 'global', 'global', date_trunc('hour', cronledger.db_now()) - interval '2 h',"
+        " 1, 0, 0, 0, 1, x.ms, x.ms, x.ms, '{1}', 0, 0, '{}', cronledger.db_now()"
+        " FROM (SELECT %s::bigint) x(ms)",
+        [job, 1000 * seconds],
+    )
+
+
+def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db) -> None:
+    assert "Nothing is planned." in panel(browser.get("/forecast").text, "days")
+    expire(browser)
+    at = (rows.now(db) + timedelta(hours=3)).replace(minute=0)
+    schedule = f"0 {at:%H} * * *"
+    for name in ("first", "second", "third"):
+        rows.job(db, name, schedule=schedule, start_by="5m")
+        _history(db, name, 600)
+    rows.job(db, "paused", schedule="* * * * *")
+    db.execute("SELECT cronledger.pause('paused')")
+    rows.job(db, "broken", schedule="* * * * *", queue="elsewhere")
+    db.execute("UPDATE cronledger.jobs SET spec_error = 'bad' WHERE name = 'broken'")
+    rows.runner(db, slots=2)
+    found = browser.get("/forecast?days=1")
+    assert found.status_code == 200 and "style=" not in found.text
+    assert 'class="load"' in found.text
+    assert "executions wait in" in found.text and "executions wait in 0 hours" not in found.text
+    assert "These jobs have an error in their definition: broken." in text(found.text)
+    assert "paused" in panel(found.text, "days")
+    assert "default 2 3 2" in panel(found.text, "queues")
+    backlogs = panel(found.text, "backlogs")
+    assert "default slots 1 10m" in backlogs
+    deadlines = panel(found.text, "deadlines")
+    assert "third" in deadlines and "start_by" in deadlines and "1 missed, 0 at risk" in deadlines
+    assert "first 1" in panel(found.text, "worst")
+
+
+@pytest.mark.parametrize(("days", "status"), [("7", 200), ("14", 200), ("2", 400), ("x", 400)])
+def test_the_length_is_one_of_the_choices(browser: TestClient, days: str, status: int) -> None:
+    assert browser.get(f"/forecast?days={days}").status_code == status

@@ -1,0 +1,63 @@
+"""The page Pauses: what it lists, what a plan would skip, and its actions."""
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db, value
+from tests.web.support.browsing import act, panel, text
+
+
+@pytest.fixture(autouse=True)
+def jobs(db: Db) -> None:
+    rows.job(db, "report", schedule="0 * * * *", queue="slow", owner="ann")
+    rows.job(db, "pay", schedule="30 3 * * *", owner="bob")
+
+
+def test_a_plan_shows_what_it_skips_and_plans_nothing(browser: TestClient, db: Db) -> None:
+    asked = {"preview": "yes", "from": "2031-05-07T00:00Z", "until": "2031-05-08T00:00Z"}
+    shown = text(browser.get("/pauses", params=asked).text)
+    assert "26 plan_times of 2 jobs will be skipped." in shown
+    assert "pay 1 1 2031-05-07 03:30:00" in shown
+    shown = text(browser.get("/pauses", params=asked | {"queue": "slow", "until": ""}).text)
+    assert "169 plan_times of 1 job will be skipped in the first" in shown
+    assert value(db, "SELECT count(*) FROM cronledger.pauses") == 0
+
+
+def test_a_pause_is_planned_listed_and_withdrawn(browser: TestClient, db: Db) -> None:
+    assert "No job was ever paused." in text(browser.get("/pauses").text)
+    shown = act(
+        browser, "/pauses/plan", queue="slow", owner="ann", until="2d", reason="stock <count>",
+        labels="", job="", **{"from": "1d"},
+    )  # fmt: skip
+    assert "Pause 1 is planned." in shown
+    listed = panel(browser.get("/pauses").text, "pauses")
+    assert "1 planned queue slow, owner ann (1 now)" in listed and "stock <count> by" in listed
+    assert "Pause 1 is ended." in act(browser, "/pauses/end", pause="1")
+    assert "Pause 1 was over already." in act(browser, "/pauses/end", pause="1")
+    assert "1 withdrawn queue slow" in panel(browser.get("/pauses").text, "pauses")
+    verbs = "SELECT string_agg(verb || ' ' || outcome, ', ' ORDER BY id) FROM cronledger.audit"
+    assert "plan_pause done, end_pause done, end_pause unchanged" in value(db, verbs)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"reason": ""}, "reason: it is empty"),
+        ({"from": "2001-01-01T00:00Z"}, "it is in the past"),
+        ({"from": "soon"}, "from"),
+        ({"labels": "tier"}, "write KEY=VALUE"),
+        ({"labels": "a=b, a=c"}, "write KEY=VALUE"),
+        ({"job": "nothing"}, "job 'nothing' does not exist"),
+    ],
+)
+def test_a_bad_plan_is_refused(
+    browser: TestClient, db: Db, given: dict[str, str], said: str
+) -> None:
+    fields = {"reason": "x", "from": "", "until": "", "labels": "", "job": ""} | given
+    assert said in text(act(browser, "/pauses/plan", **fields))
+    assert value(db, "SELECT count(*) FROM cronledger.pauses") == 0
+
+
+def test_the_list_of_jobs_leads_to_the_pauses(browser: TestClient) -> None:
+    assert 'href="/pauses"' in browser.get("/jobs").text
