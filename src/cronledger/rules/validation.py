@@ -53,15 +53,20 @@ class Report:
         self.job = job
         self.where = where
         self.problems: list[Problem] = []
+        self.without_effect: set[str] = set()
+        """Fields that mean nothing to this job: its defaults leave them out."""
 
     def add(
         self, field: str, message: str, remedy: str, *,
-        value: str | None = None, warning: bool = False,
+        value: str | None = None, warning: bool = False, without_effect: bool = False,
     ) -> None:  # fmt: skip
         """Add a problem of `field`.
 
         `value`: by default that of the job, except for a target, which may hold secrets.
+        `without_effect`: the problem vanishes if the job does not set the field.
         """
+        if without_effect:
+            self.without_effect.add(field)
         if value is None and field != "target":
             value = shown(getattr(self.job, field))
         self.problems.append(Problem(
@@ -76,24 +81,33 @@ def examined(
     where: str | None = None,
     has_provider: bool = False,
     known: Collection[str] = (),
+    defaults: Collection[str] = (),
 ) -> tuple[Job | None, tuple[Problem, ...]]:
     """Return the job with these values, and all of its problems, including warnings.
 
     The job is None if a value is invalid on its own. The other values are checked nevertheless.
-    `known`: the valid names, one of which is suggested for an unknown name. The other arguments are
-    those of `problems`.
+    `known`: the valid names, one of which is suggested for an unknown name. `defaults`: fields that
+    the job does not set itself. Those without an effect are left out. The other arguments are those
+    of `problems`.
     """
-    options: Any = {"where": where, "has_provider": has_provider}
+    name = values["name"]
+    job: Job | None = None
+    refused: tuple[Problem, ...] = ()
     try:
-        job = Job.model_validate(values)
+        examinable = job = Job.model_validate(values)
     except ValidationError as error:
-        name = values["name"]
         refused = problems_of(error, where=where, job=name, known=known)
         rest = Job.model_validate({**without(values, error), "name": ANY_NAME})
-        found = problems(rest.model_copy(update={"name": name}), **options)
-        fields = {problem.field for problem in refused}
-        return None, (*refused, *(problem for problem in found if problem.field not in fields))
-    return job, problems(job, **options)
+        examinable = rest.model_copy(update={"name": name})
+    report = _report(examinable, where, has_provider)
+    if unused := report.without_effect.intersection(defaults, values):
+        return examined(
+            {key: value for key, value in values.items() if key not in unused},
+            where=where, has_provider=has_provider, known=known, defaults=defaults,
+        )  # fmt: skip
+    fields = {problem.field for problem in refused}
+    others = (problem for problem in report.problems if problem.field not in fields)
+    return job, (*refused, *others)
 
 
 def without(values: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
@@ -112,6 +126,10 @@ def problems(
 
     `has_provider`: a scope provider returns the scope_ids of this job.
     """
+    return tuple(_report(job, where, has_provider).problems)
+
+
+def _report(job: Job, where: str | None, has_provider: bool) -> Report:
     report = Report(job, where)
     _durations(report)
     _combinations(report)
@@ -123,7 +141,7 @@ def problems(
     report.problems.extend(targets.problems(job, where))
     report.problems.extend(retry_items.problems(job, where))
     _storable(report)
-    return tuple(report.problems)
+    return report
 
 
 def check(
@@ -192,12 +210,14 @@ def _combinations(report: Report) -> None:
             "catch_up_limit",
             f"has no effect with catch_up = {shown(job.catch_up)}",
             'remove it, or use catch_up = "all"',
+            without_effect=True,
         )
     if "on_excluded" in explicit and job.calendar is None:
         report.add(
             "on_excluded",
             "has no effect without a calendar",
             "remove it, or name a calendar",
+            without_effect=True,
         )
     if job.max_attempts > 1:
         return
@@ -208,6 +228,7 @@ def _combinations(report: Report) -> None:
             "has no effect with max_attempts = 1",
             "remove it, or use max_attempts = 2 or more",
             warning=True,
+            without_effect=True,
         )
 
 
@@ -223,7 +244,8 @@ def _requirements(report: Report) -> None:
         for name in sorted(job.model_fields_set.intersection(chains.TIMING)):
             if getattr(job, name) is not None:
                 message = f"conflicts with after: {shown(job.after[0].job)} decides the plan_times"
-                report.add(name, message, "remove it, or use requires instead of after")
+                remedy = "remove it, or use requires instead of after"
+                report.add(name, message, remedy, without_effect=True)
     elif job.requires and job.schedule is None:
         report.add(
             "requires",
@@ -275,13 +297,17 @@ def _schedule(report: Report) -> None:
                     name,
                     "has no effect with @every, which counts elapsed time",
                     "remove it",
+                    without_effect=True,
                 )
         if job.on_excluded != "skip":
             report.add(
                 "on_excluded",
                 "cannot be combined with @every, which names no time of day",
                 'use on_excluded = "skip", or a schedule with fields',
+                without_effect=True,
             )
+        if job.calendar is None:
+            report.without_effect.add("timezone")  # `spec.warnings` has the problem
     for name in ("jitter", "schedule_delay"):
         if getattr(job, name) >= period:
             report.add(

@@ -11,9 +11,8 @@ from pydantic_core import to_jsonable_python
 
 from cronledger.rules import calendar_spec, channels, retry_filters, storable, validation
 from cronledger.rules.calendar_spec import CalendarSpec
-from cronledger.rules.chains import TIMING
 from cronledger.rules.channels import Channel
-from cronledger.rules.model import CatchUp, Handler, Job
+from cronledger.rules.model import Handler, Job
 from cronledger.rules.problems import (
     ConfigurationError,
     Problem,
@@ -169,16 +168,14 @@ class _Reader:
         whole = defaults | entry
         if whole.get("calendar") is False:
             del whole["calendar"]
-        values = {
-            key: value
-            for key, value in whole.items()
-            if key in POLICIES and (key in entry or _applies(key, whole))
-        }
+        values = {key: value for key, value in whole.items() if key in POLICIES}
         for key in values.keys() & {"payload", "payload_schema"}:
             values[key] = to_jsonable_python(values[key])
         work, values["handler"], values["target"] = self._work(name, entry)
         values["name"] = name
-        job, found = validation.examined(values, where=self.where)
+        job, found = validation.examined(
+            values, where=self.where, defaults=defaults.keys() - entry.keys()
+        )
         for problem in found:
             self.problems.append(replace(problem, field=written_field(problem.field, work)))
         return job
@@ -237,31 +234,6 @@ def _target(key: str, value: Any, entry: dict[str, Any]) -> dict[str, Any]:
             return dict(to_jsonable_python(value))
         case _:
             return {}
-
-
-def _applies(key: str, whole: Mapping[str, Any]) -> bool:
-    """Return whether the default of `key` has an effect on a job that does not set it."""
-    match key:
-        case _ if key in TIMING and "after" in whole:
-            applies = False
-        case "dst_gap" | "dst_fold":
-            applies = not _is_every(whole)
-        case "timezone":
-            applies = not _is_every(whole) or "calendar" in whole
-        case "on_excluded":
-            applies = "calendar" in whole and not _is_every(whole)
-        case "catch_up_limit":
-            applies = whole.get("catch_up") == CatchUp.ALL
-        case "retry_backoff" | "retry_jitter":
-            applies = whole.get("max_attempts", 1) != 1
-        case _:
-            applies = True
-    return applies
-
-
-def _is_every(whole: Mapping[str, Any]) -> bool:
-    schedule = whole.get("schedule")
-    return isinstance(schedule, str) and schedule.strip().lower().startswith("@every")
 
 
 def _nearest_key(key: str) -> str:
