@@ -1,4 +1,4 @@
-"""Which tests `make test` leaves to `make check`: those with the marker `slow`."""
+"""Which tests `make test` leaves to `make check`: those with the markers `long` and `slow`."""
 
 from collections.abc import Iterable
 
@@ -8,19 +8,25 @@ from _pytest.mark import ParameterSet
 
 def slow(cases: Iterable[object]) -> list[ParameterSet]:
     """Return cases of a parametrized test as slow ones; a tuple is a case of several arguments."""
-    return [_slow(case) for case in cases]
+    return [_marked(case, pytest.mark.slow) for case in cases]
 
 
 def first_fast(cases: Iterable[object]) -> list[object]:
-    """Return cases of which `make test` runs the first one."""
+    """Return cases of which `make test` runs the first one. The others are slow."""
     first, *others = cases
     return [first, *slow(others)]
 
 
-def _slow(case: object) -> ParameterSet:
+def first_short(cases: Iterable[object]) -> list[object]:
+    """Return cases of which `make test` runs the first one. The others are long."""
+    first, *others = cases
+    return [first, *(_marked(case, pytest.mark.long) for case in others)]
+
+
+def _marked(case: object, mark: pytest.MarkDecorator) -> ParameterSet:
     match case:
         case ParameterSet(values=values, marks=marks, id=name):
-            return pytest.param(*values, marks=[*marks, pytest.mark.slow], id=name)
+            return pytest.param(*values, marks=[*marks, mark], id=name)
         case tuple():
-            return pytest.param(*case, marks=pytest.mark.slow)
-    return pytest.param(case, marks=pytest.mark.slow)
+            return pytest.param(*case, marks=mark)
+    return pytest.param(case, marks=mark)

@@ -12,6 +12,7 @@ from cronledger.ledger.statements import Statements
 from cronledger.rules.calendars import Calendar
 from tests.db.support.engine import Ledger, Runner
 from tests.db.support.rows import connected
+from tests.marks import first_short
 from tests.waiting import eventually
 
 DAY = timedelta(days=1)
@@ -385,7 +386,7 @@ FALSE_STATES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("state", FALSE_STATES)
+@pytest.mark.parametrize("state", first_short(FALSE_STATES))
 async def test_verify_finds_what_no_calendar_explains(
     ledger: Ledger, one: Runner, state: str
 ) -> None:

@@ -16,6 +16,7 @@ from cronledger.engine.claiming import request
 from cronledger.testing import Travel
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.rows import Db, start_blocked
+from tests.marks import first_short
 from tests.waiting import eventually
 
 DUE = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
@@ -199,7 +200,9 @@ async def test_what_is_due_now_never_waits_for_what_is_due_soon(
     assert ledger.statuses("noon") == []
 
 
-@pytest.mark.parametrize("left", ["limited job", "limited queue", "running", "external", "later"])
+@pytest.mark.parametrize(
+    "left", first_short(["limited job", "limited queue", "running", "external", "later"])
+)
 async def test_what_may_change_until_then_is_left_to_the_claim_at_that_instant(
     ledger: Ledger, one: Runner, left: str
 ) -> None:

@@ -11,6 +11,7 @@ from cronledger.audit.verify import verify
 from cronledger.rules import outcome
 from cronledger.rules.outcome import NotReady
 from tests.db.support.engine import Ledger, Runner, runners
+from tests.marks import first_short
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -476,13 +477,13 @@ async def test_verify_finds_a_waiting_execution_without_its_gate_and_a_gate_with
 
 @pytest.mark.parametrize(
     ("change", "text"),
-    [
+    first_short([
         ("UPDATE executions SET finished_at = due_at - interval '1 h' WHERE job_name = 'extract'",
          "all that it required had succeeded"),
         ("UPDATE skips SET created_at = from_plan_time + interval '1 min'", "before its wait of"),
         ("UPDATE job_revisions SET definition = definition - 'requires' WHERE job_name = 'load'",
          "requires no job"),
-    ],
+    ]),
 )  # fmt: skip
 async def test_verify_finds_an_untrue_skip(
     ledger: Ledger, one: Runner, change: str, text: str

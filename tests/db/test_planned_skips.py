@@ -9,6 +9,7 @@ import pytest
 
 from tests.db.support.engine import Ledger, Runner, waiting
 from tests.db.support.rows import connected
+from tests.marks import first_short
 from tests.waiting import eventually
 
 HOUR = timedelta(hours=1)
@@ -343,7 +344,7 @@ async def test_verify_finds_a_plan_time_that_ran_although_it_was_skipped(
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
+    first_short([
         ("UPDATE skips SET reason = 'missed', detail = NULL",
          "the reason is missed, but a planned skip contains it (stocktaking)"),
         ("UPDATE skips SET detail = 'holiday'",
@@ -353,7 +354,7 @@ async def test_verify_finds_a_plan_time_that_ran_although_it_was_skipped(
         ("DELETE FROM skips", "no execution and no skip accounts for it"),
         ("UPDATE planned_skips SET scope_kind = 'shard', scope_id = 'x'",
          "the reason is operator (stocktaking), but no planned skip has it"),
-    ],
+    ]),
 )  # fmt: skip
 async def test_verify_finds_a_skip_whose_reason_is_not_true(
     ledger: Ledger, one: Runner, change: str, said: str

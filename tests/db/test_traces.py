@@ -163,6 +163,7 @@ async def test_a_drain_releases_or_cancels_and_the_span_has_the_same_outcome(
     assert (report.finished, report.released, report.failed) == (2, 1, 0)
 
 
+@pytest.mark.long
 async def test_the_span_lasts_as_long_as_the_handler_and_is_lost_with_its_outcome(
     whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:

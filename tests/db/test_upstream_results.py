@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from cronledger import Context
 from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
@@ -25,6 +27,7 @@ def other(ctx: Context) -> Any:
     return ctx.upstream("extract")
 
 
+@pytest.mark.long
 async def test_a_handler_reads_the_results_that_it_waited_for(whole: Whole) -> None:
     whole.job(extract, schedule="*/2 * * * * *")
     whole.job(load, after="extract")

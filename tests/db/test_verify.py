@@ -17,7 +17,7 @@ from cronledger.rules import cron
 from tests.database import Databases
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.whole_replica import Whole
-from tests.marks import first_fast
+from tests.marks import first_fast, first_short
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -175,7 +175,7 @@ PLANTED: list[tuple[str, list[tuple[str, float]]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("statement", "expected"), PLANTED)
+@pytest.mark.parametrize(("statement", "expected"), first_short(PLANTED))
 def test_a_planted_violation_is_found_and_no_other(
     past: Past, statement: str, expected: list[tuple[str, float]]
 ) -> None:

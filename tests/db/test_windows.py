@@ -14,6 +14,7 @@ from cronledger.rules import outcome
 from cronledger.rules.outcome import Discard, Outcome, Retry
 from tests.db.support.engine import Ledger, Runner
 from tests.db.support.whole_replica import Whole
+from tests.marks import first_short
 from tests.waiting import eventually
 
 MINUTE = timedelta(minutes=1)
@@ -372,7 +373,7 @@ WHERE plan_time = (SELECT max(plan_time) FROM executions)
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
+    first_short([
         (
             "UPDATE executions SET window_start = window_start - interval '1 s'",
             ["the time until", "is missing in windows", "no execution of this plan_time succeeded",
@@ -391,7 +392,7 @@ WHERE plan_time = (SELECT max(plan_time) FROM executions)
             " FROM executions)",
             ["succeeded without a window", "no execution of this plan_time succeeded"],
         ),
-    ],
+    ]),
 )  # fmt: skip
 async def test_verify_finds_wrong_windows(
     ledger: Ledger, one: Runner, began: datetime, change: str, said: list[str]
@@ -435,6 +436,7 @@ def insert(words: str) -> str:
     return f"INSERT INTO seen VALUES (current_setting('cronledger.job'), {words})"
 
 
+@pytest.mark.long
 async def test_every_handler_gets_the_window(whole: Whole) -> None:
     whole.rows("CREATE TABLE seen (job text, window_start timestamptz, window_end timestamptz)")
 
