@@ -48,7 +48,7 @@ def test_the_page_is_served_by_two_logins_below_a_prefix_until_a_signal(
     assert run.err.splitlines()[0] == f"cronledger web: {url}"
     assert url.endswith("/ops/cron/")
     page = httpx2.get(url, timeout=60).raise_for_status().text
-    assert "Overdue" in page and '"/ops/cron/static/page.css"' in page
+    assert "Needs attention" in page and '"/ops/cron/static/page.css"' in page
     assert httpx2.get(url.replace("/ops/cron/", "/"), timeout=60).status_code == 404
     run.signal(signal.SIGTERM)
     assert run.end() == 0
@@ -68,7 +68,7 @@ def test_a_unix_socket_is_for_its_user_and_replaces_that_of_a_killed_page(
     address(run)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(path)), timeout=60) as browser:
-        assert "Overdue" in browser.get("http://page/").raise_for_status().text
+        assert "Needs attention" in browser.get("http://page/").raise_for_status().text
     run.signal(signal.SIGTERM)
     assert run.end() == 0
     assert not path.exists()

@@ -1,4 +1,4 @@
-"""The page Now: what needs a person, what runs, and what comes next."""
+"""The page Now: what needs a person, what is held, what runs, and what comes next."""
 
 import re
 from datetime import timedelta
@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from cronledger.web.pages import now
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.support.browsing import expire, panel, text
+from tests.web.support.browsing import expire, links, panel, text
 from tests.web.support.history import verified
 
 WEEK = timedelta(days=7)
@@ -38,12 +38,12 @@ def test_an_empty_page_is_the_good_state(browser: TestClient, db: Db) -> None:
     rows.runner(db, "replica-1")
     response = browser.get("/")
     assert response.status_code == 200
-    assert panel(response.text, "overdue") == "Overdue Everything that is due has started."
-    assert panel(response.text, "failing") == "Failing The last execution of every job succeeded."
-    assert panel(response.text, "violations") == (
-        "Violations No promise is broken now."
+    assert panel(response.text, "attention") == (
+        "Needs attention No job needs attention."
         " The history has not been checked yet: run cronledger verify daily. Checks"
     )
+    assert panel(response.text, "held").endswith("none waits for a limit or for another job.")
+    assert "0 failing 0 overdue 0 with alerts 0 running 0 paused" in text(response.text)
     assert panel(response.text, "running") == "Running Nothing is running."
     assert panel(response.text, "next") == "Next hour Nothing is due within an hour."
     assert "replica-1 alive 0 10" in panel(response.text, "runners")
@@ -75,15 +75,18 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     ended = at - timedelta(minutes=1)
     lost = rows.execution(db, "RUNNING", "lost", plan_time=at, stale_after=ended)["id"]
     page = browser.get("/").text
-    overdue = panel(page, "overdue")
-    assert "no_runner no live runner has queue nowhere" in overdue
-    assert "lease_expired its lease ended at" in overdue
-    assert "no live runner has queue default and function tests:work" in overdue
-    assert f'href="/execution?id={lost}"' in page.split('id="failing"')[0]
-    failing = panel(page, "failing")
-    assert "report" in failing and " 3 boom it broke none" in failing and "again" not in failing
-    assert re.search(r" (2h 5\dm|3h) ", failing)
+    shown = panel(page, "attention")
+    assert re.search(r"stuck overdue: no runner .* no live runner has queue nowhere", shown)
+    assert re.search(r"lost overdue: lease expired .* 1m its lease ended at", shown)
+    assert re.search(r"report failed 3 times in a row .* (2h 5\dm|3h) boom: it broke", shown)
+    assert "again" not in shown
+    assert "1 failing 2 overdue 0 with alerts 2 running 0 paused" in text(page)
+    assert f"/execution?id={lost}" in links(page, "running")
     assert "stuck" in panel(page, "running") and "r1 2 of 3" in panel(page, "running")
+    selected = panel(browser.get("/?only=overdue").text, "attention")
+    assert "stuck" in selected and "report" not in selected
+    refused = browser.get("/?only=late")
+    assert (refused.status_code, "only is one of failing" in refused.text) == (400, True)
     assert 'class="calm"' not in page
 
 
@@ -97,7 +100,7 @@ def test_a_failure_is_shown_whatever_its_age_and_however_many_another_job_has(
         rows.execution(db, "FAILED", name, plan_time=at - ago)
     rows.job(db, "busy")
     rows.copies(db, rows.execution(db, "FAILED", "busy"), 501)  # minutes
-    failing = panel(browser.get("/").text, "failing")
+    failing = panel(browser.get("/").text, "attention")
     for name in ("monthly", "daily", "busy"):
         assert name in failing
 
@@ -115,7 +118,7 @@ def test_with_more_scopes_than_it_looks_at_the_page_says_so(
         rows.job(db, name)
     monkeypatch.setattr(now, "MOST_SCOPES", 3)  # another panel, which is read at once
     page = browser.get("/").text
-    assert "No failure is known. Looked at were the first 3 scopes" in panel(page, "failing")
+    assert "Failures are known of the first 3 scopes" in panel(page, "attention")
     assert 'class="calm"' not in page
 
 
@@ -177,11 +180,11 @@ def test_violations_of_the_history_stay_until_a_run_has_checked_their_plan_times
         expire(browser)
         page = browser.get("/").text
         assert ('class="calm"' in page) is is_calm
-        return panel(page, "violations")
+        return panel(page, "attention")
 
     found(missing=2, early=1)
     assert re.search(
-        r"No promise is broken now\. 3 violations in the history: 1 early, 2 missing\."
+        r"No job needs attention\. 3 violations in the history: 1 early, 2 missing\."
         r" Last checked .*, plan times from .* on\.",
         history(),
     )
@@ -208,10 +211,48 @@ def test_now_reads_no_history_for_violations(browser: TestClient, db: Db) -> Non
     at = rows.now(db)
     rows.execution(db, "SUCCESS", "report", plan_time=at, started_at=at - timedelta(hours=1))
     assert db.execute("SELECT kind FROM cronledger.violations").fetchall() == [{"kind": "early"}]
-    assert "No promise is broken now." in panel(browser.get("/").text, "violations")
+    assert "No job needs attention." in panel(browser.get("/").text, "attention")
     db.execute("INSERT INTO cronledger.queues (name, max_running) VALUES ('default', 1)")
     for minutes in (1, 2):
         rows.execution(db, "RUNNING", "report", plan_time=at - timedelta(minutes=minutes))
     assert db.execute("SELECT kind FROM cronledger.present_violations").fetchall() == [
         {"kind": "over_limit"}
     ]
+
+
+@pytest.mark.long
+def test_a_job_has_one_row_whatever_number_of_its_scopes_is_in_trouble(
+    browser: TestClient, db: Db
+) -> None:
+    rows.runner(db)
+    at = rows.now(db)
+    scopes = [f"s{number:02}" for number in range(12)]
+    rows.job(db, "shards", scope_kind="shard", scopes=scopes, owner="data")
+    for number, scope in enumerate(scopes):
+        rows.execution(
+            db, "FAILED" if number % 6 == 0 else "SUCCESS", "shards", scope_kind="shard",
+            scope_id=scope, plan_time=at - timedelta(minutes=number + 1),
+        )  # fmt: skip
+    shown = panel(browser.get("/").text, "attention")
+    assert re.match(r"Needs attention 1 .*shards failed × 2 scopes .* data Failures", shown)
+    assert shown.count("shards") == 1
+
+
+@pytest.mark.long
+def test_what_is_held_on_purpose_needs_no_attention(browser: TestClient, db: Db) -> None:
+    rows.runner(db)
+    at = rows.now(db)
+    for name in ("frozen", "limited"):
+        rows.job(db, name)
+        db.execute(
+            "UPDATE cronledger.schedules SET parked = %s, next_due_at = NULL, next_plan_time = %s"
+            " WHERE job_name = %s",
+            ["limit" if name == "limited" else "paused", at - timedelta(minutes=2), name],
+        )  # fmt: skip
+    db.execute("SELECT cronledger.pause('frozen', reason => 'year-end freeze')")
+    page = browser.get("/").text
+    assert "No job needs attention." in panel(page, "attention")
+    held = panel(page, "held")
+    assert re.match(r"Held on purpose 2 .*frozen paused .* year-end freeze", held)
+    assert re.search(r"limited limit ", held)
+    assert "1 paused" in text(page)

@@ -1,9 +1,12 @@
--- Lists the scopes whose last execution that ended is FAILED, the longest failing first, of the first `most_scopes`
--- scopes by job and scope, and those of the 500 failures that ended last within a week. `failing_since`: the first
--- failure after the last SUCCESS among the last 100 executions. A NULL owner or label does not restrict. No lock.
--- Zero rows: none of them is failing.
+-- Lists the jobs of which the last execution of a scope that ended is FAILED: the scope that fails for longest, and
+-- the number of such scopes. It looks at the first `most_scopes` scopes by job and scope, and at those of the 500
+-- failures that ended last within a week. `failing_since`: the first failure after the last SUCCESS among the last 100
+-- executions. A NULL owner or label does not restrict. No lock. Zero rows: none of them is failing.
+SELECT y.* FROM (
 SELECT f.job_name, f.scope_kind, f.scope_id, l.id, l.plan_time, l.error_code, l.error_msg, l.next_attempt_at,
-       l.finished_at, s.failures, s.failing_since, j.timezone
+       l.finished_at, s.failures, s.failing_since, j.timezone, j.owner,
+       count(*) OVER (PARTITION BY f.job_name) AS scopes,
+       row_number() OVER (PARTITION BY f.job_name ORDER BY s.failing_since, f.scope_kind, f.scope_id) AS place
 FROM (
     (SELECT v.job_name, v.scope_kind, v.scope_id FROM {schema}.verify_schedules v
      WHERE v.retired_at IS NULL OR v.returned_at IS NOT NULL
@@ -39,5 +42,7 @@ LEFT JOIN {schema}.job_details j ON j.name = f.job_name
 WHERE l.status = 'FAILED' AND j.retired_at IS NULL
   AND (%(owner)s::text IS NULL OR j.owner = %(owner)s::text)
   AND (%(label)s::text IS NULL OR {schema}_internal.has_label(j.labels, %(label)s::text))
-ORDER BY s.failing_since, f.job_name, f.scope_id
+) y
+WHERE y.place = 1
+ORDER BY y.failing_since, y.job_name
 LIMIT %(max_rows)s

@@ -1,13 +1,18 @@
--- Lists the next plan_time of each (job, scope) that is due within an hour, the soonest first. It reads the due
--- index queue by queue, so that each queue adds at most 2 * max_read rows to those that are searched. A NULL owner or
--- label does not restrict. No lock. Zero rows: nothing is due.
-SELECT u.job_name, u.scope_kind, u.scope_id, u.plan_time, u.due_at, u.due_at - {schema}.db_now() AS due_in, j.timezone,
-       j.schedule, q.name AS queue
-FROM {schema}.queue_status q
-CROSS JOIN LATERAL {schema}_internal.next_firings(q.name, {schema}.db_now() + interval '1 hour', %(max_read)s) u
-JOIN {schema}.job_details j ON j.name = u.job_name
-WHERE j.retired_at IS NULL
-  AND (%(owner)s::text IS NULL OR j.owner = %(owner)s::text)
-  AND (%(label)s::text IS NULL OR {schema}_internal.has_label(j.labels, %(label)s::text))
-ORDER BY u.due_at, u.job_name, u.scope_id
+-- Lists the jobs that have a plan_time that is due within an hour, the soonest first: the first plan_time of each, and
+-- the number of its scopes. It reads the due index queue by queue, so that each queue adds at most 2 * max_read rows to
+-- those that are searched. A NULL owner or label does not restrict. No lock. Zero rows: nothing is due.
+SELECT u.* FROM (
+    SELECT u.job_name, u.scope_kind, u.scope_id, u.plan_time, u.due_at, u.due_at - {schema}.db_now() AS due_in,
+           j.timezone, j.schedule, q.name AS queue, count(*) OVER (PARTITION BY u.job_name) AS scopes,
+           row_number() OVER (PARTITION BY u.job_name ORDER BY u.due_at, u.scope_kind, u.scope_id) AS place
+    FROM {schema}.queue_status q
+    CROSS JOIN LATERAL
+        {schema}_internal.next_firings(q.name, {schema}.db_now() + interval '1 hour', %(max_read)s) u
+    JOIN {schema}.job_details j ON j.name = u.job_name
+    WHERE j.retired_at IS NULL
+      AND (%(owner)s::text IS NULL OR j.owner = %(owner)s::text)
+      AND (%(label)s::text IS NULL OR {schema}_internal.has_label(j.labels, %(label)s::text))
+) u
+WHERE u.place = 1
+ORDER BY u.due_at, u.job_name
 LIMIT %(max_rows)s
