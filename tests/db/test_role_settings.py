@@ -320,7 +320,7 @@ CALLS: dict[str, str] = {
 }
 """What others call, in an order in which each of them writes something."""
 STEPS = {"assert_lease", "maintain_partitions", "progress"}
-"""Of the functions that others may call: what writes nothing that lasts, or is a step of a replica."""
+"""Of the functions that others may call: what writes nothing that lasts, or is a replica's step."""
 
 
 def durable_tables(others: Others) -> list[str]:

@@ -2,12 +2,14 @@
 
 import os
 import re
+from uuid import UUID
 
 import click
 
 from cronledger.rules import progress as rules
 from cronledger.rules.problems import Exit
 
+_TOKEN = re.compile(r"[0-9a-fA-F-]{32,36}")
 NUMBER = click.IntRange(0, rules.MOST)
 
 
@@ -34,19 +36,22 @@ def progress(*, done: int, total: int | None, text: str | None) -> None:
     """
     names = ("CRONLEDGER_EXECUTION_ID", "CRONLEDGER_LEASE_TOKEN")
     execution, token = (os.environ.get(name, "") for name in names)
-    if not execution.isdecimal() or not token:
+    if not execution.isdecimal() or not _TOKEN.fullmatch(token):
         raise click.UsageError(
             f"{' or '.join(names)} is not set: this is not a command that an execution runs; call"
             " it from the command of a job, or set both to those of the claim"
         )
     found = rules.checked(done, total, text)
     from cronledger.cli.session import session, settings_here
+    from cronledger.client import Client
+    from cronledger.ledger import calls
 
     if settings_here().database_url is None:
         click.echo(_line(found))
         return
     with session() as ledger:
-        result = ledger.reports.report_progress(int(execution), token, found)
+        sender = Client(connection=ledger.connection, settings=ledger.settings).sender
+        result = sender.send(calls.progress(int(execution), UUID(token), found))
     if result == "lost":
         click.echo(f"Error: the lease of execution {execution} is lost; stop the work", err=True)
         raise click.exceptions.Exit(Exit.FAILED)

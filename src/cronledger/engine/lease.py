@@ -50,8 +50,8 @@ class Lease:
     of the heartbeats.
     `traceparent`: that of the span that enqueued the execution. `trace_id`: that of the attempt.
     Both are None without traces.
-    `progress`: what the handler has reported last. `stored`: the report that the last heartbeat took
-    along.
+    `progress`: what the handler has reported last. `stored`: the last report that a
+    heartbeat took along.
     """
 
     claimed: Claimed

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cronledger.ledger.reports import Row
+from cronledger.ledger.reports import Reports, Row
 from cronledger.rules.progress import described, expected_end
 
 HISTORY = timedelta(days=28)
@@ -39,6 +39,13 @@ def usual(rows: Iterable[Row]) -> dict[str, Usual]:
     }
 
 
+def expected_rows(reports: Reports, rows: Sequence[Row], now: datetime) -> list[Row]:
+    """Return executions with what is expected; see `with_expected`. Raises psycopg.Error."""
+    jobs = running_jobs(rows)
+    durations = reports.job_durations(**durations_of(jobs, now)) if jobs else []
+    return with_expected(rows, usual(durations), now)
+
+
 def running_jobs(rows: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return the jobs of those rows that are RUNNING; rows without a status are."""
     return {row["job_name"] for row in rows if row.get("status", "RUNNING") == "RUNNING"}
@@ -56,13 +63,16 @@ def with_expected(rows: Sequence[Row], of_jobs: Mapping[str, Usual], now: dateti
 def _expected(row: Row, known: Usual | None, now: datetime) -> dict[str, Any]:
     done, total, at = row["progress_done"], row["progress_total"], row["progress_at"]
     progress = None if done is None else described(done, total, row["progress_text"])
-    found = {"progress": progress, "usual_p50": None, "usual_p95": None, "expected_end": None,
-             "is_longer": None}  # fmt: skip
+    fields = ("usual_p50", "usual_p95", "expected_end", "is_longer")
+    found: dict[str, Any] = {"progress": progress, **dict.fromkeys(fields)}
     if row.get("status", "RUNNING") != "RUNNING":
         return found
     started = row["started_at"]
     end = expected_end(
-        started, now, known and known.p50, None if done is None else (done, total, at)
+        started,
+        now,
+        None if known is None else known.p50,
+        None if done is None else (done, total, at),
     )
     found["expected_end"] = end
     if known is not None:

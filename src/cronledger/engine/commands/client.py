@@ -195,9 +195,7 @@ class Supervisor:
 
     # -- one command -----------------------------------------------------------------------------
 
-    def _begin(
-        self, key: str, request: dict[str, Any], progress: ProgressReport | None
-    ) -> _Run:
+    def _begin(self, key: str, request: dict[str, Any], progress: ProgressReport | None) -> _Run:
         process = self._ensure()
         future = asyncio.get_running_loop().create_future()
         run = _Run(future, request["deadline"], process, progress)

@@ -16,8 +16,8 @@ Requests::
 
 Events: ``ready`` once; then for each start either ``failed`` (key, error) or ``started`` (key, pid)
 followed by ``ended`` (key, returncode, signal, reason, output, truncated, total_bytes), once each.
-Between these, ``progress`` (key, done, total, text) for the newest progress line of each part of the
-output. Progress lines are not part of the output.
+Between these, ``progress`` (key, done, total, text) for the newest progress line of each part of
+the output. Progress lines are not part of the output.
 
 Deadlines are instants of CLOCK_MONOTONIC in seconds. All processes of a host share that clock, so
 the supervisor and the `time.monotonic()` of the runner agree. It stops while the host is suspended.

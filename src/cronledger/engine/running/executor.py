@@ -81,8 +81,8 @@ class Executor:
     handler may have swallowed its cancellation.
 
     Events: `added`, the leases of new executions; `begun`, the lease of an attempt whose task
-    begins; `lost`, the outcomes that cannot be written; `freed`, a slot is free again; `reported`, the
-    lease of a handler that reports progress, in the handler's thread.
+    begins; `lost`, the outcomes that cannot be written; `freed`, a slot is free again; `reported`,
+    the lease of a handler that reports progress, in the handler's thread.
     """
 
     GRACE = 5.0

@@ -93,7 +93,7 @@ class Heartbeats:
             self.wake()
 
     def reported(self, lease: Lease) -> None:
-        """Make the thread step now if the progress of this lease is to be stored before its next step.
+        """Make the thread step now if the progress is to be stored before its next step.
 
         Thread-safe: handlers report from their threads.
         """

@@ -4,8 +4,8 @@
 reactions do not wait. Components do not know each other's reactions: they are connected only here.
 
 Threads: the event loop of the runner emits every event, except `heartbeats.extended`, which the
-thread of the heartbeats emits, and `executor.reported`, which handlers emit from their threads. Only
-the reactions to these have to be thread-safe.
+thread of the heartbeats emits, and `executor.reported`, which handlers emit from their threads.
+Only the reactions to these have to be thread-safe.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from cronledger.rules.calendar_spec import ENDS_SOON
 from cronledger.web import owners
+from cronledger.web.expected import expected
 from cronledger.web.site import Entry, site_of
 
 MOST = 50
@@ -72,6 +73,9 @@ async def show(request: Request) -> Response:
         read("list_open_alerts", max_rows=MOST + 1, **EVERY_SCOPE, **filters),
         read("examine_calendars", days=ENDS_SOON.days, fresh=CALENDARS_SECONDS),
     )  # fmt: skip
+    running = replace(
+        running, rows=running.rows and await expected(site.reader, running.rows, running.now)
+    )
     trouble = (overdue, failing, violations, violating, breaches, alerts)
     are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= MOST_SCOPES
     live = [row for row in runners.known if row["state"] != "stopped"]
