@@ -616,6 +616,24 @@ COMMENT ON COLUMN {schema}.gates.upstream_id IS 'Id of the scope of that job.';
 COMMENT ON COLUMN {schema}.gates.upstream_plan_time IS 'Its first plan_time that has not succeeded; NULL: it is not planned that far.';
 COMMENT ON COLUMN {schema}.gates.missing IS 'What is missing, for people.';
 
+-- A table of its own, so that an execution without progress has no wider row. Reports of one attempt change one row, and no
+-- index contains a column that they change (HOT).
+CREATE TABLE {schema}.execution_progress (
+    execution_id bigint PRIMARY KEY,
+    lease_token  uuid NOT NULL,
+    done         bigint NOT NULL CHECK (done >= 0),
+    total        bigint CHECK (total >= done),
+    text         text CHECK (length(text) <= 200),
+    reported_at  timestamptz NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, fillfactor = 50);
+COMMENT ON TABLE {schema}.execution_progress IS 'The last progress that an execution reported. A new attempt replaces it with its first report. It is deleted 7 days after the report, and by redact().';
+COMMENT ON COLUMN {schema}.execution_progress.execution_id IS 'The execution.';
+COMMENT ON COLUMN {schema}.execution_progress.lease_token IS 'The attempt that reported it. The progress of an earlier attempt is not shown.';
+COMMENT ON COLUMN {schema}.execution_progress.done IS 'Completed units of work, as the handler counts them.';
+COMMENT ON COLUMN {schema}.execution_progress.total IS 'Units of work in all; NULL: not known.';
+COMMENT ON COLUMN {schema}.execution_progress.text IS 'What the handler is doing; NULL: it did not say.';
+COMMENT ON COLUMN {schema}.execution_progress.reported_at IS 'When the report was written.';
+
 CREATE TABLE {schema}.skips (
     job_name          text COLLATE "C" NOT NULL,
     scope_kind        text COLLATE "C" NOT NULL,

@@ -17,8 +17,11 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trig
        CASE WHEN e.status = 'PENDING' AND e.next_attempt_at IS NULL THEN coalesce((
            SELECT g.missing FROM {schema}.gates g
            WHERE (g.job_name, g.scope_kind, g.scope_id, g.plan_time)
-               = (e.job_name, e.scope_kind, e.scope_id, e.plan_time)), 'the jobs that it requires') END AS waits_for
+               = (e.job_name, e.scope_kind, e.scope_id, e.plan_time)), 'the jobs that it requires') END AS waits_for,
+       p.done AS progress_done, p.total AS progress_total, p.text AS progress_text, p.reported_at AS progress_at
 FROM {schema}.executions e
+LEFT JOIN {schema}.execution_progress p
+    ON p.execution_id = e.id AND p.lease_token = e.lease_token AND e.status IN ('RUNNING', 'FAILED', 'CANCELLED')
 WHERE e.attempt >= 0;
 
   -- always true: the condition of executions_plan_time
@@ -68,3 +71,7 @@ COMMENT ON COLUMN {schema}.execution_status.traceparent IS 'Span that enqueued o
 COMMENT ON COLUMN {schema}.execution_status.trace_id IS 'Trace of the attempt that ended last; NULL: it was not traced, or a later attempt is RUNNING. Not the trace in traceparent.';
 COMMENT ON COLUMN {schema}.execution_status.redacted_at IS 'When its payload, result, output, key and messages were removed, by redact() or by keep_output of the job; NULL: they were not.';
 COMMENT ON COLUMN {schema}.execution_status.window_start IS 'Start of the window of the last attempt, which ends before plan_time; NULL: it had none, or was never claimed.';
+COMMENT ON COLUMN {schema}.execution_status.progress_done IS 'Units of work that the last attempt has reported as done; NULL: it reported none, or it succeeded.';
+COMMENT ON COLUMN {schema}.execution_status.progress_total IS 'Units of work in all, as it reported; NULL: not known.';
+COMMENT ON COLUMN {schema}.execution_status.progress_text IS 'What it reported to be doing.';
+COMMENT ON COLUMN {schema}.execution_status.progress_at IS 'When it reported last.';

@@ -6,8 +6,10 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.runner_id, e.a
        e.stale_after - {schema}.db_now() AS lease_left,
        e.cancel_requested_at, e.cancel_requested_by,
        (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,
-       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels
+       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels,
+       p.done AS progress_done, p.total AS progress_total, p.text AS progress_text, p.reported_at AS progress_at
 FROM {schema}.executions e
+LEFT JOIN {schema}.execution_progress p ON p.execution_id = e.id AND p.lease_token = e.lease_token
 WHERE e.status = 'RUNNING';
 COMMENT ON VIEW {schema}.running IS 'Executions that are RUNNING now.';
 COMMENT ON COLUMN {schema}.running.id IS 'Id of the execution.';
@@ -28,3 +30,7 @@ COMMENT ON COLUMN {schema}.running.cancel_requested_at IS 'When its cancellation
 COMMENT ON COLUMN {schema}.running.cancel_requested_by IS 'The person who requested the cancellation.';
 COMMENT ON COLUMN {schema}.running.owner IS 'Present owner of the job; NULL: it has none.';
 COMMENT ON COLUMN {schema}.running.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.running.progress_done IS 'Units of work that it has reported as done; NULL: it reported none.';
+COMMENT ON COLUMN {schema}.running.progress_total IS 'Units of work in all, as it reported; NULL: not known.';
+COMMENT ON COLUMN {schema}.running.progress_text IS 'What it reported to be doing.';
+COMMENT ON COLUMN {schema}.running.progress_at IS 'When it reported last.';

@@ -324,7 +324,8 @@ def assigned(
 def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
     """The last query of a function, with its parameters: no EXPLAIN looks into a function."""
     source, arguments = _source(c, function)
-    more = r"(?:--[^\n]*\s*)?IF (?:FOUND|with_windows) THEN\s*PERFORM [^;]*;\s*END IF;\s*"
+    condition = "FOUND|with_windows|of_done IS NOT NULL"
+    more = rf"(?:--[^\n]*\s*)?IF (?:{condition}) THEN\s*PERFORM [^;]*;\s*END IF;\s*"
     body = re.search(rf"RETURN(?: QUERY)?\b(?!;)(.*?);\s*(?:{more})?END\s*$", source, re.DOTALL)
     assert body is not None
     text = body[1]

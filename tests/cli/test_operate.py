@@ -3,7 +3,9 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -210,3 +212,30 @@ def test_embedded(bare: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert bare("migrate").exit_code == 0
     assert bare("runners", "--json").stdout == "[]\n"
     assert not list((tmp_path / "embedded").glob("*/postmaster.pid"))
+
+
+def test_a_running_execution_shows_its_progress_and_expected_end(
+    filled: Cli, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F86, F87: the first half took 10 minutes."""
+    ask(
+        "UPDATE cronledger.executions SET started_at = cronledger.db_now() - interval '10 min'"
+        " WHERE status = 'RUNNING' RETURNING 1"
+    )
+    ((execution, token),) = ask(
+        "SELECT id, lease_token::text FROM cronledger.executions WHERE status = 'RUNNING'"
+    )
+    refused(filled("progress", "5"), "CRONLEDGER_EXECUTION_ID or CRONLEDGER_LEASE_TOKEN is not set")
+    monkeypatch.setenv("CRONLEDGER_EXECUTION_ID", str(execution))
+    monkeypatch.setenv("CRONLEDGER_LEASE_TOKEN", token)
+    assert filled("progress", "50", "100", "pages").exit_code == 0
+    shown = json.loads(filled("executions", "show", str(execution), "--json").stdout)
+    assert shown["progress"] == "50 of 100 (50 %): pages"
+    left = datetime.fromisoformat(shown["expected_end"]) - datetime.fromisoformat(
+        shown["started_at"]
+    )
+    assert timedelta(minutes=20) <= left < timedelta(minutes=20) + timedelta(seconds=2 * PATIENCE)
+    assert "50 of 100 (50 %): pages" in filled("executions", "show", str(execution)).stdout
+    assert "50 of 100 (50 %): pages" in filled("executions", "list").stdout
+    monkeypatch.setenv("CRONLEDGER_LEASE_TOKEN", str(uuid4()))
+    refused(filled("progress", "51"), "is lost; stop the work", code=1)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -97,6 +98,7 @@ MATRIX = {
     "trigger": Entry("trigger fetch", DECIDE, "operator"),
     "enqueue": Entry("enqueue hourly --key k", DECIDE, "operator"),
     "backfill": Entry("backfill hourly --from 3h --to 1h", DECIDE, "operator"),
+    "progress": Entry("progress 1", DEPLOY, "runner", code=1),  # under a lease that it has lost
     "executions list": Entry("executions list", READ),
     "executions show": Entry("executions show 2", READ),
     "executions output": Entry("executions output 2", READ),
@@ -207,6 +209,8 @@ def roles(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture
 def call(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
     """Run a command as a role, on a clone of the ledger that no earlier call has changed."""
+    monkeypatch.setenv("CRONLEDGER_EXECUTION_ID", "3")
+    monkeypatch.setenv("CRONLEDGER_LEASE_TOKEN", str(UUID(int=0)))
     Path("jobs.toml").write_text(JOBS)
     Path("changed.toml").write_text(CHANGED)
     Path("crontab").write_text("0 * * * * true\n")

@@ -198,9 +198,9 @@ def test_all_leases_of_a_runner_are_renewed_in_one_statement(
     sent: list[int] = []
     original = Statements.heartbeat_leases
 
-    async def counted(self: Statements, c: Any, leases: Sequence[LeaseKey]) -> Any:
+    async def counted(self: Statements, c: Any, leases: Sequence[LeaseKey], *more: Any) -> Any:
         sent.append(len(leases))
-        return await original(self, c, leases)
+        return await original(self, c, leases, *more)
 
     monkeypatch.setattr(Statements, "heartbeat_leases", counted)
     scopes = [f"s{number}" for number in range(20)]
@@ -346,10 +346,10 @@ async def test_a_defect_does_not_end_the_thread(
 ) -> None:
     original, defects = Statements.heartbeat_leases, [RuntimeError("a defect"), ValueError("two")]
 
-    async def broken(self: Statements, c: Any, leases: Sequence[LeaseKey]) -> Any:
+    async def broken(self: Statements, c: Any, leases: Sequence[LeaseKey], *more: Any) -> Any:
         if defects:
             raise defects.pop()
-        return await original(self, c, leases)
+        return await original(self, c, leases, *more)
 
     monkeypatch.setattr(Statements, "heartbeat_leases", broken)
     beating.hold("a")

@@ -20,6 +20,7 @@ ABSENT = {
     "job_next_schedule_time", "job_status_last_schedule_time",
     "job_status_last_successful_time", "job_status_active", "job_status_consecutive_failures",
     "job_overdue_seconds", "job_skipped_plan_times", "job_failures_final", "job_breaches",
+    "job_progress_ratio",
 }  # fmt: skip
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -392,3 +393,16 @@ async def test_promtool_accepts_the_metrics(database_url: str, db: Db) -> None:
     rows.execution(db, "SUCCESS", 'a "job"\\')
     db.execute("SELECT cronledger.limit_queue('default', 1)")
     assert complaints((await read_text(database_url)).encode()) == ""
+
+
+def test_the_least_progress_of_a_job_is_a_metric_F86(database_url: str, db: Db) -> None:
+    rows.job(db, "report")
+    for minutes, done in ((1, 30), (2, 60), (3, None)):
+        at = rows.now(db) - timedelta(minutes=minutes)
+        row = rows.execution(db, "RUNNING", "report", plan_time=at)
+        total = None if done is None else 120
+        db.execute(
+            "SELECT cronledger.progress(%s, %s, %s, %s)",
+            [row["id"], row["lease_token"], done or 7, total],
+        )
+    assert scrape(database_url)["job_progress_ratio"] == {("report",): 0.25}

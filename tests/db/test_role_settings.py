@@ -254,6 +254,7 @@ NOT_DURABLE = {
     "scope_providers": "written anew by each call of a provider",
     "turns": "written anew by each run of a step",
     "schedule_keys": "written by a trigger of schedules",
+    "execution_progress": "written anew every few seconds",
     "gates": "written beside executions; the sweeper repeats a wake that is lost",
 }  # fmt: skip
 CALLS: dict[str, str] = {
@@ -318,8 +319,8 @@ CALLS: dict[str, str] = {
     "a limit": "UPDATE queues SET max_running = 9",
 }
 """What others call, in an order in which each of them writes something."""
-STEPS = {"assert_lease", "maintain_partitions"}
-"""Of the functions that others may call: what writes nothing, or is a step of a replica."""
+STEPS = {"assert_lease", "maintain_partitions", "progress"}
+"""Of the functions that others may call: what writes nothing that lasts, or is a replica's step."""
 
 
 def durable_tables(others: Others) -> list[str]:

@@ -37,6 +37,8 @@ PAUSES = "tests/db/test_planned_pauses.py::"
 FORECAST = "tests/unit/test_forecast.py::"
 FORECASTS = "tests/cli/test_forecast.py::"
 PLANNED = "tests/unit/test_planner_skips.py::"
+PROGRESS = "tests/db/test_progress.py::"
+PROGRESS_RULES = "tests/unit/test_progress.py::"
 
 
 class AnchorError(AssertionError):
@@ -811,5 +813,44 @@ MISTAKES = [
          IN_LEDGER + "test_verify_finds_what_no_calendar_explains"
          "[firings after the end of the calendar]",
          "if day > self.through:", "if False:"),
+    ),
+    *_of(
+        SRC + "engine/lease.py",
+        ("each report of progress sends a heartbeat",
+         PROGRESS + "test_reports_bring_the_next_heartbeat_forward_and_not_too_often_F86",
+         "if not is_first or lease.next_beat <= earliest:", "if lease.next_beat <= earliest:"),
+        ("progress that is reported during a heartbeat waits for the next one",
+         PROGRESS + "test_reports_bring_the_next_heartbeat_forward_and_not_too_often_F86",
+         "if lease.unstored is not None:  # reported meanwhile", "if False:"),
+    ),
+    *_of(
+        VIEWS + "execution_status.sql",
+        ("a retry shows the progress of the attempt before",
+         PROGRESS + "test_a_retry_starts_without_progress_F86",
+         "ON p.execution_id = e.id AND p.lease_token = e.lease_token AND", "ON p.execution_id = e.id AND"),
+    ),
+    *_of(
+        SQL + "workers/progress.sql",
+        ("a worker without the lease reports progress",
+         PROGRESS + "test_workers_report_progress_under_their_lease_F86",
+         "AND e.lease_token = progress.token AND", "AND"),
+    ),
+    *_of(
+        SQL + "operators/redact_executions.sql",
+        ("a redaction keeps the text of the progress",
+         PROGRESS + "test_progress_is_removed_with_the_data_and_after_a_week_F86",
+         "WHERE p.execution_id = ANY (changed)", "WHERE false"),
+    ),
+    *_of(
+        SRC + "rules/progress.py",
+        ("the expected end ignores the progress",
+         PROGRESS_RULES + "test_the_expected_end_follows_the_progress_or_else_the_median_F87",
+         "if total is not None and 0 < done < total and at > started:", "if False:"),
+    ),
+    *_of(
+        SRC + "engine/commands/progress_lines.py",
+        ("a progress line that arrives in two parts is output",
+         PROGRESS_RULES + "test_progress_lines_are_found_at_every_split_of_the_output_F86",
+         "(last.startswith(MARK) or MARK.startswith(last))", "False"),
     ),
 ]  # fmt: skip

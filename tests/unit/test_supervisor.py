@@ -873,7 +873,7 @@ def test_the_supervisor_imports_little() -> None:
     heavy = {"asyncio", "dataclasses", "threading", "subprocess", "logging", "inspect", "pathlib"}
     assert not heavy & set(output.split())
     packages = {"cronledger", "cronledger.engine", "cronledger.engine.commands"}
-    modules = ("cgroup", "guardian", "spawn", "supervised", "supervisor")
+    modules = ("cgroup", "guardian", "progress_lines", "spawn", "supervised", "supervisor")
     assert {name for name in output.split() if name.startswith("cronledger")} == packages | {
         f"cronledger.engine.commands.{name}" for name in modules
     }

@@ -256,3 +256,31 @@ def test_what_is_held_on_purpose_needs_no_attention(browser: TestClient, db: Db)
     assert re.match(r"Held on purpose 2 .*frozen paused .* year-end freeze", held)
     assert re.search(r"limited limit ", held)
     assert "1 paused" in text(page)
+
+
+def test_a_running_execution_shows_its_progress_and_usual_duration_F87(
+    browser: TestClient, db: Db
+) -> None:
+    rows.job(db, "report")
+    at = rows.now(db) - timedelta(minutes=10)
+    row = rows.execution(db, "RUNNING", "report", plan_time=at)
+    db.execute(
+        "SELECT cronledger.progress(%s, %s, 50, 100, '<b>pages')", [row["id"], row["lease_token"]]
+    )
+    db.execute(
+        "INSERT INTO cronledger.rolled_up_hours (job_name, scope_kind, scope_id, hour, success,"
+        " failed, cancelled, retries, durations, duration_ms_sum, duration_ms_min, duration_ms_max,"
+        " duration_counts, starts, late_ms_sum, late_counts, rolled_up_at)"
+        " VALUES ('report', 'global', 'global',"
+        " date_trunc('hour', cronledger.db_now()) - interval '2 h',"
+        " 1, 0, 0, 0, 1, 60000, 60000, 60000, '{1}', 0, 0, '{}', cronledger.db_now())"
+    )
+    for path, name in (
+        ("/", "running"), (f"/execution?id={row['id']}", "execution"),
+        ("/job?name=report", "newest"),
+    ):  # fmt: skip
+        shown = panel(browser.get(path).text, name)
+        assert "50 of 100 (50 %): &lt;b&gt;pages" in shown or "50 of 100 (50 %): <b>pages" in shown
+        assert "ends about" in shown
+        assert "usually 1m, 95 of 100 up to 1m" in shown
+        assert "takes longer" in shown

@@ -204,6 +204,9 @@ BEGIN
     DELETE FROM {schema}.planned_skips p WHERE p.ctid = ANY (ARRAY(
         SELECT o.ctid FROM {schema}.planned_skips o
         WHERE o.through_plan_time <= {schema}.pruned_through() LIMIT 10000 FOR UPDATE SKIP LOCKED));
+    DELETE FROM {schema}.execution_progress p WHERE p.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM {schema}.execution_progress o
+        WHERE o.reported_at < now_ - interval '7 days' LIMIT 10000 FOR UPDATE SKIP LOCKED));
     -- Last, because from here to the end of the transaction no other process can use executions. First the drops, which
     -- lock the parent: a claim locks it before the partitions.
     FOR action, subject, last IN
@@ -228,7 +231,7 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes and pauses, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, pauses and progress, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$

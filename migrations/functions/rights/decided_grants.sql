@@ -37,15 +37,15 @@ LANGUAGE sql IMMUTABLE AS $$
         -- Replicas. Locking a row needs the right to update it.
         ('runner', 'SELECT',
             'jobs job_revisions queues schedules executions skips runners sources identity scope_providers turns
-             retention channels deliveries'),
+             retention channels deliveries execution_progress'),
         ('runner', 'INSERT UPDATE',
-            'gates jobs queues schedules executions skips runners sources scope_providers turns channels'),
+            'gates jobs queues schedules executions skips runners sources scope_providers turns channels execution_progress'),
         ('runner', 'UPDATE', 'deliveries'),
         ('runner', 'DELETE', 'runners channels'),
         ('runner', 'INSERT', 'windows'),
         ('runner', 'USAGE', 'execution_id'),
         ('runner', 'EXECUTE',
-            'require_own_database require_ledger heartbeat_leases finish_executions release_executions postpone_executions
+            'require_own_database require_ledger heartbeat_leases store_progress finish_executions release_executions postpone_executions
              rearm_unblocked claim_look lock_due_schedules lock_woken_schedules claim_due lock_due_existing lock_stale decide_existing try_claim_existing
              claim_existing begin_windows next_window record_windows lower_running_from refuse_start is_stale job_room queue_room open_queues waiting_jobs woken_jobs next_schedule
              record_spec_error assert_lease scope_changes retired_since set_scopes settle_inputs
@@ -69,7 +69,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('', 'SELECT', 'deadline_cursors manual_deadlines deadlines deadline_breaches deadline_months'),
         ('', 'USAGE', 'breach_id'),
         -- Workers in other languages.
-        ('runner', 'EXECUTE', 'claim claim_next heartbeat finish fail release not_ready'),
+        ('runner', 'EXECUTE', 'claim claim_next heartbeat progress finish fail release not_ready'),
         -- Requirements of transactions.
         ('', 'EXECUTE', 'commit_durably'), ('runner', 'EXECUTE', 'require_read_committed'),
         -- The dates of edits, written at COMMIT.

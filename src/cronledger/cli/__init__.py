@@ -24,6 +24,7 @@ COMMANDS = {
     "planned-skips": ("skip:planned_skips", "List the firings that operators skip."),
     "enqueue": ("enqueue:enqueue", "Enqueue work for a job."),
     "backfill": ("backfill:backfill", "Run past plan_times of a job."),
+    "progress": ("progress:progress", "Report the progress of the execution that calls it."),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "pauses": ("pauses:pauses", "List, plan, change and end pauses of jobs."),
     "queues": ("queues:queues", "List, limit, pause and resume queues."),

@@ -9,6 +9,7 @@ VIEWER, OPERATOR, RUNNER = "cronledger_viewer", "cronledger_operator", "cronledg
 
 NEEDS = {
     "run": RUNNER,
+    "progress": RUNNER,
     "jobs apply": RUNNER,
     "jobs diff": RUNNER,
     "jobs pause": OPERATOR,

@@ -1,7 +1,7 @@
 """Print one execution: a heading, its fields, its earlier attempts."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -24,10 +24,10 @@ ATTEMPTS = Listing(
 )
 FIELDS = (
     "plan_time", "window_start", "due_at", "trigger", "requested_by", "queue", "revision",
-    "group_id", "watermark", "created_at", "runner_id", "started_at", "heartbeat_at",
-    "stale_after", "finished_at", "duration_ms", "next_attempt_at", "cancel_requested_at",
-    "cancel_requested_by", "rows_affected", "payload", "result", "result_taken_at", "error_code",
-    "error_msg", "traceparent", "trace_id",
+    "group_id", "watermark", "created_at", "runner_id", "started_at", "progress", "progress_at",
+    "usual", "expected_end", "heartbeat_at", "stale_after", "finished_at", "duration_ms",
+    "next_attempt_at", "cancel_requested_at", "cancel_requested_by", "rows_affected", "payload",
+    "result", "result_taken_at", "error_code", "error_msg", "traceparent", "trace_id",
 )  # fmt: skip
 
 
@@ -38,6 +38,7 @@ def print_execution(row: Mapping[str, Any], now: datetime) -> None:
     print_fields(
         {f"execution {row['id']}": f"{row['job_name']}{scope}  {row['status']}, {attempt}"}
     )
+    row = {**row, "usual": usual_text(row)}
     fields = {name: _shown(row[name], now) for name in FIELDS if row.get(name) is not None}
     print_fields(fields)
     if row["attempts"]:
@@ -48,6 +49,17 @@ def print_execution(row: Mapping[str, Any], now: datetime) -> None:
             f"\n{row['output_characters']:,} characters of output: "
             f"cronledger executions output {row['id']}"
         )
+
+
+def usual_text(row: Mapping[str, Any]) -> str | None:
+    """Return the usual duration of a running execution's job: `5m (95 of 100: up to 9m)`."""
+    if row["usual_p50"] is None:
+        return None
+    longer = "; this one takes longer" if row["is_longer"] else ""
+    p50, p95 = (
+        timedelta(seconds=round(row[x].total_seconds(), 1)) for x in ("usual_p50", "usual_p95")
+    )
+    return f"{cell(p50)}, 95 of 100 up to {cell(p95)}{longer}"
 
 
 def _shown(value: object, now: datetime) -> object:

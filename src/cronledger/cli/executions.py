@@ -10,6 +10,7 @@ from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import job_option, limit_option, owner_options, since_option
 from cronledger.cli.session import session
 from cronledger.cli.show import echo, json_option, print_json, print_result, read_moment
+from cronledger.explain.expected import expected_rows
 from cronledger.rules.instants import iso
 from cronledger.rules.problems import Exit
 
@@ -27,6 +28,8 @@ LISTING = Listing(
         "started_at": "STARTED",
         "finished_at": "FINISHED",
         "duration_ms": "MS",
+        "progress": "PROGRESS",
+        "expected_end": "EXPECTED END",
         "error_code": "ERROR",
         "next_attempt_at": "AGAIN AT",
     },
@@ -40,6 +43,8 @@ LISTING = Listing(
         "next_attempt_at",
         "duration_ms",
         "attempt",
+        "expected_end",
+        "progress",
     ),
     none="there are no matching executions",
 )
@@ -109,6 +114,7 @@ def list_executions(
         )  # fmt: skip
         if not rows and job is not None:
             ledger.require_job(job)
+        rows = expected_rows(ledger.reports, rows, now)
     show(rows, now)
 
 
@@ -119,8 +125,10 @@ def show(*, execution_id: int, as_json: bool) -> None:
     """Show one execution: all of its fields except its output."""
     with session() as ledger:
         row, now = ledger.reports.execution(execution_id), ledger.reports.now()
-    if row is None:
+        rows = expected_rows(ledger.reports, [] if row is None else [row], now)
+    if not rows:
         raise _unknown(execution_id)
+    (row,) = rows
     if as_json:
         print_json(row)
     else:

@@ -1,17 +1,24 @@
 """`cronledger trigger`: create one execution of a job, due now."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import click
 from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
+from cronledger.cli.execution import usual_text
+from cronledger.cli.listing import relative
 from cronledger.cli.parameters import Duration, payload_option, scope_options
 from cronledger.cli.session import Session, session
 from cronledger.cli.show import echo, json_option, print_json
 from cronledger.client import Execution
+from cronledger.explain.expected import expected_rows
 from cronledger.rules.problems import Exit
+
+PROGRESS_SECONDS = 5.0
+"""The least time between two lines that differ only in the progress."""
 
 
 @click.command()
@@ -71,16 +78,20 @@ def trigger(
 def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, Any] | None:
     """Wait until the execution has ended, or for `timeout`, and return its row.
 
-    Each change of its status, and the timeout, is reported on standard error.
+    Each change of its status, its progress and the timeout are reported on standard error.
     """
     seconds = None if timeout is None else timeout.total_seconds()
-    printed = None
+    printed: tuple[str, datetime | None] | None = None
+    progress_from = 0.0
 
     def seen(found: Execution) -> bool:
-        nonlocal printed
-        if (status := _status(found)) != printed:
-            echo(status, err=True)
-            printed = status
+        nonlocal printed, progress_from
+        status, reported = state = _status(found), found.progress_at
+        changed = printed is None or status != printed[0]
+        if changed or (reported and state != printed and monotonic() >= progress_from):
+            expected = _expected(ledger, found) if found.status == "RUNNING" else ""
+            echo(f"{status}{expected}", err=True)
+            printed, progress_from = state, monotonic() + PROGRESS_SECONDS
         return found.ended
 
     try:
@@ -88,6 +99,23 @@ def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, An
     except TimeoutError:
         echo(f"#{made} has not ended within --timeout; it keeps running", err=True)
     return ledger.reports.execution(made)
+
+
+def _expected(ledger: Session, found: Execution) -> str:
+    """Return the progress of a running execution, and when it probably ends."""
+    reported: dict[str, Any] = {
+        "job_name": found.job, "started_at": found.started_at,
+        "progress_done": found.progress_done, "progress_total": found.progress_total,
+        "progress_text": found.progress_text, "progress_at": found.progress_at,
+    }  # fmt: skip
+    now = ledger.reports.now()
+    (row,) = expected_rows(ledger.reports, [reported], now)
+    text = f"; {row['progress']}" if row["progress"] else ""
+    if (usual := usual_text(row)) is not None:
+        text += f"; usually takes {usual}"
+    if row["expected_end"] is not None:
+        text += f"; expected end {relative(row['expected_end'], now)}"
+    return text
 
 
 def _status(found: Execution) -> str:

@@ -35,6 +35,8 @@ from cronledger.rules.model import (
 )
 from cronledger.rules.outcome import Discard, LeaseLost, NotReady, Result, Retry
 from cronledger.rules.problems import ConfigurationError, Problem
+from cronledger.rules.progress import Progress
+from cronledger.rules.progress import checked as checked_progress
 from cronledger.rules.requirements import UpstreamResult, UpstreamResults
 
 if TYPE_CHECKING:
@@ -103,6 +105,7 @@ class Context:
     _held: Callable[[], bool] = field(repr=False, compare=False)
     _upstreams: UpstreamResults = field(default=UpstreamResults({}), repr=False, compare=False)
     _transaction: Callable[[], Transaction] | None = field(default=None, repr=False, compare=False)
+    _report: Callable[[Progress], None] | None = field(default=None, repr=False, compare=False)
 
     @property
     def scope(self) -> ScopeKey:
@@ -122,6 +125,23 @@ class Context:
         """
         if not self._held():
             raise LeaseLost(f"the lease of execution {self.execution_id} is lost")
+
+    def progress(self, done: int, total: int | None = None, text: str | None = None) -> None:
+        """Report that `done` of `total` units of work are done, and what the handler is doing.
+
+        `total=None`: not known. The runner keeps the newest report, and stores it with a heartbeat,
+        at most every 2 s. So the method is cheap, sends nothing, and is safe to call from any
+        thread, also for each unit of a long loop. A `done` above `total` counts as `total`.
+        Passwords in the text are masked, and it is cut after 200 characters. Without a runner, as
+        in a test of the function alone, the report is only checked.
+
+        Raises LeaseLost as `check_lease` does, TypeError unless the numbers are integers, and
+        ValueError if one is negative.
+        """
+        self.check_lease()
+        report = checked_progress(done, total, text)
+        if self._report is not None:
+            self._report(report)
 
     def upstream(self, job: str) -> Sequence[UpstreamResult]:
         """Return what this execution waited for: plan_times of a required job, and the results.

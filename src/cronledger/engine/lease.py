@@ -5,15 +5,17 @@ is written. `Leases` is the only object that threads share, under one lock.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
+from types import MappingProxyType
 from typing import Literal
 from uuid import UUID
 
 from cronledger.ledger.rows import Claimed
 from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import Job
+from cronledger.rules.progress import Progress
 
 log = get_logger(__name__)
 
@@ -22,6 +24,8 @@ Stop = Literal["timeout", "cancelled", "lease_lost", "shutdown"]
 MARGIN_SHARE = 0.1
 MARGIN_MOST = 2.0
 NEVER = float("inf")
+PROGRESS_SECONDS = 2.0
+"""The least time between two heartbeats of a lease that store its progress."""
 
 
 def margin(stale_timeout: float) -> float:
@@ -46,6 +50,8 @@ class Lease:
     of the heartbeats.
     `traceparent`: that of the span that enqueued the execution. `trace_id`: that of the attempt.
     Both are None without traces.
+    `progress`: what the handler has reported last. `stored`: the last report that a
+    heartbeat took along.
     """
 
     claimed: Claimed
@@ -60,6 +66,8 @@ class Lease:
     ended: bool = field(default=False, init=False)
     expired: tuple[float, str | None] | None = field(default=None, init=False)
     trace_id: str | None = field(default=None, init=False)
+    progress: Progress | None = field(default=None, init=False)
+    stored: Progress | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.renew(self.sent)
@@ -90,6 +98,11 @@ class Lease:
     def usable(self) -> bool:
         """Return whether the handler may continue. Any thread may read this."""
         return self.held and not self.stopped and monotonic() < self.deadline
+
+    @property
+    def unstored(self) -> Progress | None:
+        """Return the progress that no heartbeat has taken along yet, or None."""
+        return None if self.progress is self.stored else self.progress
 
     def renew(self, sent: float) -> None:
         """Restart the lease at `sent`, the monotonic instant before its statement was sent."""
@@ -153,8 +166,31 @@ class Leases:
             for lease in self._held.values():
                 lease.next_beat = 0.0
 
-    def renew(self, tokens: Iterable[UUID], sent: float) -> dict[UUID, float]:
-        """Extend these leases. Return the new deadlines of those still held and not stopped."""
+    def report(self, lease: Lease, progress: Progress) -> bool:
+        """Let the next heartbeat take this progress along.
+
+        Return whether the heartbeat comes earlier therefore. It does not for the next reports, so
+        that a handler may report as often as it likes.
+        """
+        with self._lock:
+            is_first = lease.unstored is None
+            lease.progress = progress
+            earliest = 0.0 if lease.stored is None else lease.sent + PROGRESS_SECONDS
+            if not is_first or lease.next_beat <= earliest:
+                return False
+            lease.next_beat = earliest
+            return True
+
+    def renew(
+        self,
+        tokens: Iterable[UUID],
+        sent: float,
+        stored: Mapping[UUID, Progress] = MappingProxyType({}),
+    ) -> dict[UUID, float]:
+        """Extend these leases. Return the new deadlines of those still held and not stopped.
+
+        `stored`: the progress that the heartbeats took along.
+        """
         with self._lock:
             renewed = {}
             for token in tokens:
@@ -162,6 +198,9 @@ class Leases:
                 if lease is None:
                     continue
                 lease.renew(sent)
+                lease.stored = stored.get(token, lease.stored)
+                if lease.unstored is not None:  # reported meanwhile
+                    lease.next_beat = min(lease.next_beat, sent + PROGRESS_SECONDS)
                 self._apply_renew_now(lease)
                 if not lease.stopped:
                     renewed[token] = lease.deadline

@@ -17,6 +17,7 @@ from cronledger.ledger.reports import Row
 from cronledger.rules import durations, storable
 from cronledger.rules.model import GLOBAL, Status
 from cronledger.rules.problems import PayloadInvalidError, RefusedError, nearest
+from cronledger.rules.progress import Progress
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -332,6 +333,11 @@ def retry(execution_id: int, *, force: bool = False) -> Call[Retried]:
 def announce_wait(execution_id: int) -> Call[None]:
     """Announce to the replicas that a program waits for the end of an execution."""
     return Call("call_announce_wait", {"id": execution_id}, lambda rows: None)
+
+
+def progress(execution_id: int, token: UUID, report: Progress) -> Call[str]:
+    """Report the progress of an execution. Its value is `ok`, `cancel_requested` or `lost`."""
+    return Call("call_progress", {"id": execution_id, "token": token, **report._asdict()}, _value)
 
 
 # --- listings -----------------------------------------------------------------------------------

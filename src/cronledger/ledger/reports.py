@@ -88,6 +88,10 @@ class Reports:
             "list_jobs", queue=queue, owner=owner, labels=_json(labels), with_retired=retired
         )
 
+    def job_durations(self, **params: object) -> list[Row]:
+        """Return the median and the 95th percentile of the durations of jobs."""
+        return self._read("list_job_durations", **params)
+
     def job(self, name: str) -> Row | None:
         """Return the definition of a job without target and payload, or None."""
         return self._one("show_job", job=name)

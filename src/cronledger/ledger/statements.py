@@ -63,6 +63,7 @@ from cronledger.ledger.server_settings import ServerSettings
 from cronledger.rules.calendars import CalendarKey
 from cronledger.rules.deadline_plan import DeadlinePlan, NewDeadline, Scope
 from cronledger.rules.model import ExecutionKey, ScopeKey
+from cronledger.rules.progress import Progress
 
 Connection = StepConnection
 Rows = StepCursor[tuple[Any, ...]]
@@ -386,9 +387,16 @@ class Statements:
         return await self._rows(c, "stop_runner", runner=runner, ledger=ledger)
 
     async def heartbeat_leases(
-        self, c: Connection, leases: Sequence[LeaseKey]
+        self,
+        c: Connection,
+        leases: Sequence[LeaseKey],
+        progress: Sequence[Progress | None] = (),
     ) -> StepCursor[Renewed]:
-        rest = _attributes(leases, tokens="token", stale_timeouts="stale_timeout")
+        """`progress`: what each execution has reported and is not stored; empty: none of them."""
+        rest: dict[str, Any] = _attributes(leases, tokens="token", stale_timeouts="stale_timeout")
+        reports = [found or (None, None, None) for found in progress]
+        columns = _columns(reports, "done", "total", "texts")
+        rest |= columns if reports else dict.fromkeys(columns)
         keys = _keys([lease.key for lease in leases])
         return await self._made(c, "heartbeat_leases", Renewed, **keys, **rest)
 

@@ -18,6 +18,8 @@ class Execution:
     first. `next_attempt_at`: when it is due, or is retried; None: never. `result`: the returned
     value as JSON has it. `error_code`: why the last attempt failed, in one word. `requested_by`:
     None for the schedule. `owner`, `labels`: those that the job has now; None: it has none.
+    `progress_done` of `progress_total` units of work, and `progress_text`: what the last attempt
+    has reported at `progress_at`; None: nothing, or it succeeded.
     """
 
     id: int
@@ -48,6 +50,10 @@ class Execution:
     created_at: datetime
     owner: str | None
     labels: Mapping[str, str] | None
+    progress_done: int | None
+    progress_total: int | None
+    progress_text: str | None
+    progress_at: datetime | None
 
     @property
     def scope(self) -> ScopeKey:

@@ -67,6 +67,9 @@ METRICS = (
     Metric("cronledger_job_status_last_successful_time", JOB,
            "End of the newest plan_time that succeeded. Absent if none succeeded."),
     Metric("cronledger_job_status_active", JOB, "Executions of a job that are RUNNING."),
+    Metric("cronledger_job_progress_ratio", JOB,
+           "Share of its work that a RUNNING execution has reported as done, the least of a job. "
+           "Absent if none has reported any."),
     Metric("cronledger_job_status_consecutive_failures", JOB,
            "FAILED executions since the last success, at most 100, in the worst scope."),
     Metric("cronledger_job_overdue_seconds", ("job", "reason"),
@@ -199,6 +202,9 @@ def _of_jobs(snapshot: Snapshot) -> dict[str, Iterable[Sample]]:
         "job_status_last_schedule_time": _column(jobs, "name", "last_plan_time"),
         "job_status_last_successful_time": _column(jobs, "name", "last_success_at"),
         "job_status_active": _column(jobs, "name", "running"),
+        "job_progress_ratio": _column(
+            [row for row in snapshot.progress if row["name"] in names], "name", "share"
+        ),
         "job_status_consecutive_failures": _column(jobs, "name", "consecutive_failures"),
         "job_overdue_seconds": [(key, x) for key, x in longest.items() if key[0] in names],
         "job_skipped_plan_times": counted(snapshot.skips, "reason"),

@@ -60,6 +60,7 @@ class Snapshot:
     job_limit: int
     jobs: Sequence[Row]
     overdue: Sequence[Row]
+    progress: Sequence[Row]
     queues: Sequence[Row]
     runners: Sequence[Row]
     violations: Sequence[Row]
@@ -105,6 +106,7 @@ async def read_snapshot(
             job_limit=job_limit,
             jobs=jobs,
             overdue=overdue,
+            progress=await read("read_progress"),
             queues=await read("list_queues", max_rows=MOST_QUEUES),
             runners=await read("count_runners"),
             violations=await read("count_violations"),

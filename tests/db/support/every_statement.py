@@ -117,8 +117,8 @@ LEFT_OUT = {
     # Psycopg reads the placeholders of format() as its own; examine_partitions reads the same.
     "examine_horizon",
     # Call a function that is measured.
-    "begin_pauses", "call_enqueue_many", "call_enqueue_task", "call_pause", "call_trigger",
-    "settle_pauses",
+    "begin_pauses", "call_enqueue_many", "call_enqueue_task", "call_pause", "call_progress",
+    "call_trigger", "settle_pauses",
     # Compares definitions of jobs, which are its parameter.
     "compare_source", "list_upstreams", "plan_pending", "upsert_jobs",
     # Probe `gates` and executions by key; the ledger of these tests has no gates.
@@ -146,6 +146,7 @@ OWN: Mapping[str, Mapping[str, object]] = {
     "list_shown_jobs": {"after": ""},
     "list_strip_cells": {"max_rows": [100] * BATCH},
     "mark_changed_hours": {"after": "0"},
+    "progress": {"done": 40},
     "maintain_partitions": {"width": "7 days"},
     "show_unfinished": {"before": "infinity"},
     "skip": {"plan_time": "2090-01-01", "reason": "because", "scope_kind": None, "scope_id": None},
@@ -174,7 +175,16 @@ FROM cronledger.executions e
 WHERE e.status = %s AND (e.job_name = 'worker') = %s AND e.next_attempt_at IS NULL
 ORDER BY e.plan_time DESC LIMIT 1
 """
-OF_HELD = ("assert_lease", "cancel", "fail", "finish", "heartbeat", "not_ready", "release")
+OF_HELD = (
+    "assert_lease",
+    "cancel",
+    "fail",
+    "finish",
+    "heartbeat",
+    "not_ready",
+    "progress",
+    "release",
+)
 HELD_OR_ENDED = (("RUNNING", True), ("FAILED", False))
 _FUNCTIONS = """
 SELECT p.proname AS name, p.proargnames[:p.pronargs - p.pronargdefaults] AS required,

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -29,6 +29,7 @@ Reason = Literal[
     "too_late",
 ]
 
+ProgressReport = Callable[[int, int | None, str | None], None]
 CLOSE_SECONDS = 6.0
 """`close` waits this long for the commands to end (they have 2 s), then kills the supervisor."""
 STUCK_SECONDS = 5.0
@@ -63,6 +64,7 @@ class _Run:
     future: asyncio.Future[CommandEnd]
     deadline: float
     process: "_Process"
+    progress: ProgressReport | None = None
     pid: int | None = None
 
 
@@ -132,6 +134,7 @@ class Supervisor:
         deadline: float,
         tail_bytes: int = 65536,
         grace: float = 5.0,
+        progress: ProgressReport | None = None,
     ) -> CommandEnd:
         """Run `argv`, or `shell` by /bin/sh -c, until it ends or until `deadline` of `monotonic()`.
 
@@ -139,6 +142,7 @@ class Supervisor:
         `extend` moves it. SIGTERM is sent `grace` seconds before SIGKILL, or later if the lease is
         short. If the task is cancelled, the command gets SIGTERM, and SIGKILL after `grace`. A
         second cancellation sends SIGKILL. The task is cancelled when the command is dead.
+        `progress` is called with done, total and text of progress lines in the output.
 
         Raises ValueError unless exactly one of `argv` and `shell` is given, and if `key` is
         running. Raises RuntimeError after `close`. Any other failure to start is returned as
@@ -162,7 +166,7 @@ class Supervisor:
             "grace": grace,
         }
         try:
-            run = self._begin(key, request)
+            run = self._begin(key, request, progress)
         except OSError as error:
             return _not_started(f"cannot start the command supervisor: {error}")
         return await self._until_dead(key, run)
@@ -191,9 +195,10 @@ class Supervisor:
 
     # -- one command -----------------------------------------------------------------------------
 
-    def _begin(self, key: str, request: dict[str, Any]) -> _Run:
+    def _begin(self, key: str, request: dict[str, Any], progress: ProgressReport | None) -> _Run:
         process = self._ensure()
-        run = _Run(asyncio.get_running_loop().create_future(), request["deadline"], process)
+        future = asyncio.get_running_loop().create_future()
+        run = _Run(future, request["deadline"], process, progress)
         with self._lock:
             sent = self._send(request)
             if sent:
@@ -331,6 +336,10 @@ class Supervisor:
                 process.ready.set()
             case "started":
                 self._runs[event["key"]].pid = event["pid"]
+            case "progress":
+                report = self._runs[event["key"]].progress
+                if report is not None:
+                    report(event["done"], event["total"], event["text"])
             case "failed":
                 self._settle(event["key"], _not_started(event["error"], event["reason"]))
             case "ended":

@@ -5,6 +5,8 @@ Like the supervisor, it uses the standard library only.
 
 from typing import Any
 
+from cronledger.engine.commands.progress_lines import ProgressLines
+
 KILL_LEAD = 0.1
 """Seconds between SIGKILL and the deadline, at which no process of the command is alive."""
 NEVER = float("inf")
@@ -30,6 +32,7 @@ class Command:
         self.has_begun = self.gone = self.lost = False
         self.killing_by = NEVER  # when the guardian must have confirmed a kill
         self.tail = bytearray()
+        self.progress = ProgressLines()
         self.total_bytes = 0
         self.error: str | None = None  # why it could not start
         self.exit_code: int | None = None  # negative: the signal; None while the process lives
@@ -56,6 +59,7 @@ class Command:
             del self.tail[: len(self.tail) - self.tail_bytes]
 
     def ended(self) -> dict[str, Any]:
+        self.keep(self.progress.take(b""))
         if self.left and self.reason is None:
             self._note_left()
         tail = bytes(self.tail[max(0, len(self.tail) - self.tail_bytes) :])

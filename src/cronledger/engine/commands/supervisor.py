@@ -16,6 +16,8 @@ Requests::
 
 Events: ``ready`` once; then for each start either ``failed`` (key, error) or ``started`` (key, pid)
 followed by ``ended`` (key, returncode, signal, reason, output, truncated, total_bytes), once each.
+Between these, ``progress`` (key, done, total, text) for the newest progress line of each part of
+the output. Progress lines are not part of the output.
 
 Deadlines are instants of CLOCK_MONOTONIC in seconds. All processes of a host share that clock, so
 the supervisor and the `time.monotonic()` of the runner agree. It stops while the host is suspended.
@@ -238,7 +240,9 @@ class Supervisor:
             data = os.read(command.output, CHUNK)
         except BlockingIOError:
             return False
-        command.keep(data)
+        command.keep(command.progress.take(data))
+        if (progress := command.progress.fetch()) is not None:
+            self._emit({"event": "progress", "key": command.key, **progress})
         if not data:
             command.output = self._close(command.output)
         return bool(data)

@@ -33,6 +33,7 @@ from cronledger.logs.loggers import get_logger
 from cronledger.rules import outcome
 from cronledger.rules.model import Handler, Job, Status, Trigger
 from cronledger.rules.outcome import Outcome
+from cronledger.rules.progress import Progress
 from cronledger.rules.requirements import UpstreamResults
 from cronledger.tracing.interface import AttemptSpan, Tracing
 
@@ -80,7 +81,8 @@ class Executor:
     handler may have swallowed its cancellation.
 
     Events: `added`, the leases of new executions; `begun`, the lease of an attempt whose task
-    begins; `lost`, the outcomes that cannot be written; `freed`, a slot is free again.
+    begins; `lost`, the outcomes that cannot be written; `freed`, a slot is free again; `reported`,
+    the lease of a handler that reports progress, in the handler's thread.
     """
 
     GRACE = 5.0
@@ -116,6 +118,7 @@ class Executor:
         self.begun = Event[[Lease]]()
         self.lost = Event[[Sequence[Ended]]]()
         self.freed = Event[[]]()
+        self.reported = Event[[Lease]]()
         self._running: dict[UUID, Running] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -358,8 +361,13 @@ class Executor:
             resources=self._python.functions[job.target["python"]].resources if python else None,
             _held=lambda: running.lease.usable,
             _transaction=transaction.open,
+            _report=partial(self._report, running.lease),
             _upstreams=upstreams,
         )
+
+    def _report(self, lease: Lease, progress: Progress) -> None:
+        if self._leases.report(lease, progress):
+            self.reported(lease)
 
     def _stopped(self, running: Running, output: str | None = None) -> Outcome:
         job = running.lease.job

@@ -92,6 +92,13 @@ class Heartbeats:
         if any(lease.next_beat < self._steps_at for lease in leases):
             self.wake()
 
+    def reported(self, lease: Lease) -> None:
+        """Make the thread step now if the progress is to be stored before its next step.
+
+        Thread-safe: handlers report from their threads.
+        """
+        self.added([lease])
+
     def renew_now(self) -> None:
         """Extend every lease now. The replies show which executions have a cancel request."""
         self._leases.renew_now()
@@ -180,11 +187,13 @@ class Heartbeats:
     async def _beat(self, batch: list[Lease], patience: float) -> None:
         connection = await self._connected(patience)
         keys = [LeaseKey(x.claimed.key, x.token, x.job.stale_timeout) for x in batch]
+        reported = {x.token: found for x in batch if (found := x.unstored) is not None}
+        progress = [reported.get(x.token) for x in batch] if reported else ()
         sent = monotonic()
         async with step_transaction(connection):
-            result = await self._statements.heartbeat_leases(connection, keys)
+            result = await self._statements.heartbeat_leases(connection, keys, progress)
         rows = await result.fetchall()
-        deadlines = self._leases.renew((row.token for row in rows), sent)
+        deadlines = self._leases.renew((row.token for row in rows), sent, reported)
         if deadlines:
             self.extended({str(token): deadline for token, deadline in deadlines.items()})
         missing = {lease.token: lease for lease in batch}

@@ -4,7 +4,8 @@
 reactions do not wait. Components do not know each other's reactions: they are connected only here.
 
 Threads: the event loop of the runner emits every event, except `heartbeats.extended`, which the
-thread of the heartbeats emits. Only its reaction has to be thread-safe.
+thread of the heartbeats emits, and `executor.reported`, which handlers emit from their threads.
+Only the reactions to these have to be thread-safe.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,6 +71,7 @@ def connect(p: Components) -> None:
     p.dispatcher.gated.then(gates)
     p.dispatcher.leased.then(p.executor.start)
     p.executor.added.then(p.heartbeats.added)
+    p.executor.reported.then(p.heartbeats.reported)  # in the thread of the handler
     p.executor.begun.then(p.monitoring.started)
     p.heartbeats.extended.then(p.supervisor.extend)  # in the thread of the heartbeats
     p.executor.freed.then(p.dispatcher.slot_freed)

@@ -3,7 +3,8 @@
 SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trigger, e.revision,
        e.queue, e.due_at, e.group_id, e.attempt, e.max_attempts, e.next_attempt_at, e.runner_id,
        e.started_at, e.finished_at, e.duration_ms, e.watermark, e.rows_affected, e.result, e.error_code,
-       e.error_msg, e.cancel_requested_at, e.requested_by, e.created_at, e.owner, e.labels
+       e.error_msg, e.cancel_requested_at, e.requested_by, e.created_at, e.owner, e.labels,
+       e.progress_done, e.progress_total, e.progress_text, e.progress_at
 FROM {schema}.execution_status e
 WHERE (%(job)s::text IS NULL OR e.job_name = %(job)s::text)
   AND (%(scope)s::text IS NULL OR e.scope_id = %(scope)s::text)

@@ -28,6 +28,7 @@ from cronledger.rules.model import ScopeKey
 from cronledger.web import queries
 from cronledger.web.changes import changes
 from cronledger.web.drawing.accounted_day import draw
+from cronledger.web.expected import expected
 from cronledger.web.forms import whole
 from cronledger.web.reading import Reading
 from cronledger.web.redaction import Redaction
@@ -142,6 +143,8 @@ async def _of_scope(request: Request, key: ScopeKey) -> dict[str, Any]:
         ),
         read("list_newest", max_rows=MOST_NEWEST, **scope),
     )
+    shown = await expected(site_of(request).reader, newest.known, newest.now)
+    newest = replace(newest, rows=newest.rows and shown)
     return {
         "alerts": alerts, "breaches": breaches, "compliance": compliance, "newest": newest,
         "is_failing": _is_failing(newest),

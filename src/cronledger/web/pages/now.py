@@ -11,6 +11,7 @@ from starlette.routing import Route
 from cronledger.rules.calendar_spec import ENDS_SOON
 from cronledger.web import attention, owners, queries
 from cronledger.web.attention import Kind
+from cronledger.web.expected import expected
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.site import Entry, site_of
 
@@ -56,7 +57,8 @@ async def show(request: Request) -> Response:
     ))  # fmt: skip
     scopes = readings["scopes"]
     are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= MOST_SCOPES
-    runners = readings["runners"]
+    runners, running = readings["runners"], readings["running"]
+    rows = running.rows and await expected(site.reader, running.rows, running.now)
     live = [row for row in runners.known if row["state"] != "stopped"]
     states = {row["state"] for row in live}
     trouble = (overdue, failing, *(readings[name] for name in ("violations", "breaches", "alerts")))
@@ -64,7 +66,7 @@ async def show(request: Request) -> Response:
         request, "now.html", most=MOST, first=FIRST, wrong=attention.of_kind(wrong, only),
         held=held, only=only, counts=_counts(wrong, readings), problems=_problems(readings),
         is_cut=any(panel.has_more(MOST) for panel in trouble),
-        running=readings["running"], upcoming=readings["upcoming"], check=readings["check"],
+        running=replace(running, rows=rows), upcoming=readings["upcoming"], check=readings["check"],
         violating=readings["violating"], runners=replace(runners, rows=runners.rows and live),
         ending=readings["ending"], are_all_known=are_all_known, most_scopes=MOST_SCOPES,
         filters=filters, is_filtered=is_filtered, is_empty=sources.rows == [],

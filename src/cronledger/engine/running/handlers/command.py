@@ -6,16 +6,17 @@ They are not in the ledger, and an output that contains them is redacted.
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from cronledger.declaring.app import Context
+from cronledger.declaring.app import Context, LeaseLost
 from cronledger.engine.commands.client import CommandEnd, Supervisor
 from cronledger.engine.lease import Lease
 from cronledger.engine.running.attempt_spans import trace_context
 from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.engine.running.handlers.variables import secrets, unset
 from cronledger.rules import outcome
-from cronledger.rules.masks import longest_spelling, redacted_tail
+from cronledger.rules.masks import longest_spelling, redacted, redacted_tail
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome
 from cronledger.rules.targets import CommandTarget, FromEnvironment
@@ -87,6 +88,11 @@ class CommandHandlers:
         deadline: float,
     ) -> CommandEnd:
         command, hidden = target.command, secrets(target.env, self.environ)
+
+        def report(done: int, total: int | None, text: str | None) -> None:
+            with suppress(LeaseLost):  # the command is stopped by other means
+                context.progress(done, total, text and redacted(text, hidden))
+
         end = await self.supervisor.run(
             str(context.lease_token),
             argv=None if isinstance(command, str) else command,
@@ -95,6 +101,7 @@ class CommandHandlers:
             cwd=target.cwd,
             deadline=deadline,
             tail_bytes=self.tail_bytes + longest_spelling(hidden),
+            progress=report,
         )
         if not hidden:
             return end

@@ -1,0 +1,22 @@
+"""What is expected of the running executions that a page shows."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cronledger.explain.expected import durations_of, running_jobs, usual, with_expected
+from cronledger.ledger.reports import Row
+from cronledger.web.reading import Reader
+
+FRESH_SECONDS = 60.0
+"""The usual durations change once an hour."""
+
+
+async def expected(reader: Reader, rows: Sequence[Row], now: datetime | None) -> list[Row]:
+    """Return executions with their progress and their expected end."""
+    jobs = running_jobs(rows)
+    if not jobs or now is None:
+        return list(rows) if now is None else with_expected(rows, {}, now)
+    durations = await reader.read(
+        "list_job_durations", fresh=FRESH_SECONDS, **durations_of(jobs, now)
+    )
+    return with_expected(rows, usual(durations.known), now)
