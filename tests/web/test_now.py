@@ -79,7 +79,7 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     assert "no_runner no live runner has queue nowhere" in overdue
     assert "lease_expired its lease ended at" in overdue
     assert "no live runner has queue default and function tests:work" in overdue
-    assert f'href="/execution?id={lost}"' in page.split('id="failing"')[0]
+    assert f'href="/execution/{lost}"' in page.split('id="failing"')[0]
     failing = panel(page, "failing")
     assert "report" in failing and " 3 boom it broke none" in failing and "again" not in failing
     assert re.search(r" (2h 5\dm|3h) ", failing)

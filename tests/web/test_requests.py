@@ -57,7 +57,7 @@ def test_an_invalid_field_of_an_address_is_refused_before_anything_is_read(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for query in ("before=x", "after_kind=%00", "after_scope=%00&before=1"):
-            assert browser.get(f"/job?name=report&{query}").status_code == 400
+            assert browser.get(f"/job/report?{query}").status_code == 400
         gc.collect()
     assert [str(one.message) for one in caught if "never awaited" in str(one.message)] == []
 

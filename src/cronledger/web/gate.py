@@ -12,7 +12,8 @@ from cronledger.logs.loggers import get_logger
 from cronledger.rules.remedies import Surface
 from cronledger.web.access.identity import RefusedRequestError
 from cronledger.web.access.origin import SAFE_METHODS, require_same_origin
-from cronledger.web.site import IDENTITY, Links, Site, path_of, site_of
+from cronledger.web.links import Links, path_of
+from cronledger.web.site import IDENTITY, Site, site_of
 
 log = get_logger(__name__)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from hashlib import sha256
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from starlette.requests import HTTPConnection, Request
@@ -20,6 +20,7 @@ from cronledger.web.access.identity import Access, Identity
 from cronledger.web.access.scheme import Scheme
 from cronledger.web.acting import Actor
 from cronledger.web.examining import Examiner
+from cronledger.web.links import Links, path_of, root_of
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
@@ -136,22 +137,6 @@ class Site:
         await self.access.close()
 
 
-class Links:
-    """Makes the address of a page: `to("/job", name="report")`, below the prefix of the page."""
-
-    def __init__(self, request: HTTPConnection) -> None:
-        self._root = root_of(request)
-
-    def __call__(self, path: str, **query: object) -> str:
-        given = [
-            (name, str(part))
-            for name, value in query.items()
-            for part in (value if isinstance(value, list | tuple) else [value])
-            if part not in (None, "")
-        ]
-        return self._root + path + (f"?{urlencode(given)}" if given else "")
-
-
 class NotStartedError(RuntimeError):
     """A request reached a page whose lifespan has not started, or has ended."""
 
@@ -174,19 +159,6 @@ def identity_of(request: Request) -> Identity:
     """Return the sender of this request."""
     identity: Identity = request.scope["state"][IDENTITY]
     return identity
-
-
-def root_of(request: HTTPConnection) -> str:
-    """Return the prefix below which the page is mounted: "" or `/ops/cron`."""
-    root: str = request.scope.get("root_path", "")
-    return quote(root.rstrip("/"))
-
-
-def path_of(request: HTTPConnection) -> str:
-    """Return the path of a request below the prefix."""
-    root = request.scope.get("root_path", "").rstrip("/")
-    path: str = request.scope["path"]
-    return path.removeprefix(root) if path.startswith(f"{root}/") else path
 
 
 def _unless_known(request: Request, response: HTMLResponse, now: datetime | None) -> Response:
