@@ -71,7 +71,7 @@ def test_now_shows_open_alerts(browser: TestClient, db: Db, at: datetime) -> Non
     open_state(db, at)
     open_state(db, at, None, runner_id="r1", event="runner_lost", summary="r1 is lost")
     shown = browser.get("/").text
-    assert re.search(r"failed report .* 1h 3 ops .* report failed 3 times", panel(shown, "alerts"))
+    assert re.search(r"failed report .* 1 h 3 ops .* report failed 3 times", panel(shown, "alerts"))
     assert re.search(r"runner lost r1 .* r1 is lost", panel(shown, "alerts"))
     assert 'class="calm"' not in shown
     mine = panel(browser.get("/?label=team=data").text, "alerts")
@@ -104,7 +104,7 @@ def test_now_shows_missed_deadlines(
     breach(db, at, "tidy", plan_time=at - 3 * DAY, breached_at=at - 25 * HOUR)
     page = browser.get("/").text
     shown = panel(page, "breaches")
-    assert re.match(r"Missed deadlines 2 .* start by tidy .* finish by report .* 1h", shown)
+    assert re.match(r"Missed deadlines 2 .* start by tidy .* finish by report .* 1 h", shown)
     assert f'href="/execution/{id}"' in page
     assert 'class="calm"' not in page
     for query in ("owner=data", "label=team=data"):

@@ -82,7 +82,7 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     assert f'href="/execution/{lost}"' in page.split('id="failing"')[0]
     failing = panel(page, "failing")
     assert "report" in failing and " 3 boom it broke none" in failing and "again" not in failing
-    assert re.search(r" (2h 5\dm|3h) ", failing)
+    assert re.search(r" (2 h 5\d min|3 h) ", failing)
     assert "stuck" in panel(page, "running") and "r1 2 of 3" in panel(page, "running")
     assert 'class="calm"' not in page
 

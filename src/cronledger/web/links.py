@@ -77,6 +77,18 @@ def path_of(request: HTTPConnection) -> str:
     return path.removeprefix(root) if path.startswith(f"{root}/") else path
 
 
+def local_address(request: HTTPConnection) -> str:
+    """Return the path and the query of a request below the prefix."""
+    query = request.url.query
+    return quote(path_of(request)) + (f"?{query}" if query else "")
+
+
+def local_path(text: str) -> str:
+    """Return `text` if it is a path of this page, otherwise the path of the first page."""
+    inside = text.startswith("/") and not text.startswith(("//", "/\\"))
+    return text if inside and not set(text) & set("\r\n\t\\") else "/"
+
+
 def _query(request: Request) -> dict[str, object]:
     return {name: request.query_params.getlist(name) for name in request.query_params}
 
