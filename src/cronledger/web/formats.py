@@ -76,7 +76,7 @@ def ago(seconds: float) -> str:
 def _words(seconds: float) -> str:
     whole = int(abs(seconds))
     at = next((at for at, (size, _) in enumerate(_AGES) if whole >= size), len(_AGES) - 1)
-    words = []
+    words: list[str] = []
     for size, unit in _AGES[at : at + 2 if at < 2 else at + 1]:
         count, whole = divmod(whole, size)
         if count or not words:

@@ -107,7 +107,7 @@ class Site:
         """Return a page that reads nothing from the database."""
         identity: Identity | None = request.scope.get("state", {}).get(IDENTITY)
         message = None if parts.is_again(request) else _message(request)
-        common = {
+        common: dict[str, object] = {
             "to": Links(request), "identity": identity, "signs_in": self.access.signs_in,
             "entries": self._entries if identity else (), "here": path_of(request),
             "message": message, "head": None, "is_live": False, "ledger": self._ledger_name,
