@@ -402,7 +402,7 @@ MISTAKES = [
          "return not _NOT_A_STEP & {*steps} and", "return"),
         ("an address leaves out a scope that is not the only one",
          LINKS + "test_a_scope_is_in_the_query_unless_it_is_the_only_one",
-         'if ("scope", "global") not in given or', "if not given or"),
+         'if ("scope", "global") not in given or', "if False and"),
     ),
     *_of(
         SRC + "web/parts.py",
