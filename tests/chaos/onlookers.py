@@ -19,7 +19,7 @@ from tests.processes import clean_environ
 from tests.waiting import until
 
 PAGES = (
-    "/", "/jobs", "/job?name=waits", "/job?name=steady", "/ledger", "/ledger?outcome=FAILED",
+    "/", "/jobs", "/job/waits", "/job/steady", "/ledger", "/ledger?outcome=FAILED",
     "/timeline", "/audit", "/runners", "/load", "/why", "/verify", "/metrics",
 )  # fmt: skip
 EXCUSED = {503}

@@ -23,6 +23,8 @@ NOTIFIED = "tests/db/test_wait_notified.py::"
 ACCESS = "tests/web/test_access.py::"
 EXECUTION = "tests/web/test_execution.py::"
 TIMELINE = "tests/web/test_timeline.py::"
+WEB = "tests/web/"
+LINKS = WEB + "test_links.py::"
 REDACT = "tests/db/test_redact.py::"
 PINNED = "tests/db/test_pinned_horizon.py::"
 CALENDARS = "tests/unit/test_calendars.py::"
@@ -391,9 +393,33 @@ MISTAKES = [
         ("another site acts through the page",
          ACCESS + "test_a_foreign_origin_changes_nothing",
          "if method not in SAFE_METHODS:\n", "if False:\n"),
+    ),
+    *_of(
+        SRC + "web/links.py",
         ("next may lead to another site",
          ACCESS + "test_the_form_leads_to_no_other_site",
          'text.startswith(("//", "/\\\\"))', "False"),
+        ("the path of a page has steps that browsers remove",
+         LINKS + "test_a_name_that_a_path_would_change_is_in_the_query[..]",
+         "return not _NOT_A_STEP & {*steps} and", "return"),
+        ("an address leaves out a scope that is not the only one",
+         LINKS + "test_a_scope_is_in_the_query_unless_it_is_the_only_one",
+         'if ("scope", "global") not in given or', "if False and"),
+    ),
+    *_of(
+        SRC + "web/parts.py",
+        ("an age that grows is sent again", WEB + "test_parts.py::"
+         "test_an_age_that_grows_does_not_change_a_part",
+         '_AGE.sub(r"\\1", text)', "text"),
+        ("a page with other parts is not sent whole", WEB + "test_requests.py::"
+         "test_a_page_with_other_parts_than_before_is_sent_whole",
+         "if known.keys() == parts.keys():", "if True:"),
+    ),
+    *_of(
+        SRC + "web/compression.py",
+        ("another site learns the lengths of compressed pages", WEB + "test_requests.py::"
+         "test_a_response_that_another_site_asked_for_is_not_compressed",
+         'if origin in ("none", "same-origin")', "if origin"),
     ),
     *_of(
         SRC + "web/redaction.py",

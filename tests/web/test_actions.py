@@ -87,8 +87,8 @@ def test_an_action_on_a_job_whose_name_ends_with_a_blank_is_not_one_on_another_j
 ) -> None:
     rows.job(db, "pay")
     questionable(db, "pay ", description="the other one")
-    assert "the other one" in text(browser.get("/job?name=pay%20").text)
-    assert "the other one" not in text(browser.get("/job?name=pay").text)
-    assert post(browser, "/job/pause", name="pay ", reason=" incident ").status_code == 303
+    assert "the other one" in text(browser.get("/job/pay%20").text)
+    assert "the other one" not in text(browser.get("/job/pay").text)
+    assert post(browser, "/job-pause", name="pay ", reason=" incident ").status_code == 303
     paused = "SELECT array_agg(name || ':' || paused_reason) FROM cronledger.jobs"
     assert value(db, paused + " WHERE paused_at IS NOT NULL") == ["pay :incident"]

@@ -57,11 +57,11 @@ def test_no_alert_is_open_and_no_deadline_was_missed(
     shown = browser.get("/").text
     assert "No job needs attention." in panel(shown, "attention")
     assert 'class="calm"' in shown
-    shown = browser.get("/job?name=report").text
+    shown = browser.get("/job/report").text
     assert "No alert of this scope is open." in panel(shown, "alerts")
     assert "This scope had no deadline." in panel(shown, "compliance")
     assert "No deadline of this scope was missed." in panel(shown, "breaches")
-    shown = browser.get(f"/execution?id={execution['id']}").text
+    shown = browser.get(f"/execution/{execution['id']}").text
     assert 'id="alerts"' not in shown and 'id="breaches"' not in shown
     assert "tidy active @hourly" in panel(browser.get("/jobs").text, "jobs")
 
@@ -71,7 +71,7 @@ def test_now_shows_open_alerts(browser: TestClient, db: Db, at: datetime) -> Non
     open_state(db, at, None, runner_id="r1", event="runner_lost", summary="r1 is lost")
     shown = browser.get("/").text
     open_state(db, at, channel="mail")
-    assert re.search(r"report alert failed .* 1h report failed 3 times", panel(shown, "attention"))
+    assert re.search(r"report alert failed .* 1 h report failed 3 times", panel(shown, "attention"))
     assert re.search(r"r1 alert runner lost .* r1 is lost", panel(shown, "attention"))
     assert 'class="calm"' not in shown
     mine = panel(browser.get("/?label=team=data").text, "attention")
@@ -104,8 +104,8 @@ def test_now_shows_missed_deadlines(
     breach(db, at, "tidy", plan_time=at - 3 * DAY, breached_at=at - 25 * HOUR)
     page = browser.get("/").text
     shown = panel(page, "attention")
-    assert re.search(r"tidy start by missed .* report finish by missed .* 1h", shown)
-    assert f'href="/execution?id={id}"' in page
+    assert re.search(r"tidy start by missed .* report finish by missed .* 1 h", shown)
+    assert f'href="/execution/{id}"' in page
     assert 'class="calm"' not in page
     for query in ("owner=data", "label=team=data"):
         mine = panel(browser.get(f"/?{query}").text, "attention")
@@ -125,7 +125,7 @@ def test_a_job_has_its_deadlines_by_month(browser: TestClient, db: Db, at: datet
     month(db, date(2026, 10, 1), "start_by", met=1_000, met_late=30, missed=1)
     month(db, date(2026, 11, 1), "start_by", met=2, met_late=1, missed=0)
     month(db, date(2026, 11, 1), "finish_by", met=1, met_late=0, missed=1)
-    shown = browser.get("/job?name=report").text
+    shown = browser.get("/job/report").text
     assert panel(shown, "compliance").endswith("2026-11 5 3 1 1 2026-10 1,031 1,000 30 1")
     found = panel(shown, "breaches")
     assert re.search(r"finish by .* not met .* start by .* 1h late", found)
@@ -144,7 +144,7 @@ def test_an_execution_has_its_alerts_and_its_missed_deadlines(
     breach(db, at)
     breach(db, at, kind="expect_duration", closed_at=at)
     breach(db, at, plan_time=at - 3 * HOUR, kind="start_by")
-    page = browser.get(f"/execution?id={execution['id']}").text
+    page = browser.get(f"/execution/{execution['id']}").text
     shown = panel(page, "alerts")
     assert re.search(r"failed opened ops SUCCESS .* it failed", shown)
     assert re.search(r"failed reminder ops not yet it still fails", shown)
@@ -160,12 +160,12 @@ def test_an_alert_leads_to_its_cause(browser: TestClient, db: Db, at: datetime) 
     open_state(db, at, "tidy", event="overdue", plan_time=at, summary="another job")
     open_state(db, at, None, runner_id="r1", event="runner_lost")
     found = links(browser.get("/").text, "attention")
-    (why,) = [address for address in found if address.startswith("/why?")]
+    (why,) = [address for address in found if address.startswith("/why/")]
     assert browser.get(why).status_code == 200
     assert "/runners" in found
-    page = browser.get("/job?name=report").text
+    page = browser.get("/job/report").text
     assert "another job" not in panel(page, "alerts")
-    assert f"/execution?id={execution}" in {*found} & {*links(page, "alerts")}
+    assert f"/execution/{execution}" in {*found} & {*links(page, "alerts")}
 
 
 @pytest.mark.long
@@ -176,13 +176,13 @@ def test_a_job_of_many_firings_leads_to_executions_the_ledger_and_why(
     at = rows.now(db).replace(microsecond=0)
     for seconds in range(320, 0, -1):
         newest = rows.execution(db, "FAILED", "ticks", plan_time=at - timedelta(seconds=seconds))
-    page = browser.get("/job?name=ticks").text
-    assert "/execution?" not in " ".join(links(page, "day"))  # too many for the picture
+    page = browser.get("/job/ticks").text
+    assert "/execution/" not in " ".join(links(page, "day"))  # too many for the picture
     found = links(page, "newest")
-    assert f"/execution?id={newest['id']}" in found
-    whys = [address for address in found if address.startswith("/why?")]
+    assert f"/execution/{newest['id']}" in found
+    whys = [address for address in found if address.startswith("/why/")]
     assert "failed" in text(browser.get(whys[0]).text)
     beside = [unescape(address) for address in re.findall(r'href="(/(?:ledger|why)\?[^"]*)"', page)]
-    for address in ("/ledger?job=ticks&scope=global", "/why?job=ticks&scope=global"):
+    for address in ("/ledger?job=ticks&scope=global", "/why?job=ticks"):
         assert address in beside
         assert browser.get(address).status_code == 200

@@ -37,8 +37,8 @@ def test_the_page_lists_and_filters_the_audit_trail(browser: TestClient, db: Db)
 def test_the_audit_trail_leads_to_the_executions_of_an_action(browser: TestClient, db: Db) -> None:
     rows.job(db)
     number = value(db, "SELECT cronledger.trigger('job')")
-    assert f'<a href="/execution?id={number}">{number}</a>' in browser.get("/audit").text
-    for page in ("/job?name=job", f"/execution?id={number}"):
+    assert f'<a href="/execution/{number}">{number}</a>' in browser.get("/audit").text
+    for page in ("/job/job", f"/execution/{number}"):
         assert '"/audit?job=job"' in browser.get(page).text
 
 

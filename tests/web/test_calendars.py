@@ -75,8 +75,8 @@ def test_a_calendar_that_ends_soon_is_marked_on_three_pages(
     rows.job(db, "other")
     said = f"calendar de {words} {through}."
     assert f"{said} 1 job does not fire" in text(browser.get("/").text)
-    assert f"{said} The job does not fire" in text(browser.get("/job?name=job").text)
-    assert said not in text(browser.get("/job?name=other").text)
+    assert f"{said} The job does not fire" in text(browser.get("/job/job").text)
+    assert said not in text(browser.get("/job/other").text)
     mark = "is over" if ends_in < 0 else f"in {ends_in} days"
     assert mark in panel(browser.get("/calendars").text, "calendars")
 
@@ -89,7 +89,7 @@ def test_a_calendar_that_ends_later_or_is_not_used_is_no_warning(
     declare({}, 90)
     rows.job(db, calendar="de")
     expire(browser)
-    for address in ("/", "/job?name=job"):
+    for address in ("/", "/job/job"):
         assert "calendar de ends" not in text(browser.get(address).text)
 
 
@@ -99,7 +99,7 @@ def test_the_next_firings_of_a_job_name_the_days_that_they_skip(
     declare({2: "Christmas Day", 3: "Boxing Day"})
     rows.job(db, schedule="0 12 * * *", calendar="de")
     rows.job(db, "moved", schedule="0 12 * * *", calendar="de")
-    shown = browser.get("/job?name=job").text
+    shown = browser.get("/job/job").text
     assert "calendar de (skips excluded days)" in text(shown)
     firings = panel(shown, "firings")
     assert "skipped: Christmas Day (calendar de)" in firings
@@ -109,7 +109,7 @@ def test_the_next_firings_of_a_job_name_the_days_that_they_skip(
         "UPDATE cronledger.jobs SET schedule = %s, on_excluded = 'next' WHERE name = 'moved'",
         [f"0 12 {one.day} {one.month} *"],
     )
-    shown = browser.get("/job?name=moved").text
+    shown = browser.get("/job/moved").text
     assert "calendar de (moves to the next included day)" in text(shown)
     assert f"moved from {one} (Christmas Day)" in panel(shown, "firings")
 
@@ -127,7 +127,7 @@ def test_skips_of_a_calendar_have_the_name_of_their_day(
         db, "skips", job_name="job", scope_kind="global", scope_id="global", from_plan_time=at,
         through_plan_time=at, count=1, reason="calendar", detail="Christmas Day", revision=1,
     )  # fmt: skip
-    day = panel(browser.get(f"/job?name=job&day={at.date()}").text, "day")
+    day = panel(browser.get(f"/job/job?day={at.date()}").text, "day")
     assert "1 planned = 0 ran + 1 skipped (1 calendar)" in day
     assert "its calendar excludes this day: Christmas Day" in day
     shown = browser.get("/ledger?since=3d&outcome=SKIPPED&reason=calendar").text

@@ -24,7 +24,7 @@ SECRETS = {"user": "ada", "Password": "hunter2", "deep": [{"token": ["hunter2"]}
 
 
 def page(browser: TestClient, execution: int) -> str:
-    found = browser.get(f"/execution?id={execution}")
+    found = browser.get(f"/execution/{execution}")
     assert found.status_code == 200, text(found.text)
     return found.text
 
@@ -89,8 +89,8 @@ def test_a_person_sees_the_same_on_the_page_and_in_the_database(
         db, payload=Jsonb(SECRETS), result=Jsonb({"rows": 7, "secret": "hunter2"}), output="said so"
     )["id"]
     for headers, group in ((OPERATOR, "operator"), (VIEWER, "viewer")):
-        shown = by_token.get(f"/execution?id={execution}", headers=headers).text
-        job = by_token.get("/job?name=job", headers=headers).text
+        shown = by_token.get(f"/execution/{execution}", headers=headers).text
+        job = by_token.get("/job/job", headers=headers).text
         on_page = {
             "result": "&#34;rows&#34;: 7" in shown, "output": "said so" in shown,
             "payload": "ada" in shown, "target": "deploy" in text(job),
@@ -119,7 +119,7 @@ def test_the_settings_name_what_is_hidden(database_url: str, logins: Logins, db:
 
 def test_an_execution_that_does_not_exist_is_refused(browser: TestClient) -> None:
     for id, status in {"42": 404, "x": 400, "": 400, "9" * 19: 400}.items():
-        assert browser.get(f"/execution?id={id}").status_code == status
+        assert browser.get(f"/execution/{id}").status_code == status
 
 
 @pytest.mark.long

@@ -13,10 +13,10 @@ from tests.web.support.browsing import panel, text
 def test_the_page_of_a_job_links_what_it_requires(browser: TestClient, db: Db) -> None:
     rows.job(db, "extract", schedule="0 3 * * *")
     rows.job(db, "load", schedule=None, after=Jsonb([{"job": "extract"}]))
-    page = browser.get("/job?name=load").text
+    page = browser.get("/job/load").text
     assert "0 3 * * *" in text(page)
     assert "after extract" in text(page)
-    assert 'href="/job?name=extract"' in page
+    assert 'href="/job/extract"' in page
 
 
 def test_an_execution_names_what_it_waits_for_and_can_be_cancelled(
@@ -33,7 +33,7 @@ def test_an_execution_names_what_it_waits_for_and_can_be_cancelled(
         upstream_job="extract", upstream_kind="global", upstream_id="global",
         missing="extract <03:00>",
     )  # fmt: skip
-    page = browser.get(f"/execution?id={row['id']}").text
+    page = browser.get(f"/execution/{row['id']}").text
     shown = panel(page, "execution")
     assert "Waits for extract <03:00>" in shown
     assert "Waits until" in shown

@@ -15,7 +15,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def page(browser: TestClient, name: str = "job", **query: str | int) -> str:
-    found = browser.get("/job", params={"name": name, **query})
+    found = browser.get(f"/job/{name}", params=query)
     assert found.status_code == 200, text(found.text)
     return found.text
 
@@ -43,7 +43,7 @@ def test_a_job_has_its_accounted_day(browser: TestClient, db: Db) -> None:
     assert '<svg xmlns="http://www.w3.org/2000/svg" class="day"' in shown
     assert "style=" not in shown
     id = value(db, "SELECT max(id) FROM cronledger.executions WHERE plan_time::date = %s", day)
-    assert f'href="/execution?id={id}"' in shown
+    assert f'href="/execution/{id}"' in shown
     today = page(browser)
     assert "unexplained" in panel(today, "day")
 
@@ -103,10 +103,10 @@ def test_a_job_that_does_not_exist_or_has_nothing_to_show_says_so(
     browser: TestClient, db: Db
 ) -> None:
     assert browser.get("/job").status_code == 400
-    assert browser.get("/job?name=none").status_code == 404
+    assert browser.get("/job/none").status_code == 404
     rows.job(db, timezone="Pacific/Apia")
-    assert browser.get("/job?name=job&day=never").status_code == 400
-    never = browser.get("/job?name=job&day=2011-12-30")
+    assert browser.get("/job/job?day=never").status_code == 400
+    never = browser.get("/job/job?day=2011-12-30")
     assert never.status_code == 200
     assert "2011-12-30 does not occur in Pacific/Apia" in panel(never.text, "day")
     assert "day=2011-12-31" in never.text

@@ -20,14 +20,14 @@ HOUR = timedelta(hours=1)
 
 def act(browser: TestClient, action: str, /, **data: str) -> str:
     """Send a form of the job, and return the text of the page afterwards."""
-    return browsing.act(browser, f"/job/{action}", **{"name": "job", **data})
+    return browsing.act(browser, f"/job-{action}", **{"name": "job", **data})
 
 
 def test_a_job_runs_now_with_a_payload_and_in_a_span(
     spans: Spans, browser: TestClient, db: Db
 ) -> None:
     rows.job(db)
-    form = browser.get("/job/run?name=job")
+    form = browser.get("/job-run?name=job")
     assert form.status_code == 200 and "Payload as JSON" in text(form.text)
     assert "is due now" in act(browser, "run", payload='{"day": "2026-11-22"}')
     made = one(db.execute("SELECT * FROM cronledger.executions"))
@@ -42,7 +42,7 @@ def test_a_bad_payload_is_shown_again_with_its_problem(browser: TestClient, db: 
         ('{"day": }', "Expecting value in line 1, column 9"), ("[1,\n2", "line 2, column 2"),
         ("NaN", "NaN is not JSON"), ("[" * 100_000, "not JSON"),
     ):  # fmt: skip
-        refused = post(browser, "/job/run", name="job", payload=payload)
+        refused = post(browser, "/job-run", name="job", payload=payload)
         assert_refused(refused, problem)
         assert payload in unescape(refused.text)
     assert value(db, "SELECT count(*) FROM cronledger.executions") == 0
@@ -51,7 +51,7 @@ def test_a_bad_payload_is_shown_again_with_its_problem(browser: TestClient, db: 
 def test_a_paused_job_runs_only_if_it_is_forced(browser: TestClient, db: Db) -> None:
     rows.job(db)
     db.execute("SELECT cronledger.pause('job')")
-    assert "Run although the job is paused" in text(browser.get("/job/run?name=job").text)
+    assert "Run although the job is paused" in text(browser.get("/job-run?name=job").text)
     refused = act(browser, "run")
     assert "is paused" in refused
     assert "Resume it, or tick “Run although the job is paused”" in refused
@@ -62,7 +62,7 @@ def test_a_paused_job_runs_only_if_it_is_forced(browser: TestClient, db: Db) -> 
 @pytest.mark.long
 def test_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None:
     rows.job(db, schedule="* * * * *")
-    shown = browser.get("/job/pause", params={"name": "job", "until": "2h", "reason": "stock"})
+    shown = browser.get("/job-pause", params={"name": "job", "until": "2h", "reason": "stock"})
     assert re.search(r"\b120 plan_times will be skipped", text(shown.text))
     assert 'value="stock"' in shown.text
     assert value(db, "SELECT paused_at IS NULL FROM cronledger.jobs")
@@ -70,7 +70,7 @@ def test_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None:
     paused = one(db.execute("SELECT * FROM cronledger.jobs"))
     assert paused["paused_reason"] == "stock count"
     assert paused["paused_until"] - paused["paused_at"] > HOUR
-    page = text(browser.get("/job?name=job").text)
+    page = text(browser.get("/job/job").text)
     assert "stock count" in page and "Resume" in page
     assert "job is resumed." in act(browser, "resume")
     assert value(db, "SELECT paused_at IS NULL FROM cronledger.jobs")
@@ -80,18 +80,18 @@ def test_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None:
 def test_a_firing_is_skipped_and_taken_back(browser: TestClient, db: Db) -> None:
     rows.job(db, schedule="0 * * * *", scope_kind="shard", scopes=["a", "b"])
     at = rows.now(db).replace(minute=0, second=0, microsecond=0) + HOUR
-    page = browser.get("/job?name=job").text
+    page = browser.get("/job/job").text
     shown = text(browser.get(browsing.links(page, "firings")[0]).text)
     assert "1 firing will be skipped in each scope" in shown
     asked = {"from": at.isoformat(), "through": (at + 2 * HOUR).isoformat(), "only": "yes"}
-    shown = text(browser.get("/job/skip", params={"name": "job", "scope": "a", **asked}).text)
+    shown = text(browser.get("/job-skip", params={"name": "job", "scope": "a", **asked}).text)
     assert "3 firings will be skipped" in shown and "in each scope" not in shown
     asked |= {"reason": "stock", "scope_kind": "shard", "scope": "a"}
     assert "Planned skip 1 was made." in act(browser, "skip", **asked)
-    page = browser.get("/job?name=job&scope_kind=shard&scope=a").text
+    page = browser.get("/job/job?scope_kind=shard&scope=a").text
     assert "stock" in panel(page, "skips")
     assert panel(page, "firings").count("skipped by an operator: stock") == 3
-    assert 'id="skips"' not in browser.get("/job?name=job&scope_kind=shard&scope=b").text
+    assert 'id="skips"' not in browser.get("/job/job?scope_kind=shard&scope=b").text
     assert "Planned skip 1 was withdrawn." in act(browser, "unskip", skip_id="1")
 
 
@@ -100,8 +100,8 @@ def test_a_bad_skip_names_the_nearest_firings(browser: TestClient, db: Db) -> No
     at = rows.now(db).replace(minute=0, second=0, microsecond=0) + 1.5 * HOUR
     asked = {"name": "job", "from": at.isoformat(), "reason": "stock"}
     near = "No firing lies in this range; the nearest are"
-    assert_refused(browser.get("/job/skip", params=asked), near)
-    assert_refused(post(browser, "/job/skip", **asked), near)
+    assert_refused(browser.get("/job-skip", params=asked), near)
+    assert_refused(post(browser, "/job-skip", **asked), near)
     asked["from"] = (at - HOUR / 2).isoformat()
     assert "reason is empty" in act(browser, "skip", **(asked | {"reason": " "}))
 
@@ -119,7 +119,7 @@ def test_a_backfill_is_shown_before_it_is_done_in_a_span(
         "name": "job", "from": (hour - 5 * HOUR).isoformat(), "to": hour.isoformat(),
         "reprocess": "failed",
     }  # fmt: skip
-    shown = browser.get("/job/backfill", params=asked).text
+    shown = browser.get("/job-backfill", params=asked).text
     words = "Of 6 plan_times in this range, 4 get an execution, 1 are retried, 0 run again, and 1"
     assert words in panel(shown, "preview")
     assert value(db, "SELECT count(*) FROM cronledger.executions") == 2
@@ -150,10 +150,10 @@ def test_a_backfill_that_cannot_be_done_says_why(browser: TestClient, db: Db) ->
         ("job", {"from": "never"}, "from: 'never' is neither a time nor a duration"),
         ("job", {"from": "1h", "reprocess": "some"}, "reprocess is one of"),
     ):
-        assert_refused(browser.get("/job/backfill", params={"name": name, **asked}), problem)
+        assert_refused(browser.get("/job-backfill", params={"name": name, **asked}), problem)
     # What is done has the instants that were shown, and no durations.
     sent = {"name": "job", "from": "6h", "to": "2026-11-22", "ended_before": "2026-11-22"}
-    refused = post(browser, "/job/backfill", **sent)
+    refused = post(browser, "/job-backfill", **sent)
     assert_refused(refused, "from: '6h' is not a time; write it like 2026-")
 
 
@@ -161,17 +161,17 @@ def test_operators_see_the_target_without_secrets(by_token: TestClient, db: Db) 
     target = {"url": "https://a:hunter2@example.com/x", "headers": {"X-Key": "hunter2"}}
     rows.job(db, handler="http", target=Jsonb(target))
     for headers, sees in ((OPERATOR, True), (VIEWER, False)):
-        shown = by_token.get("/job?name=job", headers=headers).text
+        shown = by_token.get("/job/job", headers=headers).text
         assert ("example.com" in shown, "Operators also see" in shown) == (sees, not sees)
         assert "hunter2" not in shown
 
 
 def test_viewers_get_no_forms(by_token: TestClient, db: Db) -> None:
     rows.job(db)
-    assert "Run now" not in by_token.get("/job?name=job", headers=VIEWER).text
+    assert "Run now" not in by_token.get("/job/job", headers=VIEWER).text
     shown = by_token.get("/jobs", headers=VIEWER).text
     assert "Pause…" not in shown and "checkbox" not in shown
     for path in ("run", "pause", "backfill"):
-        assert by_token.get(f"/job/{path}?name=job", headers=VIEWER).status_code == 403
-        refused = by_token.post(f"/job/{path}", data={"name": "job"}, headers=VIEWER)
+        assert by_token.get(f"/job-{path}?name=job", headers=VIEWER).status_code == 403
+        refused = by_token.post(f"/job-{path}", data={"name": "job"}, headers=VIEWER)
         assert refused.status_code == 403

@@ -97,8 +97,8 @@ def test_a_job_has_the_strip_of_its_scopes_which_names_the_worst_one(
     assert 'aria-label="24 hours: 2 ran, 3 failed"' in shown
     worst = re.findall(r'class="worst" href="([^"]*)">([^<]*)<', shown)
     assert [(unescape(address), name) for address, name in worst] == [
-        ("/job?name=shards&scope_kind=shard&scope=b", "shard/b: failed"),
-        ("/job?name=wide&scope_kind=shard&scope=s177", "shard/s177: failed"),
+        ("/job/shards?scope_kind=shard&scope=b", "shard/b: failed"),
+        ("/job/wide?scope_kind=shard&scope=s177", "shard/s177: failed"),
     ]
     jobs = panel(shown, "jobs")
     assert re.search(r"shards 3 scopes .* 2 failed shard/b default", jobs)
@@ -205,11 +205,11 @@ def test_a_job_whose_last_executions_failed_is_not_active(browser: TestClient, d
     rows.copies(db, rows.execution(db, "FAILED", "report", plan_time=at - timedelta(minutes=1)), 63)
     shown = panel(browser.get("/jobs").text, "jobs")
     assert "report" in shown and "failing @hourly" in shown and "active" not in shown
-    assert "report failing @hourly" in text(browser.get("/job?name=report").text)
+    assert "report failing @hourly" in text(browser.get("/job/report").text)
     rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(seconds=1))
     expire(browser)
     assert "active @hourly" in panel(browser.get("/jobs").text, "jobs")
-    assert "report active @hourly" in text(browser.get("/job?name=report").text)
+    assert "report active @hourly" in text(browser.get("/job/report").text)
 
 
 def test_an_execution_that_waits_for_required_jobs_is_in_the_strip(

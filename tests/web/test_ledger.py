@@ -110,7 +110,7 @@ def test_each_row_is_found_once_in_order_over_all_pages(
         address = f"/ledger?outcome={outcome}{query}" if outcome else f"/ledger?{query}"
         while address:
             shown = browser.get(address).text
-            seen += re.findall(r'/execution\?id=(\d+)"', shown)
+            seen += re.findall(r'/execution/(\d+)"', shown)
             address = next_page(shown, words)
             assert ("Searched back to" in text(shown)) is bool(outcome and address)
             pages += 1

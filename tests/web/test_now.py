@@ -77,11 +77,11 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     page = browser.get("/").text
     shown = panel(page, "attention")
     assert re.search(r"stuck overdue: no runner .* no live runner has queue nowhere", shown)
-    assert re.search(r"lost overdue: lease expired .* 1m its lease ended at", shown)
-    assert re.search(r"report failed 3 times in a row .* (2h 5\dm|3h) boom: it broke", shown)
+    assert re.search(r"lost overdue: lease expired .* 1 min its lease ended at", shown)
+    assert re.search(r"report failed 3 times in a row .* (2 h 5\d min|3 h) boom: it broke", shown)
     assert "again" not in shown
     assert "1 failing 2 overdue 0 with alerts 2 running 0 paused" in text(page)
-    assert f"/execution?id={lost}" in links(page, "running")
+    assert f"/execution/{lost}" in links(page, "running")
     assert "stuck" in panel(page, "running") and "r1 2 of 3" in panel(page, "running")
     selected = panel(browser.get("/?only=overdue").text, "attention")
     assert "stuck" in selected and "report" not in selected
@@ -276,8 +276,8 @@ def test_a_running_execution_shows_its_progress_and_usual_duration_F87(
         " 1, 0, 0, 0, 1, 60000, 60000, 60000, '{1}', 0, 0, '{}', cronledger.db_now())"
     )
     for path, name in (
-        ("/", "running"), (f"/execution?id={row['id']}", "execution"),
-        ("/job?name=report", "newest"),
+        ("/", "running"), (f"/execution/{row['id']}", "execution"),
+        ("/job/report", "newest"),
     ):  # fmt: skip
         shown = panel(browser.get(path).text, name)
         assert "50 of 100 (50 %): &lt;b&gt;pages" in shown or "50 of 100 (50 %): <b>pages" in shown

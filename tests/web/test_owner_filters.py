@@ -106,7 +106,7 @@ def test_jobs_the_ledger_its_exports_and_audit_have_the_rows_of_jobs_that_match(
         assert found(query) == [set()] * 4
     assert "pause_queue" in panel(browser.get("/audit").text, "audit")
     assert "pause_queue" not in panel(browser.get("/audit?owner=data").text, "audit")
-    assert "owner data · team=data · tier=1" in text(browser.get("/job?name=report").text)
+    assert "owner data · team=data · tier=1" in text(browser.get("/job/report").text)
     preview = post(browser, "/jobs/pause", every="yes", label="team=data").text
     assert named(text(preview)) == {"report"}
 

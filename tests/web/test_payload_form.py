@@ -45,7 +45,7 @@ def job(db: Db, schema: Any = SCHEMA) -> None:
 
 def run(browser: TestClient, **given: str) -> Any:
     """Send the fields of the payload."""
-    return post(browser, "/job/run", name="job", **{f"value.{x}": y for x, y in given.items()})
+    return post(browser, "/job-run", name="job", **{f"value.{x}": y for x, y in given.items()})
 
 
 def payloads(db: Db) -> list[Any]:
@@ -62,7 +62,7 @@ def property_of(html: str, name: str) -> str:
 
 def test_each_simple_property_has_a_field(browser: TestClient, db: Db) -> None:
     job(db)
-    page = browser.get("/job/run?name=job").text
+    page = browser.get("/job-run?name=job").text
     shown = {name: property_of(page, name) for name in Order.model_fields}
     assert 'inputmode="numeric"' in shown["number"] and "required" in shown["number"]
     assert "The number of the order." in text(shown["number"])
@@ -73,7 +73,7 @@ def test_each_simple_property_has_a_field(browser: TestClient, db: Db) -> None:
     assert "<textarea" in shown["address"] and "<textarea" in shown["tags"]
     assert 'type="date"' in shown["until"] and 'type="datetime-local"' in shown["at"]
     assert "Payload as JSON" not in text(page)
-    assert "Payload as JSON" in text(browser.get("/job/run?name=job&as=json").text)
+    assert "Payload as JSON" in text(browser.get("/job-run?name=job&as=json").text)
 
 
 def test_what_is_entered_becomes_the_payload(browser: TestClient, db: Db) -> None:
@@ -134,7 +134,7 @@ def test_a_bad_value_is_shown_again_beside_its_field(browser: TestClient, db: Db
 def test_a_secret_is_neither_shown_nor_repeated(database_url: str, logins: Logins, db: Db) -> None:
     job(db)
     with client(app(database_url, logins, web_redact=("API_Key",))) as browser:
-        page = browser.get("/job/run?name=job").text
+        page = browser.get("/job-run?name=job").text
         assert 'type="password"' in property_of(page, "api_key")
         refused = run(browser, number="1", api_key="hunter2")
         assert refused.status_code == 400 and "hunter2" not in refused.text
@@ -162,7 +162,7 @@ def test_references_constants_and_a_required_null_have_their_fields(
         },
     }  # fmt: skip
     job(db, schema)
-    page = browser.get("/job/run?name=job").text
+    page = browser.get("/job-run?name=job").text
     assert '<option value="&#34;blue&#34;"' in property_of(page, "colour")
     assert "empty: null" in text(property_of(page, "a"))
     assert run(browser, a="", colour='"blue"', kind='"x"', level="1").status_code == 303
@@ -181,11 +181,11 @@ def test_a_schema_without_simple_properties_keeps_the_field_for_json(
     for number, (schema, good, bad, problem) in enumerate(schemas):
         name = f"job-{number}"
         rows.job(db, name, payload_schema=Jsonb(schema))
-        page = text(browser.get(f"/job/run?name={name}").text)
+        page = text(browser.get(f"/job-run?name={name}").text)
         assert "Payload as JSON" in page and "Schema of the payload" in page
-        assert_refused(post(browser, "/job/run", name=name, payload=bad), problem)
+        assert_refused(post(browser, "/job-run", name=name, payload=bad), problem)
         assert len(payloads(db)) == number
-        assert post(browser, "/job/run", name=name, payload=good).status_code == 303
+        assert post(browser, "/job-run", name=name, payload=good).status_code == 303
         assert payloads(db)[number:] == [json.loads(good)]
 
 
@@ -193,9 +193,9 @@ def test_a_schema_that_is_invalid_or_elsewhere_is_neither_applied_nor_fetched(
     browser: TestClient, db: Db
 ) -> None:
     rows.job(db, "invalid", payload_schema=Jsonb({"type": "objekt", "properties": {"a": {}}}))
-    form = text(browser.get("/job/run?name=invalid").text)
+    form = text(browser.get("/job-run?name=invalid").text)
     assert "The schema of the payload is invalid: 'objekt'" in form
-    assert post(browser, "/job/run", name="invalid", payload="{}").status_code == 303
+    assert post(browser, "/job-run", name="invalid", payload="{}").status_code == 303
     job(db, {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/schema"}}})
     refused = run(browser, a="1")
     assert_refused(refused, "the schema cannot be applied")
@@ -217,7 +217,7 @@ SECRETS: dict[str, Any] = {
 def test_a_schema_shows_no_values_of_hidden_properties(browser: TestClient, db: Db) -> None:
     job(db, SECRETS)
     for form in ("", "&as=json"):
-        page = browser.get(f"/job/run?name=job{form}")
+        page = browser.get(f"/job-run?name=job{form}")
         assert page.status_code == 200 and "quoted" not in page.text
     assert run(browser, db="{}", api_key="quoted-1").status_code == 400
     assert run(browser, db='{"a": 1, "b": 2}', api_key="quoted-1").status_code == 303
@@ -227,7 +227,7 @@ def test_a_schema_shows_no_values_of_hidden_properties(browser: TestClient, db: 
     db.execute(
         "UPDATE cronledger.jobs SET payload_schema = %s WHERE name = 'other'", [Jsonb(changed)]
     )
-    page = browser.get("/job?name=other")
+    page = browser.get("/job/other")
     assert "quoted" not in page.text and '"integer"' in unescape(page.text)
     assert "minProperties" not in page.text
 
@@ -244,6 +244,6 @@ def test_a_nested_secret_is_neither_quoted_nor_repeated(browser: TestClient, db:
         refused = run(browser, db=nested)
         assert refused.status_code == 400 and "hunter2" not in refused.text
         assert "is refused by `" in text(refused.text) and "enter them again" in text(refused.text)
-        refused = post(browser, "/job/run", name="job", payload=f'{{"db": {nested}}}')
+        refused = post(browser, "/job-run", name="job", payload=f'{{"db": {nested}}}')
         assert refused.status_code == 400 and "hunter2" not in refused.text
         assert '"password": null' in unescape(refused.text)

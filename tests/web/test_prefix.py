@@ -35,8 +35,8 @@ def test_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, 
     outer = mounted(create_app(identify=lambda _: zoe, settings=settings, url=database_url))
     with TestClient(outer, HOST, root_path="/outer", follow_redirects=False) as browser:
         for path in (
-            "", "job?name=job", "job/run?name=job", "job/pause?name=job&until=1h",
-            "job/backfill?name=job&from=6h", "why?job=job&time=03:00", "load", "jobs",
+            "", "job/job", "job-run?name=job", "job-pause?name=job&until=1h",
+            "job-backfill?name=job&from=6h", "why/job/03:00", "load", "jobs",
         ):  # fmt: skip
             shown = browser.get(f"/outer/ops/cron/{path}")
             assert shown.status_code == 200 and "zoe operator" in text(shown.text), path
@@ -48,7 +48,7 @@ def test_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, 
         done = browser.post(
             "/outer/ops/cron/execution/cancel", data={"id": str(execution)}, headers=SAME_ORIGIN
         )
-        assert done.headers["location"] == f"/outer/ops/cron/execution?id={execution}"
+        assert done.headers["location"] == f"/outer/ops/cron/execution/{execution}"
         assert "Path=/outer/ops/cron" in done.headers["set-cookie"]
 
 

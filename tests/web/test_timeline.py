@@ -45,7 +45,7 @@ def test_attempts_are_bars_by_runner(browser: TestClient, db: Db) -> None:
     assert f"job, execution {bad}, attempt 1: failed (boom) after 5.0s on r2" in shown
     assert any(f"execution {running}, attempt 1: running after 5m" in one for one in shown)
     for execution in (good, bad, running):  # the bar, and the row of the table
-        assert page.text.count(f'href="/execution?id={execution}"') == 2
+        assert page.text.count(f'href="/execution/{execution}"') == 2
     words = panel(page.text, "timeline")
     assert "Attempts by runner" in words
     assert "succeeded 1 running 1 failed 1" in words

@@ -13,7 +13,7 @@ HOUR = timedelta(hours=1)
 
 
 def page(browser: TestClient, status: int = 200, **query: str) -> str:
-    found = browser.get("/why", params=query)
+    found = browser.get("/why", params=query, follow_redirects=True)
     assert found.status_code == status, text(found.text)
     return found.text
 
@@ -32,15 +32,15 @@ def test_why_an_execution_failed(browser: TestClient, db: Db) -> None:
         db, "FAILED", plan_time=at, due_at=at, error_msg="see execution 9 <b>\nand revision 1"
     )["id"]
     # The day of the job leads to the page.
-    assert 'href="/why?job=job&amp;scope=global&amp;time=20' in browser.get("/job?name=job").text
+    assert 'href="/why/job/20' in browser.get("/job/job").text
     shown = page(browser, job="job", time=at.isoformat())
     answer = panel(shown, "answer-1")
     assert f"is execution {id} (the schedule, revision 1 ): attempt 1 of 3" in answer
     assert "see execution 9 <b>" in answer
-    assert f'<a href="/execution?id={id}">execution {id}</a>' in shown
-    assert '<a href="/job?name=job&amp;before=2#revisions">revision 1</a>' in shown
+    assert f'<a href="/execution/{id}">execution {id}</a>' in shown
+    assert '<a href="/job/job?before=2#revisions">revision 1</a>' in shown
     assert "id=9" not in shown and "<b>" not in shown
-    assert "/ledger?job=job" in shown and "/job?name=job" in shown
+    assert "/ledger?job=job" in shown and "/job/job" in shown
 
 
 def test_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
@@ -51,7 +51,7 @@ def test_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
         through_plan_time=at, count=1, reason="overlap", blocked_by=blocker, revision=1,
     )  # fmt: skip
     shown = page(browser, job="job", time=at.isoformat(), scope="global")
-    assert f'<a href="/execution?id={blocker}">execution {blocker}</a> was RUNNING' in shown
+    assert f'<a href="/execution/{blocker}">execution {blocker}</a> was RUNNING' in shown
     assert "skipped job at" in panel(shown, "answer-1")
 
 

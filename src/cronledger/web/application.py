@@ -10,7 +10,6 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount
@@ -31,6 +30,7 @@ from cronledger.web.access.identity import Identify, RefusedRequestError
 from cronledger.web.access.scheme import Scheme
 from cronledger.web.access.sessions import Sessions
 from cronledger.web.acting import Actor
+from cronledger.web.compression import Compression
 from cronledger.web.examining import Examiner
 from cronledger.web.gate import Gate, refusal
 from cronledger.web.pages import (
@@ -50,6 +50,7 @@ from cronledger.web.pages import (
     runners,
     sign_in,
     timeline,
+    times,
     verification,
     why,
 )
@@ -68,7 +69,7 @@ log = get_logger(__name__)
 PAGES = (now, jobs, ledger, timeline, why, load, forecast, runners, audit, verification)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
-FURTHER_PAGES = (calendars, execution, events, job, job_actions, metrics, pauses, sign_in)
+FURTHER_PAGES = (calendars, execution, events, job, job_actions, metrics, pauses, sign_in, times)
 """The pages to which other pages lead. Each has `ROUTES`."""
 
 
@@ -147,7 +148,7 @@ def application(make: Callable[[], Site]) -> Starlette:
             Mount("/static", _Static(packages=[("cronledger.web", "static")]), name="static"),
         ],
         middleware=[
-            Middleware(GZipMiddleware, compresslevel=5),
+            Middleware(Compression),
             Middleware(Headers),
             Middleware(Gate),
         ],

@@ -7,8 +7,11 @@ from markupsafe import Markup
 
 from cronledger.rules import zones
 from cronledger.rules.cron_fields import CronError
+from cronledger.rules.instants import iso
 from cronledger.rules.printable import clean
 
+_AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+"""The units of ages, as in `page.js`. Days and hours are shown with the next smaller unit."""
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -23,29 +26,74 @@ def finalize(value: Any) -> Any:
     return clean(value) if isinstance(value, str) else value
 
 
-def instant(value: datetime | None, zone: str | None = None, now: datetime | None = None) -> Markup:
-    """Return a `<time>` in `zone` (None: UTC), with the date unless it is that of `now`.
+def instant(
+    value: datetime | None, zone: str | None = None, now: datetime | None = None,
+    chosen: str | None = None,
+) -> Markup:  # fmt: skip
+    """Return a `<time>` in the zone `chosen`, or else in `zone`, or else in UTC.
 
-    The hover text has the date, the zone and UTC; the script adds the zone of the viewer.
+    It has the date unless that is the date of `now`. The hover text has the date in the zones and
+    in UTC; the script adds the zone of the viewer.
     """
     if value is None:
         return Markup("")
-    there = _zone(zone)
+    there = _zone(chosen or zone)
     local = value.astimezone(there)
     today = now is not None and now.astimezone(there).date() == local.date()
     this_year = now is not None and now.astimezone(there).year == local.year
     date = "" if today else f"{local.day} {local:%b} " if this_year else f"{local:%Y-%m-%d} "
-    utc = value.astimezone(UTC)
-    name = zone if there is not UTC else "UTC"
-    hover = f"{utc:%Y-%m-%d %H:%M:%S} UTC"
-    if name != "UTC":
-        hover = f"{local:%Y-%m-%d %H:%M:%S} {name}\n{hover}"
     return Markup(
         '<time datetime="{}" title="{}">{}{} <span class="zone">{}</span></time>'
     ).format(
-        f"{utc:%Y-%m-%dT%H:%M:%S}Z", clean(hover), date, f"{local:%H:%M:%S}",
+        iso(value, "seconds"), _hover(value, chosen, zone), date, f"{local:%H:%M:%S}",
         local.tzname() if there is not UTC else "UTC",
     )  # fmt: skip
+
+
+def age(
+    value: datetime | None, now: datetime | None, chosen: str | None = None, *, bare: bool = False
+) -> Markup:
+    """Return a `<time>` with `3 min ago` or `in 3 min`; `bare`: only `3 min`.
+
+    The script counts on. The hover text is that of the instant.
+    """
+    if value is None or now is None:
+        return Markup("")
+    seconds = (now - value).total_seconds()
+    words = _words(seconds)
+    if not bare:
+        words = ago(seconds) if seconds >= 0 else f"in {words}"
+    return Markup('<time datetime="{}" title="{}" data-age="{}">{}</time>').format(
+        iso(value, "seconds"), _hover(value, chosen), "bare" if bare else "", words
+    )
+
+
+def ago(seconds: float) -> str:
+    """Return how long ago something was: `3 min ago`."""
+    return f"{_words(seconds)} ago"
+
+
+def _words(seconds: float) -> str:
+    whole = int(abs(seconds))
+    at = next((at for at, (size, _) in enumerate(_AGES) if whole >= size), len(_AGES) - 1)
+    words: list[str] = []
+    for size, unit in _AGES[at : at + 2 if at < 2 else at + 1]:
+        count, whole = divmod(whole, size)
+        if count or not words:
+            words.append(f"{count} {unit}")
+    return " ".join(words)
+
+
+def _hover(value: datetime, *zone_names: str | None) -> str:
+    """Return an instant with its date in these zones, and in UTC."""
+    there = {str(_zone(name)): _zone(name) for name in (*zone_names, "UTC") if name is not None}
+    lines = [f"{value.astimezone(at):%Y-%m-%d %H:%M:%S} {name}" for name, at in there.items()]
+    return clean("\n".join(lines))
+
+
+def known_zone(name: str | None) -> str | None:
+    """Return the name of a zone, or None if there is no such zone."""
+    return name if name == "UTC" or str(_zone(name)) == name else None
 
 
 def _zone(name: str | None) -> tzinfo:

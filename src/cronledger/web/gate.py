@@ -1,7 +1,5 @@
 """The gate in front of all pages: who sends a request, and what it may do."""
 
-from urllib.parse import quote
-
 import psycopg
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
@@ -12,7 +10,8 @@ from cronledger.logs.loggers import get_logger
 from cronledger.rules.remedies import Surface
 from cronledger.web.access.identity import RefusedRequestError
 from cronledger.web.access.origin import SAFE_METHODS, require_same_origin
-from cronledger.web.site import IDENTITY, Links, Site, path_of, site_of
+from cronledger.web.links import Links, local_address, path_of
+from cronledger.web.site import IDENTITY, Site, site_of
 
 log = get_logger(__name__)
 
@@ -74,9 +73,7 @@ def _ask(site: Site, request: HTTPConnection, method: str, path: str) -> Respons
         )  # fmt: skip
         response.headers["WWW-Authenticate"] = "Bearer"
         return response
-    query = request.url.query
-    wanted = quote(path) + (f"?{query}" if query else "")
-    return RedirectResponse(Links(request)(SIGN_IN, next=wanted), 303)
+    return RedirectResponse(Links(request)(SIGN_IN, next=local_address(request)), 303)
 
 
 def refusal(site: Site, request: HTTPConnection, error: RefusedRequestError) -> Response:
@@ -93,9 +90,3 @@ def database_away(site: Site, request: HTTPConnection, error: psycopg.Error) -> 
         detail="It has to confirm the session of this browser.",
         remedy="Open the page again once the database responds.",
     )  # fmt: skip
-
-
-def local_path(text: str) -> str:
-    """Return `text` if it is a path of this page, otherwise the path of the first page."""
-    inside = text.startswith("/") and not text.startswith(("//", "/\\"))
-    return text if inside and not set(text) & set("\r\n\t\\") else "/"

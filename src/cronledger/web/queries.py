@@ -8,14 +8,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from cronledger.rules import instants
+from cronledger.web import links
 
 
 def text(request: Request, name: str) -> str | None:
-    """Return a field as it is, or None if it is missing or empty. Blanks are part of a name.
+    """Return a field of the address, or None if it is missing or empty. Blanks are part of a name.
 
     Raises HTTPException for a character that the database cannot store.
     """
-    found = request.query_params.get(name, "")
+    found = links.field(request, name)
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in found):
         raise HTTPException(400, f"The field {name} has a character that no name can have.")
     return found or None

@@ -5,21 +5,23 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context, select_autoescape
+from jinja2.runtime import Context
+from markupsafe import Markup
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from cronledger.rules.instants import iso
-from cronledger.web import formats
+from cronledger.web import formats, parts
 from cronledger.web.access.identity import Access, Identity
 from cronledger.web.access.scheme import Scheme
 from cronledger.web.acting import Actor
 from cronledger.web.examining import Examiner
+from cronledger.web.links import Links, local_address, path_of, root_of
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
@@ -34,8 +36,8 @@ IDENTITY = "cronledger_identity"
 MESSAGE = "cronledger_message"
 """The cookie with the message of an action, for the page that follows it."""
 
-TIME = "Database-Time"
-"""The header with the database's time, for a page that has not changed otherwise."""
+ZONE = "cronledger_times"
+"""The cookie with the zone in which a browser shows times; without it, each job's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,8 @@ class Site:
             lstrip_blocks=True,
         )
         self._templates.filters |= {
-            "instant": formats.instant, "span": formats.span, "number": formats.number,
-            "iso": iso,
+            "instant": _instant, "age": _age, "ago": formats.ago, "span": formats.span,
+            "number": formats.number, "iso": iso, "part": parts.part,
         }  # fmt: skip
         self._templates.globals["version"] = metadata.version("cronledger")
 
@@ -91,24 +93,26 @@ class Site:
         """Return a page with the navigation, and with the database's time as `now`."""
         head = await self.reader.read("read_head")
         is_live = request.method == "GET" and status == 200
+        made: dict[str, parts.Part] = {}
         context |= {
             "head": head, "now": head.now, "ledger": self._ledger_name or _first(head, "name"),
-            "is_live": is_live,
+            "is_live": is_live, "parts": made,
         }  # fmt: skip
         response = self.plain(request, template, status=status, **context)
-        return _unless_known(request, response, head.now) if is_live else response
+        return parts.answer(request, response, made, head.now) if is_live else response
 
     def plain(
         self, request: HTTPConnection, template: str, *, status: int = 200, **context: object
     ) -> HTMLResponse:
         """Return a page that reads nothing from the database."""
         identity: Identity | None = request.scope.get("state", {}).get(IDENTITY)
-        message = _message(request)
-        common = {
+        message = None if parts.is_again(request) else _message(request)
+        common: dict[str, object] = {
             "to": Links(request), "identity": identity, "signs_in": self.access.signs_in,
             "entries": self._entries if identity else (), "here": path_of(request),
             "message": message, "head": None, "is_live": False, "ledger": self._ledger_name,
-            "now": None,
+            "now": None, "parts": {}, "shown_zone": formats.known_zone(request.cookies.get(ZONE)),
+            "own_address": local_address(request),
         }  # fmt: skip
         text = self._templates.get_template(template).render({**common, **context})
         response = HTMLResponse(text, status)
@@ -136,22 +140,6 @@ class Site:
         await self.access.close()
 
 
-class Links:
-    """Makes the address of a page: `to("/job", name="report")`, below the prefix of the page."""
-
-    def __init__(self, request: HTTPConnection) -> None:
-        self._root = root_of(request)
-
-    def __call__(self, path: str, **query: object) -> str:
-        given = [
-            (name, str(part))
-            for name, value in query.items()
-            for part in (value if isinstance(value, list | tuple) else [value])
-            if part not in (None, "")
-        ]
-        return self._root + path + (f"?{urlencode(given)}" if given else "")
-
-
 class NotStartedError(RuntimeError):
     """A request reached a page whose lifespan has not started, or has ended."""
 
@@ -176,31 +164,18 @@ def identity_of(request: Request) -> Identity:
     return identity
 
 
-def root_of(request: HTTPConnection) -> str:
-    """Return the prefix below which the page is mounted: "" or `/ops/cron`."""
-    root: str = request.scope.get("root_path", "")
-    return quote(root.rstrip("/"))
+@pass_context
+def _instant(
+    context: Context, value: datetime | None, zone: str | None = None, now: datetime | None = None
+) -> Markup:
+    """Write an instant in the zone that the browser chose, otherwise in `zone`."""
+    return formats.instant(value, zone, now, context["shown_zone"])
 
 
-def path_of(request: HTTPConnection) -> str:
-    """Return the path of a request below the prefix."""
-    root = request.scope.get("root_path", "").rstrip("/")
-    path: str = request.scope["path"]
-    return path.removeprefix(root) if path.startswith(f"{root}/") else path
-
-
-def _unless_known(request: Request, response: HTMLResponse, now: datetime | None) -> Response:
-    """Return the page, or 304 if it differs from what the browser has by the database's time only.
-
-    The script then takes the time from the header.
-    """
-    shown = formats.instant(now).encode()
-    tag = f'W/"{sha256(bytes(response.body).replace(shown, b"")).hexdigest()[:32]}"'
-    known = {"ETag": tag} | ({} if now is None else {TIME: iso(now)})
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=known)
-    response.headers.update(known)
-    return response
+@pass_context
+def _age(context: Context, value: datetime | None, *, bare: bool = False) -> Markup:
+    """Write the time since an instant or until it; `bare`: without `ago` and `in`."""
+    return formats.age(value, context["now"], context["shown_zone"], bare=bare)
 
 
 def _message(request: HTTPConnection) -> str | None:

@@ -87,7 +87,7 @@ def test_rows_are_reached_by_keys(site: str, visit: Visit, db: Db, database_url:
     assert "send-invoices" in page.evaluate("document.activeElement.closest('tr').innerText")
     strike(page, "Tab")
     strike(page, "Enter")
-    expect(page).to_have_url(re.compile(rf"/execution\?id={execution}$"))
+    expect(page).to_have_url(re.compile(rf"/execution/{execution}$"))
     expect(page.get_by_role("button", name="Keyboard")).to_be_visible()  # its script has run
     strike(page, "?")
     expect(page.get_by_role("dialog")).to_be_visible()
@@ -125,7 +125,7 @@ def test_what_somebody_writes_is_left_alone(site: str, visit: Visit, db: Db) -> 
 def test_times_have_the_zone_of_the_viewer(site: str, visit: Visit, db: Db) -> None:
     rows.job(db, timezone="Asia/Kolkata")
     execution = rows.execution(db)["id"]
-    page = visit(f"{site}/execution?id={execution}", timezone_id="America/Santiago", locale="en-US")
+    page = visit(f"{site}/execution/{execution}", timezone_id="America/Santiago", locale="en-US")
     title = page.locator("main time").first.get_attribute("title")
     assert title is not None
     kolkata, utc, own = title.splitlines()
@@ -144,7 +144,7 @@ def test_the_page_works_below_a_prefix_in_the_browser(
         expect(heading(page)).to_have_text(name)
     db.execute("SELECT cronledger.pause_queue('default', reason => 'an event below the prefix')")
     expect(page.locator("#queues")).to_contain_text("an event below the prefix")
-    page.goto(f"{address}/ops/cron/execution?id={execution}")
+    page.goto(f"{address}/ops/cron/execution/{execution}")
     page.get_by_role("button", name="Retry").click()
     expect(page.get_by_role("status").first).to_contain_text("has one more attempt")
 
@@ -154,7 +154,7 @@ def test_run_now_with_a_bad_value_and_then_a_good_one(
     site: str, visit: Visit, db: Db, complaints: list[str], *, javascript: bool
 ) -> None:
     rows.job(db, payload_schema=Jsonb(SCHEMA))
-    page = visit(f"{site}/job/run?name=job", java_script_enabled=javascript)
+    page = visit(f"{site}/job-run?name=job", java_script_enabled=javascript)
     page.get_by_label("number").fill("0")
     page.get_by_label("day").fill("2026-11-22")
     page.get_by_label("express").select_option("true")
@@ -182,14 +182,14 @@ def test_the_timeline_leads_to_an_execution_by_mouse_and_by_keyboard(
     page = visit(site)
     page.get_by_role("link", name="Timeline").click()
     page.locator("svg.timeline a").click()
-    expect(page).to_have_url(f"{site}/execution?id={made}")
+    expect(page).to_have_url(f"{site}/execution/{made}")
     page.goto(f"{site}/timeline")
     page.get_by_text("The same as a table").focus()
     strike(page, "Enter")
     strike(page, "j")  # to the job of the first row
     strike(page, "Tab")
     strike(page, "Enter")
-    expect(page).to_have_url(f"{site}/execution?id={made}")
+    expect(page).to_have_url(f"{site}/execution/{made}")
 
 
 def day_of(page: Page) -> str:
@@ -198,7 +198,7 @@ def day_of(page: Page) -> str:
 
 def test_a_day_with_a_fold_and_one_with_a_gap(site: str, visit: Visit, db: Db) -> None:
     open_days(db)
-    fold = f"{site}/job?name=fold&day={BERLIN[2]}"
+    fold = f"{site}/job/fold?day={BERLIN[2]}"
     page = visit(fold)
     assert day_of(page).startswith(
         "100 planned = 94 ran (3 late) + 3 failed + 2 skipped (2 missed)"
@@ -209,13 +209,13 @@ def test_a_day_with_a_fold_and_one_with_a_gap(site: str, visit: Visit, db: Db) -
     twice = page.get_by_role("row").filter(has_text="second time")
     expect(twice).to_have_count(5)  # four plan_times, and the change itself
     page.get_by_role("row").filter(has_text="unexplained").get_by_role("link").click()
-    expect(page).to_have_url(re.compile(r"/why\?job=fold"))
+    expect(page).to_have_url(re.compile(r"/why/fold/"))
     expect(page.locator("#answer-1")).to_contain_text("which is a violation")
     page.goto(fold)
     page.get_by_role("link", name="← 2026-10-24").click()
     expect(page.locator("#day h2")).to_contain_text("Saturday 2026-10-24")
 
-    page.goto(f"{site}/job?name=gap&day={SANTIAGO[2]}")
+    page.goto(f"{site}/job/gap?day={SANTIAGO[2]}")
     assert day_of(page).startswith("92 planned = ")
     assert page.locator("svg.day .band-gap").get_attribute("fill") == "url(#day-hatch)"
     page.get_by_text("The same as a table").click()
@@ -223,7 +223,7 @@ def test_a_day_with_a_fold_and_one_with_a_gap(site: str, visit: Visit, db: Db) -
     expect(first).to_contain_text("00:00 to 01:00 does not occur")
     # A mark leads to its execution.
     page.locator("svg.day a").first.click()
-    expect(page).to_have_url(re.compile(r"/execution\?id=\d+"))
+    expect(page).to_have_url(re.compile(r"/execution/\d+"))
 
 
 def test_verify_runs_and_its_result_appears(site: str, visit: Visit, db: Db) -> None:

@@ -49,15 +49,15 @@ def addresses(execution: int) -> dict[str, str]:
     """Return the address of every page, by its name."""
     return {
         "now": "/", "jobs": "/jobs", "ledger": "/ledger?since=6h", "runners": "/runners",
-        "execution": f"/execution?id={execution}", "job": f"/job?name=fold&day={BERLIN[2]}",
-        "job-gap": f"/job?name=gap&day={SANTIAGO[2]}", "load": "/load",
-        "forecast": "/forecast", "job-planned": "/job?name=sync-crm", "calendars": "/calendars",
-        "job-skip": "/job/skip?name=sync-crm&from=2026-10-25T20:00Z&through=2026-10-26T20:00Z",
-        "job-run": "/job/run?name=send-invoices", "job-run-json": "/job/run?name=fx-rates",
-        "job-pause": "/job/pause?name=send-invoices&until=2h",
+        "execution": f"/execution/{execution}", "job": f"/job/fold?day={BERLIN[2]}",
+        "job-gap": f"/job/gap?day={SANTIAGO[2]}", "load": "/load",
+        "forecast": "/forecast", "job-planned": "/job/sync-crm", "calendars": "/calendars",
+        "job-skip": "/job-skip?name=sync-crm&from=2026-10-25T20:00Z&through=2026-10-26T20:00Z",
+        "job-run": "/job-run?name=send-invoices", "job-run-json": "/job-run?name=fx-rates",
+        "job-pause": "/job-pause?name=send-invoices&until=2h",
         "pauses": "/pauses?preview=yes&from=1h&until=2h&reason=move",
-        "job-backfill": "/job/backfill?name=send-invoices&from=6h",
-        "why": "/why?job=send-invoices&time=03:00", "verify": "/verify",
+        "job-backfill": "/job-backfill?name=send-invoices&from=6h",
+        "why": "/why/send-invoices/03:00", "verify": "/verify",
         "timeline": "/timeline?since=3h", "timeline-queue": "/timeline?since=3h&by=queue",
     }  # fmt: skip
 

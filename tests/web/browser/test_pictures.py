@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 WRITE = "CRONLEDGER_TEST_PICTURES"
 PICTURES = ROOT / "docs" / "pictures"
-ADDRESSES = {"jobs": "/jobs", "accounted-day": f"/job?name={DAY}", "load": "/load"}
+ADDRESSES = {"jobs": "/jobs", "accounted-day": f"/job/{DAY}", "load": "/load"}
 HEIGHTS = {"jobs": 740, "accounted-day": 446, "load": 416}
 NAMES = """() => {
     document.querySelector('.brand span').textContent = 'shop';

@@ -1,5 +1,6 @@
 """An open page changes in place: what somebody reads, copies, chooses or confirms stays."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -7,6 +8,7 @@ from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from tests.db.support import rows
 from tests.db.support.rows import Db
+from tests.waiting import until
 from tests.web.browser.conftest import Visit
 
 pytestmark = pytest.mark.browser
@@ -50,6 +52,7 @@ def test_selected_text_and_the_scroll_of_a_table_survive_a_refresh(
     rows.runner(db, "web1")
     note = page.locator("#running .held")
     expect(note).to_contain_text("Held while text is selected")
+    expect(page.locator("#lamp")).to_have_text("held while you choose")
     expect(page.locator("#runners")).to_contain_text("web1")  # the other panels are not held
     assert page.evaluate("getSelection().toString()") == selected
     assert table.evaluate(SCROLLED) == scrolled
@@ -58,6 +61,7 @@ def test_selected_text_and_the_scroll_of_a_table_survive_a_refresh(
     page.evaluate("getSelection().removeAllRanges()")
     expect(row_of(page, "running", "another")).to_be_visible()
     expect(note).to_have_count(0)
+    expect(page.locator("#lamp")).to_have_text("live")
     assert row.evaluate("(row) => row.isTheSame")
     assert table.evaluate(SCROLLED) == scrolled
 
@@ -107,3 +111,52 @@ def test_details_that_are_read_stay_open_and_are_refreshed(site: str, visit: Vis
     expect(page.locator("#timeline table")).to_contain_text("failed")
     expect(page.locator("#timeline details")).to_have_attribute("open", "")
     expect(page.locator("#timeline .held")).to_have_count(0)
+
+
+def test_an_unchanged_page_is_answered_without_content(site: str, visit: Visit, db: Db) -> None:
+    rows.job(db, "report")
+    page = visit("about:blank")
+    answers: list[int] = []
+    page.on("response", lambda one: answers.append(one.status) if one.url == f"{site}/jobs" else 0)
+    page.goto(f"{site}/jobs")
+    until("two answers are empty", lambda: page.title() and answers.count(204) >= 2)
+    db.execute("SELECT cronledger.pause('report', reason => 'the API is away')")
+    expect(row_of(page, "jobs", "report")).to_contain_text("the API is away")
+    assert answers[0] == 200 and {*answers} == {200, 204}
+
+
+def test_a_panel_appears_while_focus_and_typed_text_stay(site: str, visit: Visit, db: Db) -> None:
+    job = rows.job(db, "report")
+    page = visit(f"{site}/job/report")
+    page.locator("#firings a").nth(3).focus()
+    focused = "document.activeElement.getAttribute('href')"
+    before = page.evaluate(focused)
+    page.locator("#newest").evaluate(MARK)
+    db.execute(
+        "SELECT cronledger.skip(%s, date_trunc('hour', cronledger.db_now(), 'UTC')"
+        " + interval '2 hours', 'the database moves')", [job["name"]],
+    )  # fmt: skip
+    expect(page.locator("#skips")).to_contain_text("the database moves")
+    assert page.evaluate(focused) == before
+    assert page.locator("#newest").evaluate("(panel) => panel.isTheSame")
+
+    rows.job(db, "other", queue="slow")
+    page.goto(f"{site}/runners")
+    page.get_by_label("Limit of slow").evaluate(
+        "(field) => { field.closest('details').open = true; field.value = '12'; field.blur(); }"
+    )
+    db.execute("SELECT cronledger.pause_queue('slow', reason => 'incident')")
+    expect(page.locator("#lamp")).to_have_text("held while you choose")
+    expect(page.get_by_label("Limit of slow")).to_have_value("12")
+
+
+def test_an_age_counts_on_without_a_request(site: str, visit: Visit, db: Db) -> None:
+    rows.runner(db, "web1", stale_after=rows.now(db) + timedelta(hours=1))
+    page = visit(f"{site}/runners")
+    age = page.locator("#runners time[data-age]")
+    exact = age.get_attribute("title")
+    page.route("**/*", lambda route: route.abort())
+    shown = age.inner_text()
+    expect(age).not_to_have_text(shown)
+    expect(age).to_have_text(re.compile(r"^\d+ (s|min) ago$"))
+    assert exact is not None and age.get_attribute("title") == exact and "UTC" in exact

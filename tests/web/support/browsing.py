@@ -82,6 +82,12 @@ def expire(browser: TestClient) -> None:
     browser.app.state.site.reader.expire()  # type: ignore[attr-defined]
 
 
+def known_parts(html: str) -> dict[str, str]:
+    """The header with which an open page asks for the parts that have changed."""
+    opened = re.findall(r'id="([^"]+)" data-part="([^"]+)"', html)
+    return {"Known-Parts": " ".join(f"{name}={digest}" for name, digest in opened)}
+
+
 def text(html: str) -> str:
     """What a person reads: no tags, and one blank between words."""
     body = re.sub(r"(?s)<(title|style|script|svg)\b.*?</\1>", " ", html)

@@ -11,7 +11,7 @@ from cronledger.web.drawing.attempts import Attempt, AttemptState
 from cronledger.web.drawing.axis import RIGHT, TOP, WIDTH, Axis
 from cronledger.web.drawing.svg import add, element
 from cronledger.web.formats import span
-from cronledger.web.site import Links
+from cronledger.web.links import Links
 
 LANE, BAR, LEAST = 16.0, 10.0, 3.0
 """Height of a lane and of a bar, and the width of the shortest bar."""

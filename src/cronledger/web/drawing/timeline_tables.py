@@ -10,7 +10,7 @@ from cronledger.web.drawing.axis import Axis
 from cronledger.web.drawing.density import BUCKETS, Counts, DenseLane, lane_name, total
 from cronledger.web.drawing.svg import add, element
 from cronledger.web.formats import span
-from cronledger.web.site import Links
+from cronledger.web.links import Links
 
 PART = 10
 """Buckets in one row of the table by time."""

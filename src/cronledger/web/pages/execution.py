@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from cronledger.ledger import calls
 from cronledger.ledger.reports import Row
+from cronledger.web import links
 from cronledger.web.changes import changes
 from cronledger.web.drawing.line import line
 from cronledger.web.expected import expected
@@ -39,7 +40,7 @@ RETRIED = {
 async def show(request: Request) -> Response:
     """Return the page of one execution."""
     site = site_of(request)
-    execution = whole(request.query_params.get("id", ""), "id")
+    execution = whole(links.field(request, "id"), "id")
     found = await site.reader.read("show_execution_head", id=execution)
     if not found.known:
         raise HTTPException(
@@ -138,7 +139,7 @@ async def retry(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/execution", show, methods=["GET"]),
+    *links.routes("/execution", show),
     Route("/execution/cancel", cancel, methods=["POST"]),
     Route("/execution/retry", retry, methods=["POST"]),
 ]

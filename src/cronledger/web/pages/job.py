@@ -11,7 +11,6 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from cronledger.explain.day.account import AccountedDay
 from cronledger.explain.day.local_day import LocalDay, NoSuchDayError, day_of, neighbour
@@ -23,16 +22,16 @@ from cronledger.rules.calendars import Calendar
 from cronledger.rules.cron import Firing
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.firings import later, note
-from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
-from cronledger.web import queries
+from cronledger.web import links, queries
 from cronledger.web.changes import changes
 from cronledger.web.drawing.accounted_day import draw
 from cronledger.web.expected import expected
 from cronledger.web.forms import whole
+from cronledger.web.links import Links, root_of
 from cronledger.web.reading import Reading
 from cronledger.web.redaction import Redaction
-from cronledger.web.site import Links, identity_of, root_of, site_of
+from cronledger.web.site import identity_of, site_of
 
 MOST_SCOPES = 50
 MOST_REVISIONS = 20
@@ -72,11 +71,11 @@ class DayLinks:
 
     def why(self, plan_time: datetime) -> str:
         """Return the address of the explanation of a plan_time."""
-        return self.to("/why", job=self.key.job_name, scope=self.key.scope_id, time=iso(plan_time))
+        return self.to.why(self.key.job_name, self.key.scope_id, plan_time)
 
     def revision(self, revision: int) -> str:
         """Return the address of a revision on the page of the job."""
-        return self.to("/job", name=self.key.job_name, before=revision + 1) + "#revisions"
+        return self.to.revision(self.key.job_name, revision)
 
 
 async def show(request: Request) -> Response:
@@ -189,7 +188,9 @@ def scope_of(request: Request, row: Row, scopes: Reading) -> ScopeKey:
     """Return the scope that the address names; by default the first one of the job."""
     kind = queries.text(request, "scope_kind") or row["scope_kind"]
     scope = queries.text(request, "scope")
-    if scope is None:
+    if scope is None and row["scope_kind"] == "global":
+        kind, scope = "global", "global"
+    elif scope is None:
         first = scopes.known[0] if scopes.known else {"scope_kind": kind, "scope_id": "global"}
         kind, scope = first["scope_kind"], first["scope_id"]
     return ScopeKey(row["name"], kind, scope)
@@ -217,10 +218,10 @@ async def _day(request: Request, row: Row, key: ScopeKey, now: datetime) -> _Day
         wanted = _date(request) or today
         before, after = neighbour(zone, wanted, -1), neighbour(zone, wanted, 1)
         over = LocalDay.of(zone, wanted).end < now
-        links = DayLinks(Links(request), key)
+        leads_to = DayLinks(Links(request), key)
         # What is kept is the picture, which is much smaller than the day of a job that fires often.
         found = await site_of(request).reader.compute(
-            "day", lambda read: _drawn(read_day(read, key, zone, wanted), links), key=key,
+            "day", lambda read: _drawn(read_day(read, key, zone, wanted), leads_to), key=key,
             zone=zone, day=wanted, root=root_of(request),
             fresh=PAST_SECONDS if over else TODAY_SECONDS,
         )  # fmt: skip
@@ -234,8 +235,8 @@ async def _day(request: Request, row: Row, key: ScopeKey, now: datetime) -> _Day
     return _Day(wanted, found.value, before, after, found.problem, found.age)
 
 
-def _drawn(day: AccountedDay | None, links: DayLinks) -> Markup | None:
-    return None if day is None else Markup(draw(day, links))
+def _drawn(day: AccountedDay | None, leads_to: DayLinks) -> Markup | None:
+    return None if day is None else Markup(draw(day, leads_to))
 
 
 def _date(request: Request) -> date | None:
@@ -291,4 +292,4 @@ def _whole_hour(now: datetime) -> datetime:
     return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-ROUTES = [Route("/job", show, methods=["GET"])]
+ROUTES = links.routes("/job", show)

@@ -352,14 +352,14 @@ def _instant(form: Form, name: str) -> datetime:
 
 
 ROUTES = [
-    Route("/job/run", ask_run, methods=["GET"]),
-    Route("/job/run", run, methods=["POST"]),
-    Route("/job/pause", ask_pause, methods=["GET"]),
-    Route("/job/pause", pause, methods=["POST"]),
-    Route("/job/resume", resume, methods=["POST"]),
-    Route("/job/skip", ask_skip, methods=["GET"]),
-    Route("/job/skip", skip, methods=["POST"]),
-    Route("/job/unskip", unskip, methods=["POST"]),
-    Route("/job/backfill", ask_backfill, methods=["GET"]),
-    Route("/job/backfill", backfill, methods=["POST"]),
+    Route("/job-run", ask_run, methods=["GET"]),
+    Route("/job-run", run, methods=["POST"]),
+    Route("/job-pause", ask_pause, methods=["GET"]),
+    Route("/job-pause", pause, methods=["POST"]),
+    Route("/job-resume", resume, methods=["POST"]),
+    Route("/job-skip", ask_skip, methods=["GET"]),
+    Route("/job-skip", skip, methods=["POST"]),
+    Route("/job-unskip", unskip, methods=["POST"]),
+    Route("/job-backfill", ask_backfill, methods=["GET"]),
+    Route("/job-backfill", backfill, methods=["POST"]),
 ]

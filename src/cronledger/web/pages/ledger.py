@@ -19,8 +19,9 @@ from cronledger.ledger.reports import Row
 from cronledger.rules.instants import iso
 from cronledger.rules.model import SkipReason
 from cronledger.web import owners, queries
+from cronledger.web.links import Links
 from cronledger.web.reading import Reading
-from cronledger.web.site import Entry, Links, site_of
+from cronledger.web.site import Entry, site_of
 
 MOST = 100
 """Rows of a page."""

@@ -7,8 +7,9 @@ from starlette.routing import Route
 
 from cronledger.web.access.tokens import TokenAccess
 from cronledger.web.forms import form_of
-from cronledger.web.gate import SIGN_IN, SIGN_OUT, local_path
-from cronledger.web.site import IDENTITY, Links, root_of, site_of
+from cronledger.web.gate import SIGN_IN, SIGN_OUT
+from cronledger.web.links import Links, local_path, root_of
+from cronledger.web.site import IDENTITY, site_of
 
 
 async def show(request: Request) -> Response:

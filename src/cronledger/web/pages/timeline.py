@@ -24,8 +24,9 @@ from cronledger.web.drawing.density import BUCKETS, dense_lanes, dense_legend, d
 from cronledger.web.drawing.svg import markup
 from cronledger.web.drawing.timeline_tables import attempts_table, lanes_table, times_table
 from cronledger.web.formats import span
+from cronledger.web.links import Links, root_of
 from cronledger.web.reading import Reading
-from cronledger.web.site import Entry, Links, root_of, site_of
+from cronledger.web.site import Entry, site_of
 
 PATH = "/timeline"
 MOST_BARS = 2_000

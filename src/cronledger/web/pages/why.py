@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from cronledger.explain.moments import Moment, read_moment
 from cronledger.explain.why import Explanation, Why
@@ -19,13 +18,15 @@ from cronledger.rules import zones
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.instants import InstantError
 from cronledger.rules.printable import clean
-from cronledger.web import queries
-from cronledger.web.site import Entry, Links, site_of
+from cronledger.web import links, queries
+from cronledger.web.links import Links
+from cronledger.web.site import Entry, site_of
 
 MOST_SCOPES = 20
 _NAMED = re.compile(r"\b(?:(?P<execution>[Ee]xecution)|(?P<revision>[Rr]evision)) (?P<number>\d+)")
 
-ENTRY = Entry("Why", "/why")
+PATH = "/why"
+ENTRY = Entry("Why", PATH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> Markup:
         if match["execution"] and number in known:
             address = to("/execution", id=number)
         elif match["revision"] and number in revisions:
-            address = to("/job", name=answer.key.job_name, before=number + 1) + "#revisions"
+            address = to.revision(answer.key.job_name, number)
         else:
             continue
         parts += [
@@ -121,4 +122,4 @@ def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> Markup:
     return Markup("").join([*parts, escape(text[end:])])
 
 
-ROUTES = [Route("/why", show, methods=["GET"])]
+ROUTES = links.routes(PATH, show)

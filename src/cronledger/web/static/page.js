@@ -1,17 +1,22 @@
-// Reads an open page again when the ledger changes, adds the viewer's zone to times, and adds keys.
+// Reads what has changed on an open page, counts ages on, shows a lamp and the viewer's zone, and adds keys.
 // The page works without this script.
-import { NOTE, update } from "./update.js";
+import { NOTE, isSelected, update } from "./update.js";
 
-const LIVE = "[data-live]";
-const events = document.body.dataset.events;
-let source = null, reading = false, again = false, lost = null, forced = null;
-let known = "";  // the ETag of what the page shows; empty while a part is held
+const PARTS = "[data-part]";
+const { events, zone } = document.body.dataset;
+const content = document.getElementById("content");
+let source = null, reading = false, again = false, forced = null;
+let isLost = false;  // the server does not respond
+let isHeld = false;  // a part is left as it is, because somebody uses it
+// The database's time at the last response, and the instant of the browser at which it came.
+let clock = { text: "", time: Date.parse(document.querySelector("#database-time time")?.dateTime), at: performance.now() };
 
 // --- refresh ---------------------------------------------------------------------------------------
 
 function open() {
   if (source || !events || document.hidden) return;
   source = new EventSource(events);
+  source.addEventListener("open", shine);
   source.addEventListener("change", refresh);
   source.addEventListener("error", () => {
     refresh();  // shows why there are no events
@@ -31,55 +36,46 @@ async function refresh() {
   if (reading) { again = true; return; }
   reading = true;
   try {
-    const headers = { Accept: "text/html", ...(known && { "If-None-Match": known }) };
+    const known = [...document.querySelectorAll(PARTS)].map((part) => `${part.id}=${part.dataset.part}`);
+    const headers = { Accept: "text/html", "Known-Parts": known.join(" ") };
     const response = await fetch(location.href, { headers, redirect: "manual" });
     if (response.type === "opaqueredirect") { location.reload(); return; }  // to the sign-in
+    isLost = !response.ok;
     if (response.ok) {
-      const isWhole = replace(new DOMParser().parseFromString(await response.text(), "text/html"));
-      known = isWhole ? response.headers.get("ETag") ?? "" : "";
-    } else if (response.status === 304) {
+      const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+      replace(fresh, response.headers.get("Sent-Parts") === "all");
       tick(response.headers.get("Database-Time"));
     }
-    connected(response.ok || response.status === 304);
   } catch {
-    connected(false);
+    isLost = true;
   } finally {
     reading = false;
+    shine();
     if (again) { again = false; setTimeout(refresh, 1000); }
   }
 }
 
-// Returns whether the page is like `fresh` now: no part of it is held.
-function replace(fresh) {
-  let isWhole = true;
+// Makes the page like `fresh`, which has the changed parts, or the whole page if it has other parts now.
+function replace(fresh, isWhole) {
   localise(fresh);
-  for (const part of document.querySelectorAll(LIVE)) {
+  const parts = [...document.querySelectorAll(PARTS)];
+  const outer = isWhole ? [...parts.filter((part) => !content.contains(part)), content] : parts;
+  isHeld = false;
+  for (const part of outer) {
     const other = fresh.getElementById(part.id);
-    if (!other) continue;
-    const use = update(part, other, part.id === forced);
-    isWhole &&= use === null;
+    const use = other && update(part, other, part.id === forced || (isWhole && forced !== null));
     note(part, use);
+    if (!use) continue;
+    isHeld = true;
+    for (const one of [part, ...part.querySelectorAll(PARTS)]) one.dataset.part &&= "held";  // is sent again
   }
   forced = null;
-  return isWhole;
-}
-
-// Shows the database's time, if nothing else has changed.
-function tick(now) {
-  const time = document.querySelector("#foot time");
-  if (!time || !now) return;
-  const text = now.slice(0, 19).replace("T", " ");
-  time.dateTime = `${now.slice(0, 19)}Z`;
-  time.title = `${text} UTC`;
-  time.firstChild.data = `${text} `;
-  delete time.dataset.local;
-  localise(time.parentElement);
 }
 
 // Shows in the heading of a part that it is held, and offers to let it go.
 function note(part, use) {
-  const found = part.querySelector(`.${NOTE}`);
-  if (use === null) { found?.remove(); return; }
+  const heading = part.querySelector(":scope > h2"), found = heading?.querySelector(`.${NOTE}`);
+  if (!use || !heading) { found?.remove(); return; }
   const text = `Held while ${use}`;
   if (found) { if (found.firstChild.data !== text) found.firstChild.data = text; return; }
   const made = document.createElement("span");
@@ -94,22 +90,26 @@ function note(part, use) {
     refresh();
   });
   made.append(text, button);
-  part.querySelector("h2")?.append(made);
+  heading.append(made);
 }
 
-function connected(is) {
-  const note = document.getElementById("connection");
-  lost = is ? null : lost ?? Date.now();
-  note.hidden = is;
-  if (!is) {
-    const seconds = Math.round((Date.now() - lost) / 1000);
-    note.textContent = `This page cannot be read again. What you see is ${seconds} s old or older.`;
-  }
+// The lamp says whether the page shows the present.
+function shine() {
+  const lamp = document.getElementById("lamp");
+  if (!lamp) return;
+  const away = isLost ? "server" : document.querySelector("#database .away") ? "database" : null;
+  const text = away ? `as of ${stamp.format(clock.time).slice(11)}${zone === "UTC" ? " UTC" : ""}, the ${away} is away`
+    : isHeld ? "held while you choose" : "live";
+  lamp.className = away ? "away" : isHeld ? "held" : "live";
+  lamp.hidden = false;
+  if (lamp.textContent !== text) lamp.textContent = text;
 }
 
 // --- times -----------------------------------------------------------------------------------------
 
 const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+const stamp = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium", timeZone: zone });
+const AGES = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];  // as in formats.py
 
 function localise(part) {
   for (const time of part.querySelectorAll("time[datetime]")) {
@@ -117,6 +117,45 @@ function localise(part) {
     time.dataset.local = "yes";
     time.title += `\n${local.format(new Date(time.dateTime))} (yours)`;
   }
+}
+
+// Shows the database's time. If the database is away, that is the time of its last response.
+function tick(now) {
+  const shown = document.querySelector("#database-time time");
+  if (!now || now === clock.text) return;
+  clock = { text: now, time: Date.parse(now), at: performance.now() };
+  if (!shown) return;
+  shown.dateTime = now;
+  shown.firstChild.data = `${stamp.format(clock.time)} `;
+  shown.title = `${now.slice(0, 19).replace("T", " ")} UTC`;
+  delete shown.dataset.local;
+  localise(shown.parentElement);
+}
+
+function length(seconds) {
+  const found = AGES.findIndex(([size]) => seconds >= size), at = found < 0 ? AGES.length - 1 : found;
+  const [size, unit] = AGES[at];
+  const rest = at < 2 ? Math.floor((seconds % size) / AGES[at + 1][0]) : 0;
+  return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${AGES[at + 1][1]}` : ""}`;
+}
+
+// Counts the ages on.
+function count() {
+  if (document.hidden) return;
+  const now = clock.time + performance.now() - clock.at;
+  for (const time of document.querySelectorAll("time[data-age]")) {
+    const seconds = (now - Date.parse(time.dateTime)) / 1000, words = length(Math.abs(seconds));
+    const text = time.dataset.age === "bare" ? words : seconds < 0 ? `in ${words}` : `${words} ago`;
+    if (time.firstChild.data !== text && !isSelected(time)) time.firstChild.data = text;
+  }
+}
+
+const own = document.getElementById("own-zone");
+if (own) {
+  const link = new URL(own.href);
+  link.searchParams.set("zone", Intl.DateTimeFormat().resolvedOptions().timeZone);
+  own.href = link;
+  own.hidden = false;
 }
 
 // --- keys ------------------------------------------------------------------------------------------
@@ -155,4 +194,5 @@ document.addEventListener("visibilitychange", () => {
 });
 addEventListener("pagehide", close);
 localise(document);
+if (clock.time) setInterval(count, 1000);
 open();

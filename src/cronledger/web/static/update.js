@@ -104,10 +104,15 @@ function isUsed(node) {
 }
 
 function hasField(node) {
-  return node.contains(document.activeElement) && document.activeElement.matches(FIELD);
+  return [...node.querySelectorAll(FIELD)].some((field) => field === document.activeElement || hasText(field));
 }
 
-function isSelected(node) {
+// Somebody typed into a field that can be seen.
+function hasText(field) {
+  return field.matches("input, textarea") && field.value !== field.defaultValue && field.checkVisibility();
+}
+
+export function isSelected(node) {
   const selection = getSelection();
   return selection.rangeCount > 0 && !selection.isCollapsed && selection.containsNode(node, true);
 }

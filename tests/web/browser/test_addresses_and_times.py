@@ -1,0 +1,75 @@
+"""Addresses that a person bookmarks, and the zone in which the page shows times."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.web.browser.conftest import Serve, Visit
+from tests.web.test_prefix import mounted
+
+pytestmark = pytest.mark.browser
+
+NAMES = ("a/b", "50%25", "why?#", "v1.2", "zürich ☂", "..", "run")
+
+
+def test_a_link_to_a_job_can_be_sent_whatever_its_name_has(
+    serve: Serve, visit: Visit, db: Db
+) -> None:
+    for name in NAMES:
+        rows.job(db, name)
+    execution = rows.execution(db, "FAILED", "50%25")["id"]
+    address = f"{serve(mounted)}/ops/cron"
+    page = visit(f"{address}/jobs")
+    for name in NAMES:
+        page.goto(f"{address}/jobs")
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(name)
+        sent = page.url
+        page.get_by_role("link", name="Why", exact=True).last.click()
+        page.get_by_label("Time", exact=True).fill("03:00")
+        page.get_by_role("button", name="Explain").click()
+        expect(page.locator("#answer-1 h2")).to_contain_text(name)
+        again = page.url
+        page.goto(sent)
+        expect(page.get_by_role("heading", level=1)).to_have_text(name)
+        page.goto(again)
+        expect(page.locator("#answer-1 h2")).to_contain_text(name)
+    page.goto(f"{address}/job/50%2525")
+    page.locator("#newest th a").click()
+    expect(page).to_have_url(f"{address}/execution/{execution}")
+
+
+def zone_of(page: Page) -> str:
+    return page.locator("#execution dd .zone").first.inner_text()
+
+
+def test_times_are_shown_in_the_zone_that_a_person_chooses(site: str, visit: Visit, db: Db) -> None:
+    rows.job(db, timezone="Asia/Kolkata")
+    execution = rows.execution(db)["id"]
+    page = visit(f"{site}/execution/{execution}", timezone_id="Asia/Tokyo", locale="en-US")
+    assert zone_of(page) == "IST"
+    times = page.get_by_role("group", name="Times in")
+    for link, zone in (("UTC", "UTC"), ("mine", "JST"), ("job's zone", "IST")):
+        times.get_by_role("link", name=link).click()
+        expect(times.locator("[aria-current]")).to_have_text(link)
+        expect(page).to_have_url(f"{site}/execution/{execution}")
+        assert zone_of(page) == zone
+    times.get_by_role("link", name="mine").click()
+    page.goto(f"{site}/ledger?job=job")  # it is remembered
+    expect(page.locator("#ledger tbody .zone").first).to_have_text("JST")
+    expect(page.locator("#database-time .zone")).to_have_text("JST")
+
+
+def test_the_zone_is_chosen_without_javascript(site: str, visit: Visit, db: Db) -> None:
+    rows.job(db, timezone="Asia/Kolkata")
+    execution = rows.execution(db)["id"]
+    page = visit(f"{site}/execution/{execution}", java_script_enabled=False)
+    times = page.get_by_role("group", name="Times in")
+    expect(times.get_by_role("link")).to_have_count(2)  # its own zone is not known
+    expect(page.locator("#lamp")).to_be_hidden()
+    times.get_by_role("link", name="UTC").click()
+    assert zone_of(page) == "UTC"
+    expect(page).to_have_url(re.compile(rf"/execution/{execution}$"))

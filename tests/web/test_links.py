@@ -1,0 +1,76 @@
+"""Addresses that people type, send and bookmark: `/job/NAME`, `/execution/ID`, `/why/JOB/TIME`."""
+
+from html import unescape
+from urllib.parse import quote
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.web.support.browsing import HOST, app, links, text
+from tests.web.support.logins import Logins
+from tests.web.test_prefix import mounted
+
+NAMES = ("a/b", "100%", "v1.2", "zürich ☂", "why?#", "back\\slash", "run")
+"""Names of jobs that a path has to escape, or that look like a path of the page."""
+NO_STEPS = ("..", "a//b", "/a", "a/", ".")
+"""Names that browsers and proxies would shorten, if a path had them."""
+
+
+def job_links(page: str) -> list[str]:
+    """The addresses of jobs on the page of all jobs."""
+    return [found for found in links(page, "jobs") if found.startswith(("/job/", "/job?"))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_address_of_a_job_has_its_name(browser: TestClient, db: Db, name: str) -> None:
+    rows.job(db, name, description="the one that is meant")
+    (address,) = job_links(browser.get("/jobs").text)
+    assert address == f"/job/{quote(name, safe='/:')}"
+    shown = browser.get(address)
+    assert shown.status_code == 200 and "the one that is meant" in shown.text
+    typed = browser.get("/job", params={"name": name, "day": "2026-11-22"})
+    assert (typed.status_code, typed.headers["location"]) == (308, f"{address}?day=2026-11-22")
+    asked = browser.get("/why", params={"job": name, "time": "2026-11-22T03:00Z"})
+    assert asked.status_code == 308
+    why = asked.headers["location"]
+    assert why == f"/why/{quote(name, safe='/:')}/2026-11-22T03:00Z"
+    explained = text(browser.get(why).text)
+    assert text(name).strip() in explained and "answer" in browser.get(why).text
+
+
+@pytest.mark.parametrize("name", NO_STEPS)
+def test_a_name_that_a_path_would_change_is_in_the_query(
+    browser: TestClient, db: Db, name: str
+) -> None:
+    rows.job(db, name, description="the one that is meant")
+    (address,) = job_links(browser.get("/jobs").text)
+    assert address == f"/job?name={quote(name, safe='')}"
+    assert "the one that is meant" in browser.get(address).text
+
+
+def test_a_scope_is_in_the_query_unless_it_is_the_only_one(browser: TestClient, db: Db) -> None:
+    rows.job(db, "plain")
+    rows.job(db, "shards", scope_kind="shard")
+    db.execute("UPDATE cronledger.schedules SET scope_id = 'a' WHERE job_name = 'shards'")
+    for name, kind, scope in (("plain", "global", "global"), ("shards", "shard", "a")):
+        rows.execution(db, "RUNNING", name, scope_kind=kind, scope_id=scope)
+    found = unescape(browser.get("/timeline").text)
+    assert 'href="/job/plain"' in found
+    assert 'href="/job/shards?scope_kind=shard&scope=a"' in found
+
+
+def test_an_old_address_leads_to_the_new_one(database_url: str, logins: Logins, db: Db) -> None:
+    rows.job(db)
+    execution = rows.execution(db, "RUNNING")["id"]
+    outer = mounted(app(database_url, logins))
+    with TestClient(outer, HOST, client=("127.0.0.1", 1), follow_redirects=False) as browser:
+        for old, new in (
+            ("job?name=job&scope_kind=global&scope=global", "job/job"),
+            (f"execution?id={execution}", f"execution/{execution}"),
+            ("why?job=job&scope=a&time=03:00", "why/job/03:00?scope=a"),
+        ):
+            moved = browser.get(f"/ops/cron/{old}")
+            assert (moved.status_code, moved.headers["location"]) == (308, f"/ops/cron/{new}")
+        assert browser.get("/ops/cron/job/job").status_code == 200
