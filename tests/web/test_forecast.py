@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
@@ -34,6 +35,7 @@ def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db
     db.execute("SELECT cronledger.pause('paused')")
     rows.job(db, "broken", schedule="* * * * *", queue="elsewhere")
     db.execute("UPDATE cronledger.jobs SET spec_error = 'bad' WHERE name = 'broken'")
+    rows.job(db, "report", requires=Jsonb([{"job": "paused"}]), schedule=schedule)
     rows.runner(db, slots=2)
     found = browser.get("/forecast?days=1")
     assert found.status_code == 200 and "style=" not in found.text
@@ -44,6 +46,7 @@ def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db
     assert "default 2 3 2" in panel(found.text, "queues")
     backlogs = panel(found.text, "backlogs")
     assert "default slots 1 10m" in backlogs
+    assert "report paused 1" in panel(found.text, "gates")
     deadlines = panel(found.text, "deadlines")
     assert "third" in deadlines and "start_by" in deadlines and "1 missed, 0 at risk" in deadlines
     assert "first 1" in panel(found.text, "worst")
