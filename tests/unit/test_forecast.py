@@ -37,6 +37,7 @@ from cronledger.rules.simulation import (
     Skipped,
     Unstarted,
 )
+from cronledger.web.drawing.forecast import draw_forecast
 
 NOW = datetime(2026, 6, 1, 12, 0, 20, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=99)
@@ -388,6 +389,34 @@ def test_the_minutes_have_starts_and_executions_at_once() -> None:
     assert list(found.running[59:63]) == [0.0, 0.5, 1.0, 0.0]
     assert [peak.minute for peak in found.peaks] == [61, 60]
     assert found.peaks[0].shares[0].running == pytest.approx(1.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 59), st.integers(0, 23), st.integers(0, 90_000)), max_size=6)
+)
+def test_no_time_is_lost(jobs: list[tuple[int, int, int]]) -> None:
+    """The sum over all minutes is the time that all executions run until the end."""
+    found = look(*(
+        series(f"job{n}", f"{minute} {hour} * * *", seconds, overlap=Overlap.ALLOW)
+        for n, (minute, hour, seconds) in enumerate(jobs)
+    ))  # fmt: skip
+    expected, end = 0.0, found.at(len(found.running))
+    for minute, hour, seconds in jobs:
+        at = found.start.replace(hour=hour, minute=minute)
+        at += timedelta(days=at <= NOW)
+        expected += min(seconds, (end - at) / SECOND)
+    assert sum(found.running) * 60 == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_picture_names_the_peak_the_starts_and_the_slots() -> None:
+    jobs = [series(f"job{n}", "0 13 * * *", 150) for n in range(3)]
+    text = draw_forecast(look(*jobs, capacity=slots(2)), 2)
+    assert "At most 2.0 executions at once in the next 25 hours, and 2 starts in one minute" in text
+    assert 'class="over"' in text and "2 slots" in text and "style=" not in text
+    assert 'class="over"' not in draw_forecast(look(*jobs), 3)
+    assert 'class="slots"' not in draw_forecast(look(*jobs), 1000)  # far above what is drawn
+    assert "At most 0.0" in draw_forecast(look(length=14 * DAY), 0)
 
 
 def test_a_backlog_has_its_minutes_its_size_and_its_longest_wait() -> None:

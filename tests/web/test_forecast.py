@@ -39,8 +39,10 @@ def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db
     rows.runner(db, slots=2)
     found = browser.get("/forecast?days=1")
     assert found.status_code == 200 and "style=" not in found.text
-    assert 'class="load"' in found.text
-    assert "executions wait in" in found.text and "executions wait in 0 hours" not in found.text
+    assert 'class="forecast"' in found.text
+    assert "2 starts in one minute" in found.text and "executions wait in 11 minutes" in found.text
+    assert found.text.count('class="heat-waits"') == 1
+    assert 'title="2.0 at once, at most; 1 wait">3</td>' in found.text
     assert "These jobs have an error in their definition: broken." in text(found.text)
     assert "paused" in panel(found.text, "days")
     assert "default 2 3 2" in panel(found.text, "queues")
@@ -49,7 +51,7 @@ def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db
     assert "report paused 1" in panel(found.text, "gates")
     deadlines = panel(found.text, "deadlines")
     assert "third" in deadlines and "start_by" in deadlines and "1 missed, 0 at risk" in deadlines
-    assert "first 1" in panel(found.text, "worst")
+    assert "2.0 1 first 1, second 1" in panel(found.text, "worst")
 
 
 @pytest.mark.parametrize(("days", "status"), [("7", 200), ("14", 200), ("2", 400), ("x", 400)])
