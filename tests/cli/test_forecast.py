@@ -46,15 +46,8 @@ def file(cli: Cli, surroundings: Path, database_url: str) -> Path:
 
 
 def _history(db: Db, job: str, seconds: int) -> None:
-    db.execute(
-        "INSERT INTO cronledger.rolled_up_hours (job_name, scope_kind, scope_id, hour, success,"
-        " failed, cancelled, retries, durations, duration_ms_sum, duration_ms_min, duration_ms_max,"
-        " duration_counts, starts, late_ms_sum, late_counts, rolled_up_at)"
-        " SELECT %s, 'global', 'global', date_trunc('hour', cronledger.db_now()) - interval '2 h',"
-        " 1, 0, 0, 0, 1, x.ms, x.ms, x.ms, '{1}', 0, 0, '{}', cronledger.db_now()"
-        " FROM (SELECT %s::bigint) x(ms)",
-        [job, 1000 * seconds],
-    )
+    at = rows.now(db) - timedelta(hours=2)
+    rows.execution(db, "SUCCESS", job, plan_time=at, duration_ms=1000 * seconds)
 
 
 def of(found: dict[str, Any], job: str) -> dict[str, int]:

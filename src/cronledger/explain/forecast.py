@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple, Self
 
 from cronledger.explain.firings import planned_skip
@@ -34,8 +34,13 @@ MOST_SCOPES = 20_000
 MOST_RUNNING = 10_000
 MOST_PAUSES = 10_000
 MOST_SKIPS = 20_000
-MOST_HOURS = 50_000
-"""Counted hours that durations are estimated from, over all jobs."""
+MOST_DURATIONS = 200_000
+"""Executions that durations are computed from, over all jobs, unless there are more jobs than this
+allows FEW_EXECUTIONS each.
+"""
+FEW_EXECUTIONS, MANY_EXECUTIONS = 20, 100
+"""How many executions of a scope are read, with many jobs and with few."""
+SCOPES_OF_JOB = 50
 HISTORY = timedelta(days=28)
 """The time before now from which durations are taken."""
 LONG_FACTOR = 2
@@ -195,15 +200,17 @@ def _planned(row: Row, calendars: Mapping[str, Calendar]) -> Planned:
 def _durations(read: ReadRows, jobs: Sequence[str], now: datetime) -> dict[str, Durations]:
     if not jobs:
         return {}
-    most = max(3, min(500, MOST_HOURS // len(jobs)))
-    since = (now - HISTORY).astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    rows = read("list_job_durations", {"names": list(jobs), "since": since, "max_rows": most})
+    most = max(FEW_EXECUTIONS, MOST_DURATIONS // len(jobs))
+    of_scope = min(MANY_EXECUTIONS, most)
+    rows = read("list_job_durations", {
+        "names": list(jobs), "since": now - HISTORY, "max_rows": of_scope,
+        "max_scopes": min(SCOPES_OF_JOB, most // of_scope),
+    })  # fmt: skip
     return {
         row["job_name"]: Durations(
             timedelta(milliseconds=row["p50"]), timedelta(milliseconds=row["p95"])
         )
         for row in rows
-        if row["p50"] is not None
     }
 
 
