@@ -514,6 +514,18 @@ MISTAKES = [
          "self.due_from is not None and reply.due < self.due_from", "False"),
     ),
     *_of(
+        SRC + "web/sql/list_window_pauses.sql",
+        ("the timeline draws a pause that was withdrawn",
+         TIMELINE + "test_pauses_are_drawn_behind_what_ran_and_planned_ones_alone",
+         "p.state <> 'withdrawn' AND ", ""),
+    ),
+    *_of(
+        SRC + "web/pages/timeline.py",
+        ("the timeline of a job has the pauses of others",
+         TIMELINE + "test_pauses_are_drawn_behind_what_ran_and_planned_ones_alone",
+         "if found and window.job is not None:", "if False:"),
+    ),
+    *_of(
         SRC + "rules/simulation.py",
         ("a forecast starts executions without slots",
          FORECAST + "test_executions_wait_for_slots_in_the_order_of_due_at",

@@ -186,13 +186,18 @@ def read_basis(read: ReadRows) -> Basis:
     )
 
 
-def _planned(row: Row, calendars: Mapping[str, Calendar]) -> Planned:
+def as_job(row: Row) -> Job:
+    """Return the job of a row of `job_details`, which is not checked again."""
     fields = {name: row[name] for name in Job.model_fields if name in row}
     fields |= {"overlap": Overlap(row["overlap"]), "catch_up": CatchUp(row["catch_up"])}
     if row["after"]:
         fields["after"] = tuple(Upstream.model_validate(one) for one in row["after"])
+    return Job.model_construct(**fields)
+
+
+def _planned(row: Row, calendars: Mapping[str, Calendar]) -> Planned:
     return Planned(
-        Job.model_construct(**fields), calendars.get(row["calendar"]), row["source"],
+        as_job(row), calendars.get(row["calendar"]), row["source"],
         row["spec_error"] is not None,
     )  # fmt: skip
 
