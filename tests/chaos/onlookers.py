@@ -20,7 +20,7 @@ from tests.waiting import until
 
 PAGES = (
     "/", "/jobs", "/job/waits", "/job/steady", "/ledger", "/ledger?outcome=FAILED",
-    "/timeline", "/audit", "/runners", "/load", "/why", "/verify", "/metrics",
+    "/timeline", "/audit", "/runners", "/forecast", "/why", "/verify", "/metrics",
 )  # fmt: skip
 EXCUSED = {503}
 SECONDS = 60.0

@@ -46,15 +46,8 @@ def file(cli: Cli, surroundings: Path, database_url: str) -> Path:
 
 
 def _history(db: Db, job: str, seconds: int) -> None:
-    db.execute(
-        "INSERT INTO cronledger.rolled_up_hours (job_name, scope_kind, scope_id, hour, success,"
-        " failed, cancelled, retries, durations, duration_ms_sum, duration_ms_min, duration_ms_max,"
-        " duration_counts, starts, late_ms_sum, late_counts, rolled_up_at)"
-        " SELECT %s, 'global', 'global', date_trunc('hour', cronledger.db_now()) - interval '2 h',"
-        " 1, 0, 0, 0, 1, x.ms, x.ms, x.ms, '{1}', 0, 0, '{}', cronledger.db_now()"
-        " FROM (SELECT %s::bigint) x(ms)",
-        [job, 1000 * seconds],
-    )
+    at = rows.now(db) - timedelta(hours=2)
+    rows.execution(db, "SUCCESS", job, plan_time=at, duration_ms=1000 * seconds)
 
 
 def of(found: dict[str, Any], job: str) -> dict[str, int]:
@@ -163,6 +156,66 @@ def test_the_pause_of_a_job_counts(cli: Cli, file: Path, ask: Ask) -> None:
         "starts": 0,
         "paused": 48,
     }
+
+
+def test_a_planned_pause_counts_for_the_jobs_that_it_selects(
+    cli: Cli, file: Path, ask: Ask
+) -> None:
+    ask(
+        "SELECT cronledger.plan_pause('freeze', at.at + interval '2 h', at.at + interval '8 h',"
+        """ labels => '{"tier": "batch"}')"""
+        " FROM (SELECT cronledger.db_now()) at(at)"
+    )
+    ask("""UPDATE cronledger.jobs SET labels = '{"tier": "batch"}' WHERE name = 'often'""")
+    before = read(cli, "forecast", "--days", "1", "--slots", "9", "--pause", "hourly=1h/2h")
+    assert of(before, "often") == {"starts": 36, "paused": 12}
+    assert of(before, "hourly") == {"starts": 23, "paused": 1}
+    labels = '[jobs.hourly]\nlabels = { tier = "batch" }'
+    file.write_text(FILE.replace("[jobs.hourly]", labels))
+    after = read(cli, "forecast", "--days", "1", "--slots", "9", "--with", "jobs.toml")
+    assert of(after, "hourly") == {"starts": 18, "paused": 6}
+    assert of(after, "often") == {"starts": 48}
+
+
+def test_a_pause_from_a_plan_time_through_another_has_both(cli: Cli, file: Path, ask: Ask) -> None:
+    ask(
+        "SELECT cronledger.plan_pause('freeze', at.at + interval '2 h', at.at + interval '4 h')"
+        " FROM (SELECT date_trunc('hour', cronledger.db_now())) at(at)"
+    )
+    found = read(cli, "forecast", "--days", "1", "--slots", "9")
+    assert of(found, "hourly") == {"starts": 21, "paused": 3}
+
+
+def test_a_planned_skip_counts(cli: Cli, file: Path, ask: Ask) -> None:
+    ask(
+        "SELECT cronledger.skip('often', at.at + interval '2 h', 'move',"
+        " through => at.at + interval '4 h')"
+        " FROM (SELECT date_trunc('hour', cronledger.db_now())) at(at)"
+    )
+    found = read(cli, "forecast", "--days", "1", "--slots", "9")
+    assert of(found, "often") == {"starts": 43, "operator": 5}
+
+
+def test_gates_wait_or_expire(cli: Cli, file: Path, ask: Ask, surroundings: Path) -> None:
+    (surroundings / "more.toml").write_text(
+        '[jobs.load]\nafter = "hourly"\ncommand = "true"\nwait_at_most = "30m"\n'
+    )
+    applied = cli("jobs", "apply", "more.toml")
+    assert applied.exit_code == 0, applied.output
+    found = read(cli, "forecast", "--days", "1", "--slots", "9", "--pause", "hourly=2h/4h")
+    # The last one waits for the end of `hourly`, five minutes after the end of the forecast.
+    assert of(found, "load") == {"starts": 21, "upstream": 2, "waits": 1}
+    (gate,) = found["gates"]
+    assert (gate["job"], gate["upstream"], gate["count"], gate["expired"]) == (
+        "load", "hourly", 24, 2
+    )  # fmt: skip
+    assert gate["longest"] == "30m"
+    assert "Gates that wait" in cli("forecast", "--days", "1").stdout
+    # An edit of the required job is an edit of the jobs that come after it.
+    file.write_text(FILE.replace("0 * * * *", "30 * * * *").replace("10m", "20m"))
+    moved = read(cli, "forecast", "--days", "1", "--slots", "9", "--with", "jobs.toml")
+    assert moved["deadlines"] == [] and of(moved, "load") == {"starts": 24}
+    assert {row["longest"] for row in moved["gates"]} == {"15m"}
 
 
 def test_a_limit_of_a_queue_counts(cli: Cli, file: Path, ask: Ask) -> None:

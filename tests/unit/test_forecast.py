@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -19,6 +20,7 @@ from cronledger.rules.model import (
     Job,
     JobState,
     Overlap,
+    PlannedSkip,
     Revision,
     ScopeKey,
     SkipReason,
@@ -35,6 +37,7 @@ from cronledger.rules.simulation import (
     Skipped,
     Unstarted,
 )
+from cronledger.web.drawing.forecast import draw_forecast
 
 NOW = datetime(2026, 6, 1, 12, 0, 20, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=99)
@@ -208,6 +211,107 @@ def test_dates_of_a_calendar_are_skipped() -> None:
     assert found.days[date(2026, 6, 2)] == {SkipReason.CALENDAR: 1}
 
 
+def test_a_planned_skip_is_one_of_an_operator() -> None:
+    skip = PlannedSkip(NOW.replace(minute=10, second=0), NOW.replace(minute=19), "move")
+    job = replace(series("job", "* * * * *", 1), planned_skips=[skip])
+    found = outcomes(job, length=30 * MINUTE)
+    assert skipped(found) == {SkipReason.OPERATOR: 10}
+    assert len(executed(found)) == 20
+
+
+def gated(name: str, seconds: float, *required: str, **policies: Any) -> Series:
+    policies = {"schedule": "30 12 * * *", **policies}
+    return series(name, policies.pop("schedule"), seconds, requires=[*required], **policies)
+
+
+def test_an_execution_starts_without_delay_when_its_last_required_job_has_ended() -> None:
+    jobs = [
+        gated("load", 60, "extract", "first"), series("extract", "30 12 * * *", 600),
+        series("first", "20 12 * * *", 300),
+    ]  # fmt: skip
+    (load,) = (
+        x for x in outcomes(*jobs, capacity=slots(1)) if type(x) is Executed and not x.series
+    )
+    assert (f"{load.start:%H:%M}", load.upstream, load.cause) == ("12:40", "extract", None)
+    assert load.ready_at == load.start
+
+
+def test_a_plan_time_that_is_skipped_keeps_a_gate_closed() -> None:
+    skip = PlannedSkip(NOW.replace(minute=20, second=0), NOW.replace(minute=25), "move")
+    extract = replace(series("extract", "*/10 * * * *", 1), planned_skips=[skip])
+    found = outcomes(extract, gated("load", 1, "extract"))
+    (load,) = (one for one in found if isinstance(one, Unstarted))
+    assert (load.cause, load.upstream) == (Cause.UPSTREAM, "extract")
+
+
+def test_a_gate_waits_for_each_plan_time_of_its_interval_from_now_on() -> None:
+    hourly = series("hourly", "*/10 * * * *", 120)
+    found = look(hourly, gated("daily", 1, "hourly", schedule="0 13 * * *"), length=2 * HOUR)
+    assert found.jobs["daily", date(2026, 6, 1)] == {STARTS: 1}
+    assert found.gates["daily", "hourly"] == rules.GateWaits(1, 2 * MINUTE)
+    assert not look(series("hourly", "0 1 * * *", 120), gated("daily", 1, "hourly")).gates
+
+
+def test_a_running_execution_keeps_a_gate_closed() -> None:
+    extract = series("extract", "0 12 * * *", 60)
+    at = NOW.replace(second=0)
+    running = (Running(extract.key, "default", NOW + 45 * MINUTE, at),)
+    found = outcomes(extract, gated("load", 1, "extract"), running=running)
+    assert executed(found) == [("12:45:20", "12:45:21")]
+    assert executed(outcomes(extract, gated("load", 1, "extract"))) == [("12:30:00", "12:30:01")]
+
+
+def test_a_wait_ends_after_wait_at_most() -> None:
+    pause = ((NOW, NOW + HOUR),)
+    paused = series("extract", "30 12 * * *", 1, pauses=pause)
+    load = gated("load", 1, "extract", wait_at_most=20 * MINUTE, finish_by="5m")
+    found = look(paused, load, length=2 * HOUR)
+    at = NOW.replace(minute=30, second=0)
+    assert found.jobs["load", date(2026, 6, 1)] == {SkipReason.UPSTREAM: 1}
+    assert found.gates == {("load", "extract"): rules.GateWaits(1, 20 * MINUTE, 1, at)}
+    assert found.missed == {"load": 1}
+    (waiting,) = (x for x in outcomes(paused, load, length=40 * MINUTE) if type(x) is Unstarted)
+    assert (waiting.cause, waiting.upstream) == (Cause.UPSTREAM, "extract")
+
+
+@pytest.mark.parametrize(
+    ("overlap", "starts"),
+    [
+        # The gate of 12:10 opens at 12:25, and those of 12:20 and 12:30 at once.
+        (Overlap.ALLOW, ["12:20", "12:25", "12:30"]),
+        (Overlap.WAIT, ["12:20", "12:29", "12:38"]),
+        (Overlap.REPLACE, ["12:20", "12:25", "12:30"]),
+        # The plan_time of 12:30 is a skip.
+        (Overlap.SKIP, ["12:20", "12:29"]),
+    ],
+)
+def test_open_gates_start_beside_a_running_execution_as_overlap_says(
+    overlap: Overlap, starts: list[str]
+) -> None:
+    load = gated(
+        "load", 540, "extract", schedule="10,20,30 12 * * *", overlap=overlap, wait_at_most=DAY
+    )
+    found = outcomes(load, series("extract", "10 12 * * *", 900), length=2 * HOUR)
+    own = [x for x in found if isinstance(x, Executed) and x.series == 0]
+    assert sorted(f"{one.start:%H:%M}" for one in own) == starts
+
+
+def test_an_open_gate_waits_for_a_slot_and_for_the_end_of_a_pause() -> None:
+    extract = series("extract", "30 12 * * *", 60)
+    narrow = Capacity([Pool(frozenset({"narrow"}), 1)], {})
+    other = series("other", "30 12 * * *", 600, queue="narrow")
+    (load,) = (
+        x for x in outcomes(gated("load", 1, "extract", queue="narrow"), extract, other,
+                            capacity=narrow)
+        if isinstance(x, Executed) and x.series == 0
+    )  # fmt: skip
+    assert (load.cause, load.start - load.ready_at) == (Cause.SLOTS, 9 * MINUTE)
+    pause = ((NOW.replace(minute=30, second=30), NOW.replace(minute=50)),)
+    held = outcomes(gated("load", 1, "extract", pauses=pause), extract)
+    (held_load,) = (x for x in held if isinstance(x, Executed) and x.series == 0)
+    assert (held_load.cause, held_load.start) == (Cause.PAUSE, pause[0][1])
+
+
 class _Planner(Simulation):
     """Asks the planner about every plan_time."""
 
@@ -285,6 +389,34 @@ def test_the_minutes_have_starts_and_executions_at_once() -> None:
     assert list(found.running[59:63]) == [0.0, 0.5, 1.0, 0.0]
     assert [peak.minute for peak in found.peaks] == [61, 60]
     assert found.peaks[0].shares[0].running == pytest.approx(1.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 59), st.integers(0, 23), st.integers(0, 90_000)), max_size=6)
+)
+def test_no_time_is_lost(jobs: list[tuple[int, int, int]]) -> None:
+    """The sum over all minutes is the time that all executions run until the end."""
+    found = look(*(
+        series(f"job{n}", f"{minute} {hour} * * *", seconds, overlap=Overlap.ALLOW)
+        for n, (minute, hour, seconds) in enumerate(jobs)
+    ))  # fmt: skip
+    expected, end = 0.0, found.at(len(found.running))
+    for minute, hour, seconds in jobs:
+        at = found.start.replace(hour=hour, minute=minute)
+        at += timedelta(days=at <= NOW)
+        expected += min(seconds, (end - at) / SECOND)
+    assert sum(found.running) * 60 == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_picture_names_the_peak_the_starts_and_the_slots() -> None:
+    jobs = [series(f"job{n}", "0 13 * * *", 150) for n in range(3)]
+    text = draw_forecast(look(*jobs, capacity=slots(2)), 2)
+    assert "At most 2.0 executions at once in the next 25 hours, and 2 starts in one minute" in text
+    assert 'class="over"' in text and "2 slots" in text and "style=" not in text
+    assert 'class="over"' not in draw_forecast(look(*jobs), 3)
+    assert 'class="slots"' not in draw_forecast(look(*jobs), 1000)  # far above what is drawn
+    assert "At most 0.0" in draw_forecast(look(length=14 * DAY), 0)
 
 
 def test_a_backlog_has_its_minutes_its_size_and_its_longest_wait() -> None:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
@@ -11,15 +12,8 @@ from tests.web.support.browsing import expire, panel, text
 
 
 def _history(db: Db, job: str, seconds: int) -> None:
-    db.execute(
-        "INSERT INTO cronledger.rolled_up_hours (job_name, scope_kind, scope_id, hour, success,"
-        " failed, cancelled, retries, durations, duration_ms_sum, duration_ms_min, duration_ms_max,"
-        " duration_counts, starts, late_ms_sum, late_counts, rolled_up_at)"
-        " SELECT %s, 'global', 'global', date_trunc('hour', cronledger.db_now()) - interval '2 h',"
-        " 1, 0, 0, 0, 1, x.ms, x.ms, x.ms, '{1}', 0, 0, '{}', cronledger.db_now()"
-        " FROM (SELECT %s::bigint) x(ms)",
-        [job, 1000 * seconds],
-    )
+    at = rows.now(db) - timedelta(hours=2)
+    rows.execution(db, "SUCCESS", job, plan_time=at, duration_ms=1000 * seconds)
 
 
 def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db) -> None:
@@ -34,19 +28,23 @@ def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db
     db.execute("SELECT cronledger.pause('paused')")
     rows.job(db, "broken", schedule="* * * * *", queue="elsewhere")
     db.execute("UPDATE cronledger.jobs SET spec_error = 'bad' WHERE name = 'broken'")
+    rows.job(db, "report", requires=Jsonb([{"job": "paused"}]), schedule=schedule)
     rows.runner(db, slots=2)
     found = browser.get("/forecast?days=1")
     assert found.status_code == 200 and "style=" not in found.text
-    assert 'class="load"' in found.text
-    assert "executions wait in" in found.text and "executions wait in 0 hours" not in found.text
+    assert 'class="forecast"' in found.text
+    assert "2 starts in one minute" in found.text and "executions wait in 11 minutes" in found.text
+    assert found.text.count('class="heat-waits"') == 1
+    assert 'title="2.0 at once, at most; 1 wait">3</td>' in found.text
     assert "These jobs have an error in their definition: broken." in text(found.text)
     assert "paused" in panel(found.text, "days")
     assert "default 2 3 2" in panel(found.text, "queues")
     backlogs = panel(found.text, "backlogs")
     assert "default slots 1 10m" in backlogs
+    assert "report paused 1" in panel(found.text, "gates")
     deadlines = panel(found.text, "deadlines")
     assert "third" in deadlines and "start_by" in deadlines and "1 missed, 0 at risk" in deadlines
-    assert "first 1" in panel(found.text, "worst")
+    assert "2.0 1 first 1, second 1" in panel(found.text, "worst")
 
 
 @pytest.mark.parametrize(("days", "status"), [("7", 200), ("14", 200), ("2", 400), ("x", 400)])

@@ -36,7 +36,7 @@ def test_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, 
     with TestClient(outer, HOST, root_path="/outer", follow_redirects=False) as browser:
         for path in (
             "", "job/job", "job-run?name=job", "job-pause?name=job&until=1h",
-            "job-backfill?name=job&from=6h", "why/job/03:00", "load", "jobs",
+            "job-backfill?name=job&from=6h", "why/job/03:00", "forecast", "jobs",
         ):  # fmt: skip
             shown = browser.get(f"/outer/ops/cron/{path}")
             assert shown.status_code == 200 and "zoe operator" in text(shown.text), path

@@ -67,8 +67,8 @@ def test_an_invalid_field_of_an_address_is_refused_before_anything_is_read(
 def test_a_page_that_has_not_changed_is_not_sent_again(browser: TestClient, db: Db) -> None:
     rows.job(db, "report", schedule=None)
     known = {}
-    for path in ("/", "/jobs", "/audit", "/load"):
-        set_ten_past(db)  # Load is another page when a minute begins
+    for path in ("/", "/jobs", "/audit", "/forecast"):
+        set_ten_past(db)  # Forecast is another page when a minute begins
         expire(browser)
         known[path] = known_parts(browser.get(path).text)
         expire(browser)

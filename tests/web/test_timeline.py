@@ -88,6 +88,32 @@ def test_a_stolen_attempt_follows_the_one_that_crashed_and_a_released_one_waits(
     assert "crashed (runner_crashed)" in words and "succeeded, stolen" in words
 
 
+def test_pauses_are_drawn_behind_what_ran_and_planned_ones_alone(
+    browser: TestClient, db: Db
+) -> None:
+    rows.job(db, "job", queue="mail")
+    at = rows.now(db)
+    db.execute(
+        "SELECT cronledger.plan_pause('move', begins => %s, until => %s, queue => 'mail'),"
+        " cronledger.plan_pause('withdrawn', begins => %s)",
+        [at + 2 * HOUR, at + 3 * HOUR, at + 2 * HOUR],
+    )
+    db.execute("SELECT cronledger.end_pause(max(id)) FROM cronledger.pauses")
+    later = {"since": (at + HOUR).isoformat(), "until": (at + 4 * HOUR).isoformat()}
+    page = browser.get("/timeline", params=later).text
+    assert page.count('class="pause"') == 2  # the band, and its swatch in the legend
+    assert re.search(r"pause \d+ of queue mail \(planned, from .* until .*\): move", text(page))
+    assert "withdrawn" not in page
+    rows.job(db, "other")
+    found = {name: browser.get("/timeline", params=later | {"job": name}).text
+             for name in ("job", "other")}  # fmt: skip
+    assert 'class="pause"' in found["job"] and 'class="pause"' not in found["other"]
+    ran(db, at - MINUTE)
+    db.execute("SELECT cronledger.plan_pause('now')")
+    page = browser.get("/timeline").text
+    assert len(bars(page)) == 1 and "of all jobs (in force, from" in text(page)
+
+
 def test_the_window_the_group_and_the_job_are_in_the_address(browser: TestClient, db: Db) -> None:
     rows.job(db, "a")
     rows.job(db, "b")

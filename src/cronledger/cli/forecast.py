@@ -13,7 +13,9 @@ from cronledger.cli.show import cell, counted, echo, json_option, print_json, re
 from cronledger.cli.source import load_source
 from cronledger.explain.forecast import (
     MOST_JOBS,
+    MOST_PAUSES,
     MOST_SCOPES,
+    MOST_SKIPS,
     Basis,
     Declared,
     Interval,
@@ -48,6 +50,10 @@ _BACKLOGS = Listing(
 _WAITS = Listing(
     {"job": "JOB", "cause": "WAITS FOR", "count": "STARTS", "longest": "LONGEST"}, (), ""
 )
+_GATES = Listing(
+    {"job": "JOB", "upstream": "WAITS FOR", "count": "STARTS", "longest": "LONGEST",
+     "expired": "EXPIRE", "first_expired": "FIRST EXPIRES"}, (), "",
+)  # fmt: skip
 _RISKS = Listing(
     {"job": "JOB", "scope": "SCOPE", "plan_time": "PLAN_TIME", "kind": "DEADLINE",
      "deadline": "AT", "expected": "EXPECTED", "risk": "RISK"}, (), "",
@@ -107,13 +113,13 @@ def forecast(
     """Show what the schedules will do in the coming days.
 
     The planner runs in virtual time, with the slots of the live runners, the limits of jobs and
-    queues, overlap, catch_up, calendars and pauses in force. Each execution takes the median
-    duration of its job in the last 28 days. Retries, requested executions, planned skips, pauses
-    that have not begun and the waits of gates are left out. Nothing is written.
+    queues, overlap, catch_up, calendars, pauses, planned skips and gates. Each execution takes the
+    median duration of its job in the last 28 days, and succeeds. Retries and requested executions
+    are left out. Nothing is written.
 
     The output has the starts and skips of each day (UTC), the load of each queue, the times in
-    which executions wait, deadlines at risk, and the worst minutes. A deadline is at risk if only
-    an execution that takes the 95th percentile of the durations misses it.
+    which executions wait, the gates that wait, deadlines at risk, and the worst minutes. A deadline
+    is at risk if only an execution that takes the 95th percentile of the durations misses it.
 
     --with prints the days of jobs that differ from the present definitions. --pause takes times or
     durations from now, such as 2h/8h. --suggest prints a schedule in UTC.
@@ -174,7 +180,7 @@ def _pause(text: str, basis: Basis) -> Pause:
         raise click.BadParameter(
             f"{text!r} ends before it begins; swap the times", param_hint="--pause"
         )
-    return Pause(job or None, Interval(start, end))
+    return Pause(Interval(start, end), job or None)
 
 
 def _forecast(basis: Basis, length: timedelta) -> Forecast:
@@ -190,8 +196,8 @@ def _warnings(basis: Basis, found: Forecast) -> list[str]:
         )
     if basis.has_more:
         warnings.append(
-            f"the ledger has more than {MOST_JOBS:,} jobs or {MOST_SCOPES:,} scopes; the forecast "
-            "has the first ones by name"
+            f"the ledger has more than {MOST_JOBS:,} jobs, {MOST_SCOPES:,} scopes, {MOST_PAUSES:,} "
+            f"pauses or {MOST_SKIPS:,} planned skips; the forecast has the first ones"
         )
     for names, text in (
         (basis.broken, "have an error in their definition and do not fire"),
@@ -238,6 +244,13 @@ def _fields(
         "waits": [
             {"job": job, "cause": cause, "count": wait.count, "longest": wait.longest}
             for job, waits in sorted(found.waits.items()) for cause, wait in waits.items()
+        ],
+        "gates": [
+            {
+                "job": job, "upstream": upstream, "count": wait.count, "longest": wait.longest,
+                "expired": wait.expired, "first_expired": wait.first_expired,
+            }
+            for (job, upstream), wait in sorted(found.gates.items())
         ],
         "deadlines": [
             {
@@ -309,6 +322,7 @@ def _print(fields: Mapping[str, Any], now: datetime) -> None:
     _table("Queues", fields["queues"], _QUEUES, now)
     _table("Waiting for slots or limits", fields["backlogs"], _BACKLOGS, now)
     _table("Late starts by job", fields["waits"], _WAITS, now)
+    _table("Gates that wait", fields["gates"], _GATES, now)
     _table("Deadlines at risk", fields["deadlines"], _RISKS, now)
     peaks = [
         {**row, "jobs": ", ".join(f"{one['job']} {one['running']:.2g}" for one in row["jobs"])}

@@ -15,8 +15,8 @@ from cronledger.rules.calendar_changes import (
 from cronledger.rules.calendar_spec import ENDS_SOON
 from cronledger.rules.calendars import Calendar
 from cronledger.rules.channels import Channel, settings
+from cronledger.rules.collisions import Collision, collisions
 from cronledger.rules.cron import ClockChange, Firing
-from cronledger.rules.load import Collision, collisions
 from cronledger.rules.model import Job
 from cronledger.rules.problems import Problem, nearest, shown
 from cronledger.sources.toml import written_field

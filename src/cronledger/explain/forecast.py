@@ -3,12 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from datetime import datetime, timedelta
+from typing import NamedTuple, Self
 
+from cronledger.explain.firings import planned_skip
 from cronledger.ledger.reports import ReadRows, Reports, Row
 from cronledger.rules.calendar_spec import CalendarSpec
 from cronledger.rules.calendars import Calendar
+from cronledger.rules.chains import resolved
 from cronledger.rules.deadline_texts import parse_expected
 from cronledger.rules.durations import DurationError
 from cronledger.rules.model import (
@@ -17,19 +19,28 @@ from cronledger.rules.model import (
     Job,
     JobState,
     Overlap,
+    PlannedSkip,
     Revision,
     ScopeKey,
 )
+from cronledger.rules.requirements import Upstream
 from cronledger.rules.simulation import Capacity, Pool, Running, Series
-from cronledger.rules.timeline import EPOCH, FOREVER, NEVER, back
+from cronledger.rules.timeline import EPOCH, FOREVER, NEVER, TICK, back
 from cronledger.sources import source_calendars
 from cronledger.sources.apply import refuse_foreign
 
 MOST_JOBS = 10_000
 MOST_SCOPES = 20_000
 MOST_RUNNING = 10_000
-MOST_HOURS = 50_000
-"""Counted hours that durations are estimated from, over all jobs."""
+MOST_PAUSES = 10_000
+MOST_SKIPS = 20_000
+MOST_DURATIONS = 200_000
+"""Executions that durations are computed from, over all jobs, unless there are more jobs than this
+allows FEW_EXECUTIONS each.
+"""
+FEW_EXECUTIONS, MANY_EXECUTIONS = 20, 100
+"""How many executions of a scope are read, with many jobs and with few."""
+SCOPES_OF_JOB = 50
 HISTORY = timedelta(days=28)
 """The time before now from which durations are taken."""
 LONG_FACTOR = 2
@@ -43,11 +54,36 @@ class Interval(NamedTuple):
     end: datetime
 
 
-class Pause(NamedTuple):
-    """A pause that is assumed. `job` None: all jobs pause."""
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause that is planned, in force or assumed. What is due in (start, end] does not start.
 
-    job: str | None
+    A job is selected if it matches each part that is not None.
+    """
+
     interval: Interval
+    job: str | None = None
+    queue: str | None = None
+    owner: str | None = None
+    labels: Mapping[str, str] | None = None
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        """Return the pause of a row of `list_forecast_pauses.sql`. It has what is due at its
+        beginning, too.
+        """
+        interval = Interval(row["from_at"] - TICK, row["until_at"] or NEVER)
+        return cls(interval, row["job_name"], row["queue"], row["owner"], row["labels"])
+
+    def covers(self, job: Job) -> bool:
+        """Return whether the pause selects a job."""
+        labels = dict(job.labels or {})
+        return (
+            self.job in (None, job.name)
+            and self.queue in (None, job.queue)
+            and self.owner in (None, job.owner)
+            and all(labels.get(name) == value for name, value in (self.labels or {}).items())
+        )
 
 
 class Declared(NamedTuple):
@@ -60,7 +96,7 @@ class Declared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job as it is planned. `source`: where it is declared. `paused`: its present pause.
+    """A job as it is planned. `source`: where it is declared.
 
     `is_broken`: the ledger has a `spec_error` for it. `is_new`: no plan_time before now is its own.
     """
@@ -68,7 +104,6 @@ class Planned:
     job: Job
     calendar: Calendar | None
     source: str | None = None
-    paused: Interval | None = None
     is_broken: bool = False
     is_new: bool = False
 
@@ -86,7 +121,9 @@ class Basis:
     """What a forecast is computed from. `scopes`: the cursors of the scopes of each job.
 
     `undeclared_scopes`: jobs whose scopes only their provider knows. `has_more`: the ledger has
-    more jobs or scopes than are read. `paused_queues` are taken as resumed.
+    more jobs, scopes, pauses or planned skips than are read. `paused_queues` are taken as resumed.
+    `pauses`: those of the ledger that have not ended, and those that are assumed. `skips`: the
+    planned skips by job, with their scopes (None: all).
     """
 
     now: datetime
@@ -98,7 +135,8 @@ class Basis:
     paused_queues: Sequence[str] = ()
     has_more: bool = False
     undeclared_scopes: Sequence[str] = ()
-    pauses: Sequence[Pause] = field(default=())
+    pauses: Sequence[Pause] = ()
+    skips: Mapping[str, Sequence[tuple[str | None, PlannedSkip]]] = field(default_factory=dict)
 
     @property
     def broken(self) -> list[str]:
@@ -115,17 +153,25 @@ def read_basis(read: ReadRows) -> Basis:
     now = reports.now()
     jobs = read("list_forecast_jobs", {"max_rows": MOST_JOBS + 1})
     scopes = read("list_forecast_scopes", {"max_rows": MOST_SCOPES + 1})
-    has_more = len(jobs) > MOST_JOBS or len(scopes) > MOST_SCOPES
+    pauses = read("list_forecast_pauses", {"max_rows": MOST_PAUSES + 1})
+    skips = read("list_forecast_skips", {"max_rows": MOST_SKIPS + 1})
+    has_more = (
+        len(jobs) > MOST_JOBS or len(scopes) > MOST_SCOPES
+        or len(pauses) > MOST_PAUSES or len(skips) > MOST_SKIPS
+    )  # fmt: skip
     jobs = jobs[:MOST_JOBS]
     calendars = {key.name: found for key, found in reports.calendars(jobs).items()}
     of_job: dict[str, dict[ScopeKey, datetime]] = defaultdict(dict)
     for row in scopes[:MOST_SCOPES]:
         key = ScopeKey(row["job_name"], row["scope_kind"], row["scope_id"])
         of_job[key.job_name][key] = row["planned_through"]
+    skips_of: dict[str, list[tuple[str | None, PlannedSkip]]] = defaultdict(list)
+    for row in skips[:MOST_SKIPS]:
+        skips_of[row["job_name"]].append((row["scope_id"], planned_skip(row)))
     queues = reports.queues()
     return Basis(
         now=now,
-        jobs={row["name"]: _planned(row, calendars, now) for row in jobs},
+        jobs={row["name"]: _planned(row, calendars) for row in jobs},
         scopes=of_job,
         durations=_durations(read, [*of_job], now),
         capacity=Capacity(
@@ -135,16 +181,23 @@ def read_basis(read: ReadRows) -> Basis:
         running=read("list_forecast_running", {"max_rows": MOST_RUNNING}),
         paused_queues=[row["name"] for row in queues if row["paused_at"] is not None],
         has_more=has_more,
+        pauses=[Pause.from_row(row) for row in pauses[:MOST_PAUSES]],
+        skips=skips_of,
     )
 
 
-def _planned(row: Row, calendars: Mapping[str, Calendar], now: datetime) -> Planned:
+def as_job(row: Row) -> Job:
+    """Return the job of a row of `job_details`, which is not checked again."""
     fields = {name: row[name] for name in Job.model_fields if name in row}
     fields |= {"overlap": Overlap(row["overlap"]), "catch_up": CatchUp(row["catch_up"])}
-    until = row["paused_until"] or NEVER
-    paused = Interval(row["paused_at"], until) if row["paused_at"] and until > now else None
+    if row["after"]:
+        fields["after"] = tuple(Upstream.model_validate(one) for one in row["after"])
+    return Job.model_construct(**fields)
+
+
+def _planned(row: Row, calendars: Mapping[str, Calendar]) -> Planned:
     return Planned(
-        Job.model_construct(**fields), calendars.get(row["calendar"]), row["source"], paused,
+        as_job(row), calendars.get(row["calendar"]), row["source"],
         row["spec_error"] is not None,
     )  # fmt: skip
 
@@ -152,15 +205,17 @@ def _planned(row: Row, calendars: Mapping[str, Calendar], now: datetime) -> Plan
 def _durations(read: ReadRows, jobs: Sequence[str], now: datetime) -> dict[str, Durations]:
     if not jobs:
         return {}
-    most = max(3, min(500, MOST_HOURS // len(jobs)))
-    since = (now - HISTORY).astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    rows = read("list_job_durations", {"names": list(jobs), "since": since, "max_rows": most})
+    most = max(FEW_EXECUTIONS, MOST_DURATIONS // len(jobs))
+    of_scope = min(MANY_EXECUTIONS, most)
+    rows = read("list_job_durations", {
+        "names": list(jobs), "since": now - HISTORY, "max_rows": of_scope,
+        "max_scopes": min(SCOPES_OF_JOB, most // of_scope),
+    })  # fmt: skip
     return {
         row["job_name"]: Durations(
             timedelta(milliseconds=row["p50"]), timedelta(milliseconds=row["p95"])
         )
         for row in rows
-        if row["p50"] is not None
     }
 
 
@@ -198,7 +253,7 @@ def with_pauses(basis: Basis, pauses: Sequence[Pause]) -> Basis:
 def with_sources(basis: Basis, sources: Sequence[Declared], reports: Reports) -> Basis:
     """Return the basis as it would be after an apply of these sources.
 
-    A job that changes keeps its pause and its durations. Raises ConfigurationError as the apply
+    A job that changes keeps its durations. Raises ConfigurationError as the apply
     would, and psycopg.Error.
     """
     jobs, scopes = dict(basis.jobs), dict(basis.scopes)
@@ -223,12 +278,15 @@ def with_sources(basis: Basis, sources: Sequence[Declared], reports: Reports) ->
         for job in declared.jobs:
             before = jobs.get(job.name)
             jobs[job.name] = Planned(
-                job, None, declared.source, None if before is None else before.paused,
+                job, None, declared.source,
                 is_new=before is None or _timing(before.job) != _timing(job),
             )  # fmt: skip
+    _follow_upstreams(jobs)
+    for declared in sources:
+        for job in declared.jobs:
             found = _scopes(job, scopes.get(job.name, {}), basis.now)
             scopes[job.name] = found
-            if not found and job.schedule is not None:
+            if not found and jobs[job.name].job.schedule is not None:
                 undeclared.append(job.name)
     named = {one.job.calendar for one in jobs.values() if one.job.calendar is not None}
     for calendar in named - calendars.keys():
@@ -244,6 +302,19 @@ def with_sources(basis: Basis, sources: Sequence[Declared], reports: Reports) ->
         scopes=scopes,
         undeclared_scopes=undeclared,
     )
+
+
+def _follow_upstreams(jobs: dict[str, Planned]) -> None:
+    """Give each job with `after` the schedule of its upstream, as the ledger will."""
+    bare = {
+        name: one.job.model_copy(update={"schedule": None}) if one.job.after else one.job
+        for name, one in jobs.items()
+    }
+    for job in resolved([job for job in bare.values() if job.after], bare):
+        before = jobs[job.name]
+        jobs[job.name] = replace(
+            before, job=job, is_new=before.is_new or _timing(before.job) != _timing(job)
+        )
 
 
 def _timing(job: Job) -> tuple[object, ...]:
@@ -263,18 +334,23 @@ def _scopes(
 def series_of(basis: Basis) -> list[Series]:
     """Return the coming plan_times of every scope of the jobs that have a schedule."""
     found = []
+    of_job: dict[str, list[Pause]] = defaultdict(list)
+    for pause in basis.pauses:
+        of_job[pause.job or ""].append(pause)
+    wide = of_job.pop("", [])
     for name, one in basis.jobs.items():
         if one.job.schedule is None or one.is_broken:
             continue
-        revisions = _revisions(one, [
-            pause.interval for pause in basis.pauses if pause.job in (None, name)
-        ])  # fmt: skip
+        paused = [pause.interval for pause in wide + of_job.get(name, []) if pause.covers(one.job)]
+        revisions = _revisions(one, paused)
         durations = basis.durations.get(name) or _declared_durations(one.job)
         known = durations or Durations(timedelta(0), timedelta(0))
+        skips = basis.skips.get(name, ())
         for key, cursor in basis.scopes.get(name, {}).items():
             found.append(Series(
                 key, revisions, _after(one, cursor, basis.now), known.typical, known.long,
                 durations is not None,
+                [skip for scope, skip in skips if scope in (None, key.scope_id)],
             ))  # fmt: skip
     return found
 
@@ -286,6 +362,7 @@ def running_of(basis: Basis) -> list[Running]:
             ScopeKey(row["job_name"], row["scope_kind"], row["scope_id"]),
             row["queue"],
             row["started_at"] + (found.typical if found is not None else timedelta(0)),
+            row["plan_time"],
         )
         for row in basis.running
         for found in (basis.durations.get(row["job_name"]),)
@@ -309,15 +386,10 @@ def _declared_durations(job: Job) -> Durations | None:
     return Durations(found / LONG_FACTOR, found) if isinstance(found, timedelta) else None
 
 
-def _revisions(one: Planned, assumed: Sequence[Interval]) -> list[Revision]:
-    """Return the revisions of a job: active, and paused in each of the pauses.
-
-    Planned pauses of the ledger, skips and gates belong here and in `Series`: the timeline and the
-    planner then count them.
-    """
-    pauses = [] if one.paused is None else [one.paused]
+def _revisions(one: Planned, pauses: Sequence[Interval]) -> list[Revision]:
+    """Return the revisions of a job: active, and paused in each of the pauses."""
     found = [Revision(0, EPOCH, JobState.ACTIVE, one.job, calendar=one.calendar)]
-    for number, (start, end) in enumerate(_union([*pauses, *assumed]), 1):
+    for number, (start, end) in enumerate(_union(pauses), 1):
         until = None if end == NEVER else end
         found.append(
             Revision(number, start, JobState.PAUSED, one.job, until, calendar=one.calendar)

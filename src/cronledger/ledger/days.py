@@ -12,6 +12,7 @@ from cronledger.rules import calendars
 from cronledger.rules.model import ScopeKey
 
 Row = dict[str, Any]
+MOST_PAUSES = 1000
 
 
 class DayRows:
@@ -79,7 +80,7 @@ class DayRows:
 
     def pauses(self) -> list[Row]:
         """Return the pauses of the job that are planned or in force, the first one first."""
-        return self._read("list_job_pauses")
+        return self._read("list_job_pauses", max_rows=MOST_PAUSES)
 
     def verified_at(self) -> datetime | None:
         """Return when the last run of `verify` that found no violation of the day ended."""

@@ -282,9 +282,9 @@ class Reports:
         """Return the pauses that are in force or planned. `over`: the others as well."""
         return self._read("list_pauses", over=over, max_rows=limit)
 
-    def job_pauses(self, job: str) -> list[Row]:
+    def job_pauses(self, job: str, limit: int = 1000) -> list[Row]:
         """Return the pauses of a job that are in force or planned, the first one first."""
-        return self._read("list_job_pauses", job=job)
+        return self._read("list_job_pauses", job=job, max_rows=limit)
 
     def selected_jobs(
         self,

@@ -42,8 +42,8 @@ SHARES = 5
 
 _MINUTE = timedelta(minutes=1)
 _SECOND = timedelta(seconds=1)
-_CHOSEN = (SkipReason.OVERLAP, SkipReason.SUPERSEDED, SkipReason.MISSED)
-"""The skips that have deadlines: those that the policies decide."""
+_CHOSEN = (SkipReason.OVERLAP, SkipReason.SUPERSEDED, SkipReason.MISSED, SkipReason.UPSTREAM)
+"""The skips that have deadlines: those that the policies and gates decide."""
 
 Outcomes = Mapping[str, int]
 """Plan_times by outcome."""
@@ -86,6 +86,18 @@ class Wait:
     longest: timedelta = timedelta(0)
 
 
+@dataclass(slots=True)
+class GateWaits:
+    """The executions of a job that wait for one required job, the longest wait, and how many of
+    them reach `wait_at_most` (`expired`), the first with this plan_time.
+    """
+
+    count: int = 0
+    longest: timedelta = timedelta(0)
+    expired: int = 0
+    first_expired: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
     """What one scope adds to a minute: `running` is its average number of executions in it."""
@@ -109,8 +121,9 @@ class Forecast:
     `wanted`: the end that was asked for. `starts`, `running`, `waiting`: by minute, the starts, the
     average number of executions at once, and the executions that wait for slots or for the limit of
     a queue. `days`: the plan_times by outcome. `jobs`: the same by (job, day), `waits` by job and
-    cause, `missed` and `risky` the deadlines by job. `risks`: the first of them. `unknown`: jobs
-    without known durations. `unreadable`: those with an invalid schedule.
+    cause, `gates` by job and required job, `missed` and `risky` the deadlines by job. `risks`: the
+    first of them. `unknown`: jobs without known durations. `unreadable`: those with an invalid
+    schedule.
     """
 
     now: datetime
@@ -123,6 +136,7 @@ class Forecast:
     days: Mapping[date, Outcomes]
     jobs: Mapping[tuple[str, date], Outcomes]
     waits: Mapping[str, Mapping[Cause, Wait]]
+    gates: Mapping[tuple[str, str], GateWaits]
     backlogs: Sequence[Backlog]
     more_backlogs: int
     risks: Sequence[Risk]
@@ -180,6 +194,7 @@ def forecast(
         days=_by_day(summing.jobs),
         jobs=summing.jobs,
         waits=summing.waits,
+        gates=summing.gates,
         backlogs=backlogs[:MOST_BACKLOGS],
         more_backlogs=max(0, len(backlogs) - MOST_BACKLOGS),
         risks=sorted(summing.risks, key=lambda one: (one.plan_time, one.key, one.kind))[
@@ -284,6 +299,7 @@ class _Summing:
         self.starts = array("l", bytes(array("l").itemsize * self.size))
         self.jobs: dict[tuple[str, date], Counter[str]] = defaultdict(Counter)
         self.waits: dict[str, dict[Cause, Wait]] = defaultdict(dict)
+        self.gates: dict[tuple[str, str], GateWaits] = defaultdict(GateWaits)
         self.risks: list[Risk] = []
         self.missed: Counter[str] = Counter()
         self.risky: Counter[str] = Counter()
@@ -302,8 +318,10 @@ class _Summing:
         self._numbers.append(one.series)
         self._firsts.append(first)
         self._lasts.append(last)
+        if one.upstream is not None:
+            self._add_gate(one.series, one.upstream, one.ready_at - one.due_at)
         if one.cause is not None:
-            self._add_wait(one.series, one.cause, one.due_at, one.start)
+            self._add_wait(one.series, one.cause, one.ready_at, one.start)
         if self._with_deadlines[one.series]:
             series = self._series[one.series]
             self._add_risks(one.series, one.plan_time, one.start, one.end, one.start + series.long)
@@ -311,13 +329,18 @@ class _Summing:
     def skip(self, one: Skipped) -> None:
         """Add a plan_time that does not run."""
         self._count(one.series, one.plan_time, one.reason)
+        if one.upstream is not None:
+            self._add_gate(one.series, one.upstream, one.waited, one.plan_time)
         if self._with_deadlines[one.series] and one.reason in _CHOSEN:
             self._add_risks(one.series, one.plan_time, None, None, None)
 
     def wait(self, one: Unstarted) -> None:
         """Add a plan_time that still waits at the end."""
         self._count(one.series, one.plan_time, WAITS)
-        self._add_wait(one.series, one.cause, one.due_at, self._through)
+        if one.upstream is not None:
+            self._add_gate(one.series, one.upstream, self._through - one.ready_at)
+        else:
+            self._add_wait(one.series, one.cause, one.ready_at, self._through)
 
     def running(self) -> "array[float]":
         """Return the average number of executions at once by minute."""
@@ -377,6 +400,16 @@ class _Summing:
 
     def _second(self, instant: datetime) -> float:
         return max(0.0, (instant - self.start) / _SECOND)
+
+    def _add_gate(
+        self, number: int, upstream: str, length: timedelta, expired: datetime | None = None
+    ) -> None:
+        found = self.gates[self._series[number].key.job_name, upstream]
+        found.count += 1
+        found.longest = max(found.longest, length)
+        if expired is not None:
+            found.expired += 1
+            found.first_expired = min(expired, found.first_expired or expired)
 
     def _add_wait(self, number: int, cause: Cause, due: datetime, end: datetime) -> None:
         job, length = self._series[number].job, end - due

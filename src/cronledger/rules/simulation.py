@@ -3,34 +3,49 @@
 The plan_times and their states are those of `timeline`, so pauses, retirements and calendars count
 as in a claim. An execution that can start at its due_at starts there. In every other case, such as
 a running predecessor or a lack of slots, the planner decides, with what runs at that instant.
+
+An execution of a job with a gate waits, without a slot, until each plan_time that it requires has
+ended here. What was due before the start is taken as a success, unless it still runs.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
+from cronledger.rules.gates import required_scopes, wait_of
 from cronledger.rules.model import (
     CatchUp,
+    ExecutionKey,
     Job,
     JobState,
     Overlap,
     Parked,
     Plan,
+    PlannedSkip,
     Revision,
     ScheduleRow,
     ScopeKey,
     SkipReason,
 )
 from cronledger.rules.planner import Room, plan
-from cronledger.rules.timeline import NEVER, Planned, SpecError, timeline
+from cronledger.rules.timeline import (
+    NEVER,
+    Planned,
+    SpecError,
+    cron_of,
+    due_at,
+    lifetime,
+    timeline,
+)
 
-_END, _DUE = 0, 1
-"""Kinds of events. At one instant, executions end before others are due."""
+_END, _DUE, _EXPIRE = 0, 1, 2
+"""Kinds of events. At one instant, executions end before others are due, and waits end last."""
+_UNLIMITED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +53,8 @@ class Series:
     """The coming plan_times of one (job, scope), those after `after`.
 
     `revisions`: as the planner needs them, with the same job. Executions take `typical`, and rarely
-    longer than `long`. `known`: both are from the history.
+    longer than `long`. `known`: both are from the history. `planned_skips`: those of the scope that
+    reach beyond `after`, by `first`.
     """
 
     key: ScopeKey
@@ -47,6 +63,7 @@ class Series:
     typical: timedelta
     long: timedelta
     known: bool = True
+    planned_skips: Sequence[PlannedSkip] = ()
 
     @property
     def job(self) -> Job:
@@ -84,20 +101,26 @@ class Running(NamedTuple):
     key: ScopeKey
     queue: str
     until: datetime
+    plan_time: datetime | None = None
 
 
 class Cause(StrEnum):
-    """Why an execution does not start at its due_at."""
+    """Why an execution does not start at its due_at. UPSTREAM: it waits for what it requires."""
 
     SLOTS = "slots"
     QUEUE = "queue limit"
     JOB = "job limit"
     OVERLAP = "overlap"
     PAUSE = "pause"
+    UPSTREAM = "upstream"
 
 
 class Executed(NamedTuple):
-    """One execution. `series`: its index. `cause`: why it started after its due_at, if it did."""
+    """One execution. `series`: its index. `cause`: why it started after `ready_at`, if it did.
+
+    `ready_at`: its due_at, or the later instant at which its gate opened, because the required job
+    `upstream` ended.
+    """
 
     series: int
     plan_time: datetime
@@ -105,23 +128,28 @@ class Executed(NamedTuple):
     start: datetime
     end: datetime
     cause: Cause | None
+    ready_at: datetime
+    upstream: str | None = None
 
 
 class Skipped(NamedTuple):
-    """One plan_time that does not run."""
+    """One plan_time that does not run. `upstream`: a required job for which it has `waited`."""
 
     series: int
     plan_time: datetime
     reason: SkipReason
+    upstream: str | None = None
+    waited: timedelta = timedelta(0)
 
 
 class Unstarted(NamedTuple):
-    """One plan_time that still waits at the end of the simulation."""
+    """One plan_time that still waits at the end of the simulation, since `ready_at`."""
 
     series: int
     plan_time: datetime
-    due_at: datetime
+    ready_at: datetime
     cause: Cause
+    upstream: str | None = None
 
 
 Outcome = Executed | Skipped | Unstarted
@@ -135,15 +163,42 @@ class _Pool:
 
 @dataclass(slots=True, eq=False)
 class _Execution:
-    """An execution that runs. `planned` None: one that ran at the start."""
+    """An execution that runs. `planned` None: one that ran at the start.
 
-    job: str
+    `gate`: what it has waited for. `is_replaced`: it ends without success.
+    """
+
+    key: ScopeKey
+    plan_time: datetime | None
     queue: str
     pool: _Pool | None
     start: datetime
-    scope: "_Scope | None"
-    planned: Planned | None
-    cause: Cause | None
+    scope: "_Scope | None" = None
+    planned: Planned | None = None
+    cause: Cause | None = None
+    gate: "_Gate | None" = None
+    is_over: bool = False
+    is_replaced: bool = False
+
+
+_Required = tuple[ScopeKey, datetime | None]
+"""A required plan_time; None: the scope has no schedule, so it never succeeds."""
+
+
+@dataclass(slots=True, eq=False)
+class _Gate:
+    """An execution that waits for what it requires, and then for its start.
+
+    `missing`: the required plan_times, in their order. `opened_at`: when there are none any more.
+    `upstream`: the job of the last one. `cause`: why it waits after that.
+    """
+
+    scope: "_Scope"
+    planned: Planned
+    missing: dict[_Required, None]
+    opened_at: datetime | None = None
+    upstream: str | None = None
+    cause: Cause | None = None
     is_over: bool = False
 
 
@@ -153,15 +208,21 @@ class _Scope:
     `ready`, `second_ready`: when the planner can reach them, because they are due, and also the
     skipped ones before them.
     `cause`: why `first` waits. `is_listed`: it is in a list of those that wait for an end.
+    `required`: the scopes that each execution waits for. `opened`: the executions whose gate is
+    open, and which wait for the end of `blocker`. `job`, `revisions`: as they are planned with.
     """
 
     __slots__ = (
         "blocker", "cause", "cursor", "first", "holds", "is_blocked", "is_listed", "job", "number",
-        "ready", "second", "second_ready", "series", "walk",
+        "opened", "ready", "required", "revisions", "second", "second_ready", "series", "walk",
     )  # fmt: skip
 
     def __init__(self, number: int, series: Series, through: datetime) -> None:
-        self.number, self.series, self.job = number, series, series.job
+        self.number, self.series = number, series
+        self.required = required_scopes(series.job, series.key)
+        self.revisions = _waiting_beside(series.revisions) if self.required else series.revisions
+        self.job = self.revisions[-1].job
+        self.opened: list[_Waiting] = []
         self.cursor = series.after
         self.blocker: _Execution | None = None
         self.is_blocked = self.is_listed = False
@@ -180,11 +241,18 @@ class _Scope:
     @property
     def row(self) -> ScheduleRow:
         """The schedule row as the planner would read it."""
-        return ScheduleRow(self.series.key, self.job.queue, self.cursor, 0)
+        return ScheduleRow(
+            self.series.key, self.job.queue, self.cursor, 0,
+            planned_skips=self.series.planned_skips,
+        )  # fmt: skip
 
     def hold_end(self, at: datetime) -> datetime | None:
         """Return the end of the pause in which `at` lies, or None."""
         return next((end for start, end in self.holds if start <= at < end), None)
+
+
+_Waiting = tuple[datetime, int, int, _Scope | _Gate]
+"""What waits for the end of an execution: its due_at, the number of its series, a unique number."""
 
 
 class Simulation:
@@ -208,11 +276,18 @@ class Simulation:
         self._of_queue: dict[str, list[_Pool]] = {}
         self._of_job: Counter[str] = Counter()
         self._in_queue: Counter[str] = Counter()
-        self._events: list[tuple[datetime, int, int, _Execution | _Scope]] = []
+        self._events: list[tuple[datetime, int, int, _Execution | _Scope | _Gate]] = []
         self._numbers = count()
-        self._for_job: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
-        self._for_queue: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
+        self._for_job: dict[str, list[_Waiting]] = defaultdict(list)
+        self._for_queue: dict[str, list[_Waiting]] = defaultdict(list)
         self._listed = 0
+        self._of_key = {scope.series.key: scope for scope in self._scopes}
+        self._gates: dict[_Required, list[_Gate]] = defaultdict(list)
+        self._waiting_gates: dict[_Gate, None] = {}
+        self._running_now: set[_Required] = set()
+        self._succeeded: dict[ScopeKey, set[datetime]] = {
+            key: set() for scope in self._scopes for key in scope.required
+        }
         self.unreadable: set[int] = set()
         self.most_running: Counter[str] = Counter()
         self._begin(running)
@@ -228,22 +303,23 @@ class Simulation:
             self._wake(scope)
         while self._events and self._events[0][0] <= self._through:
             at, kind, _, subject = heappop(self._events)
-            if kind == _END:
-                assert isinstance(subject, _Execution)
+            if isinstance(subject, _Execution):
                 yield from self._end(subject, at)
-            else:
-                assert isinstance(subject, _Scope)
+            elif isinstance(subject, _Scope):
                 yield from self._due(subject, at)
+            elif kind == _EXPIRE:
+                yield from self._expire(subject, at)
+            else:
+                self._start_open(subject, at)
         yield from self._rest()
 
     # --- events -------------------------------------------------------------------------------
 
     def _begin(self, running: Sequence[Running]) -> None:
-        known = {scope.series.key: scope for scope in self._scopes}
         for one in running:
-            pool = self._free_pool(one.queue)
-            scope = known.get(one.key)
-            execution = _Execution(one.key.job_name, one.queue, pool, self._now, scope, None, None)
+            pool, scope = self._free_pool(one.queue), self._of_key.get(one.key)
+            execution = _Execution(one.key, one.plan_time, one.queue, pool, self._now, scope)
+            self._running_now.add((one.key, one.plan_time))
             self._add(execution, max(one.until, self._now))
 
     def _read(self, scope: _Scope) -> Iterator[Skipped]:
@@ -268,7 +344,7 @@ class Simulation:
         if scope.first is not None:
             self._push(scope.ready, _DUE, scope)
 
-    def _push(self, at: datetime, kind: int, subject: _Execution | _Scope) -> None:
+    def _push(self, at: datetime, kind: int, subject: _Execution | _Scope | _Gate) -> None:
         heappush(self._events, (at, kind, next(self._numbers), subject))
 
     def _due(self, scope: _Scope, at: datetime) -> Iterator[Skipped]:
@@ -315,21 +391,21 @@ class Simulation:
         if execution.is_over:
             return
         execution.is_over = True
-        self._of_job[execution.job] -= 1
+        self._of_job[execution.key.job_name] -= 1
         self._in_queue[execution.queue] -= 1
         if execution.pool is not None:
             execution.pool.free += 1
         scope, planned = execution.scope, execution.planned
         if scope is not None and planned is not None:
-            yield Executed(
-                scope.number, planned.plan_time, planned.due_at, execution.start, at,
-                execution.cause,
-            )  # fmt: skip
+            yield _executed(scope, planned, execution, at)
+        self._succeed(execution, at)
         if scope is not None and scope.blocker is execution:
             scope.blocker = None
             if scope.is_blocked:
                 scope.is_blocked = False
                 yield from self._due(scope, at)
+            if scope.opened:
+                self._start_open(heappop(scope.opened)[3], at)
         yield from self._start_waiting(execution, at)
 
     def _start_waiting(self, ended: _Execution, at: datetime) -> Iterator[Skipped]:
@@ -340,16 +416,19 @@ class Simulation:
                 self._for_queue[queue] for queue in queues
                 if self._for_queue.get(queue) and self._has_room(queue)
             ]  # fmt: skip
-            waiting = self._for_job.get(ended.job)
-            if waiting and self._has_job_room(ended.job, self._scopes[waiting[0][1]].job):
+            name = ended.key.job_name
+            waiting = self._for_job.get(name)
+            if waiting and self._has_job_room(name, self._scopes[waiting[0][1]].job):
                 lists.append(waiting)
             if not lists:
                 return
-            _, number = heappop(min(lists))
-            scope = self._scopes[number]
-            scope.is_listed = False
+            *_, one = heappop(min(lists))
             self._listed -= 1
-            yield from self._due(scope, at)
+            if isinstance(one, _Gate):
+                self._start_open(one, at)
+                continue
+            one.is_listed = False
+            yield from self._due(one, at)
 
     def _rest(self) -> Iterator[Outcome]:
         """Yield the executions that run at the end, and what still waits."""
@@ -357,10 +436,9 @@ class Simulation:
             if kind == _END and isinstance(one, _Execution) and not one.is_over:
                 one.is_over = True
                 if one.scope is not None and one.planned is not None:
-                    number, planned = one.scope.number, one.planned
-                    yield Executed(
-                        number, planned.plan_time, planned.due_at, one.start, at, one.cause
-                    )
+                    yield _executed(one.scope, one.planned, one, at)
+        for gate in self._waiting_gates:
+            yield _unstarted(gate)
         for scope in self._scopes:
             first = scope.first
             if first is not None and scope.cause is not None and first.due_at <= self._through:
@@ -371,9 +449,7 @@ class Simulation:
     def _plan(self, scope: _Scope, at: datetime) -> Iterator[Skipped]:
         """Let the planner decide about the plan_times that are due."""
         blocker = None if scope.blocker is None else 1
-        decided = plan(
-            scope.row, scope.series.revisions, at, blocker=blocker, room=self._room(scope)
-        )
+        decided = plan(scope.row, scope.revisions, at, blocker=blocker, room=self._room(scope))
         runs = {run.plan_time for run in decided.runs}
         while scope.first is not None and scope.first.plan_time <= decided.planned_through:
             first = scope.first
@@ -390,7 +466,7 @@ class Simulation:
         first, scope.cause = scope.first, None
         if decided.replaces:
             assert scope.blocker is not None
-            scope.is_blocked = True
+            scope.is_blocked = scope.blocker.is_replaced = True
             self._push(at, _END, scope.blocker)
         elif decided.parked is Parked.WAITING:
             scope.is_blocked, scope.cause = True, Cause.OVERLAP
@@ -410,32 +486,124 @@ class Simulation:
     def _queue(self, scope: _Scope, first: Planned, missing: Cause) -> None:
         """Let a schedule wait for the end of an execution, which frees a slot or a limit."""
         scope.cause, scope.is_listed = missing, True
+        self._list(scope, first, scope, missing)
+
+    def _list(self, scope: _Scope, first: Planned, waiting: _Scope | _Gate, missing: Cause) -> None:
         lists, name = self._for_queue, scope.job.queue
         if missing is Cause.JOB:
             lists, name = self._for_job, scope.job.name
-        heappush(lists[name], (first.due_at, scope.number))
+        heappush(lists[name], (first.due_at, scope.number, next(self._numbers), waiting))
         self._listed += 1
 
     def _start(self, scope: _Scope, planned: Planned, at: datetime) -> None:
-        job = scope.job
+        if scope.required:
+            self._wait(scope, planned, at)
+            return
         cause = None
         if at > planned.due_at:
             cause = scope.cause or Cause.OVERLAP
+        self._run(scope, planned, at, cause, None)
+
+    def _run(
+        self, scope: _Scope, planned: Planned, at: datetime, cause: Cause | None, gate: _Gate | None
+    ) -> None:
+        job = scope.job
         execution = _Execution(
-            job.name, job.queue, self._free_pool(job.queue), at, scope, planned, cause
-        )
+            scope.series.key, planned.plan_time, job.queue, self._free_pool(job.queue), at, scope,
+            planned, cause, gate,
+        )  # fmt: skip
         self._add(execution, at + scope.series.typical)
 
     def _add(self, execution: _Execution, end: datetime) -> None:
         if execution.pool is not None:
             execution.pool.free -= 1
-        self._of_job[execution.job] += 1
+        self._of_job[execution.key.job_name] += 1
         queue = execution.queue
         self._in_queue[queue] += 1
         self.most_running[queue] = max(self.most_running[queue], self._in_queue[queue])
         if execution.scope is not None:
             execution.scope.blocker = execution
         self._push(end, _END, execution)
+
+    # --- gates --------------------------------------------------------------------------------
+
+    def _wait(self, scope: _Scope, planned: Planned, at: datetime) -> None:
+        """Let an execution wait for what it requires, unless all of it has ended."""
+        wait = wait_of(ExecutionKey(*scope.series.key, planned.plan_time), planned.revision)
+        found = (one for key in scope.required for one in self._missing(key, wait.after, planned))
+        gate = _Gate(scope, planned, dict.fromkeys(found))
+        self._waiting_gates[gate] = None
+        if not gate.missing:
+            gate.opened_at, gate.cause = planned.due_at, scope.cause
+            self._start_open(gate, at)
+            return
+        for one in gate.missing:
+            self._gates[one].append(gate)
+        if wait.length is not None and wait.length < NEVER - at:
+            self._push(at + wait.length, _EXPIRE, gate)
+
+    def _missing(self, key: ScopeKey, after: datetime, planned: Planned) -> Iterator[_Required]:
+        """Yield the plan_times of a required scope that have not succeeded yet."""
+        scope = self._of_key.get(key)
+        if scope is None or scope.number in self.unreadable:
+            yield key, None
+            return
+        job, calendar = scope.job, scope.revisions[-1].calendar
+        cron = cron_of(job, key, calendar)
+        if cron is None:
+            return
+        for plan_time in cron.included.plan_times(*lifetime(job, after, planned.plan_time)):
+            is_past = due_at(job, key, plan_time) <= self._now
+            is_past = is_past and (key, plan_time) not in self._running_now
+            if not is_past and plan_time not in self._succeeded[key]:
+                yield key, plan_time
+
+    def _succeed(self, execution: _Execution, at: datetime) -> None:
+        """Open the gates that an execution that has ended was the last one to close."""
+        key, plan_time = execution.key, execution.plan_time
+        if key not in self._succeeded or plan_time is None or execution.is_replaced:
+            return
+        self._succeeded[key].add(plan_time)
+        for gate in self._gates.pop((key, plan_time), ()):
+            del gate.missing[key, plan_time]
+            if not gate.missing and not gate.is_over:
+                gate.opened_at, gate.upstream = at, key.job_name
+                self._start_open(gate, at)
+
+    def _start_open(self, gate: "_Gate | _Scope", at: datetime) -> None:
+        """Start an execution whose gate is open, or let it wait as other pending ones do."""
+        assert isinstance(gate, _Gate) and gate.opened_at is not None
+        scope, planned = gate.scope, gate.planned
+        overlap = scope.series.job.overlap
+        if (end := scope.hold_end(at)) is not None:
+            gate.cause = Cause.PAUSE
+            if end < NEVER:
+                self._push(end, _DUE, gate)
+        elif scope.blocker is not None and overlap is not Overlap.ALLOW:
+            gate.cause = Cause.OVERLAP
+            heappush(scope.opened, (planned.due_at, scope.number, next(self._numbers), gate))
+            if overlap is Overlap.REPLACE:
+                scope.blocker.is_replaced = True
+                self._push(at, _END, scope.blocker)
+        elif (missing := self._missing_limits(scope)) is not None:
+            gate.cause = missing
+            self._list(scope, planned, gate, missing)
+        else:
+            gate.is_over = True
+            del self._waiting_gates[gate]
+            self._run(scope, planned, at, gate.cause if at > gate.opened_at else None, gate)
+
+    def _expire(self, gate: _Gate, at: datetime) -> Iterator[Skipped]:
+        """End a wait that has reached wait_at_most."""
+        if gate.opened_at is not None:
+            return
+        gate.is_over = True
+        del self._waiting_gates[gate]
+        upstream, planned = next(iter(gate.missing))[0].job_name, gate.planned
+        yield Skipped(
+            gate.scope.number, planned.plan_time, SkipReason.UPSTREAM, upstream,
+            at - planned.due_at,
+        )  # fmt: skip
 
     # --- room ---------------------------------------------------------------------------------
 
@@ -460,6 +628,10 @@ class Simulation:
         return not self._serving(queue) or self._free_pool(queue) is not None
 
     def _missing_room(self, scope: _Scope) -> Cause | None:
+        """Return what a start lacks. An execution with a gate needs no room until it is open."""
+        return None if scope.required else self._missing_limits(scope)
+
+    def _missing_limits(self, scope: _Scope) -> Cause | None:
         """Return what a start lacks, in the order of the planner."""
         job = scope.job
         if not self._has_job_room(job.name, job):
@@ -470,10 +642,12 @@ class Simulation:
         return None if self._has_room(job.queue) else Cause.SLOTS
 
     def _room(self, scope: _Scope) -> Room:
+        if scope.required:
+            return Room(_UNLIMITED, None, None)
         job = scope.job
         limit, pools = self._limits.get(job.queue), self._serving(job.queue)
         return Room(
-            slots=sum(max(0, pool.free) for pool in pools) if pools else 1_000_000,
+            slots=sum(max(0, pool.free) for pool in pools) if pools else _UNLIMITED,
             job=None if job.max_running is None else job.max_running - self._of_job[job.name],
             queue=None if limit is None else limit - self._in_queue[job.queue],
         )
@@ -485,3 +659,35 @@ def _reason(decided: Plan, plan_time: datetime) -> SkipReason:
         for skip in decided.skips
         if skip.from_plan_time <= plan_time <= skip.through_plan_time
     )
+
+
+def _waiting_beside(revisions: Sequence[Revision]) -> list[Revision]:
+    """Let executions wait for other jobs beside a running one, unless overlap is `skip`, as a claim
+    does.
+    """
+    return [
+        one if one.job.overlap is Overlap.SKIP
+        else replace(one, job=one.job.model_copy(update={"overlap": Overlap.ALLOW}))
+        for one in revisions
+    ]  # fmt: skip
+
+
+def _executed(scope: _Scope, planned: Planned, execution: _Execution, end: datetime) -> Executed:
+    gate = execution.gate
+    ready = planned.due_at
+    upstream = None
+    if gate is not None and gate.upstream is not None and gate.opened_at is not None:
+        ready, upstream = gate.opened_at, gate.upstream
+    return Executed(
+        scope.number, planned.plan_time, planned.due_at, execution.start, end, execution.cause,
+        ready, upstream,
+    )  # fmt: skip
+
+
+def _unstarted(gate: _Gate) -> Unstarted:
+    number, planned = gate.scope.number, gate.planned
+    if gate.opened_at is None:
+        upstream = next(iter(gate.missing))[0].job_name
+        return Unstarted(number, planned.plan_time, planned.due_at, Cause.UPSTREAM, upstream)
+    assert gate.cause is not None
+    return Unstarted(number, planned.plan_time, gate.opened_at, gate.cause)

@@ -43,7 +43,6 @@ from cronledger.web.pages import (
     job_actions,
     jobs,
     ledger,
-    load,
     metrics,
     now,
     pauses,
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-PAGES = (now, jobs, ledger, timeline, why, load, forecast, runners, audit, verification)
+PAGES = (now, jobs, ledger, timeline, why, forecast, runners, audit, verification)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
 FURTHER_PAGES = (calendars, execution, events, job, job_actions, metrics, pauses, sign_in, times)

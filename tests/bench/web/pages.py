@@ -53,7 +53,7 @@ def addresses(ledger: Ledger, size: Size, client: httpx2.Client) -> Mapping[str,
         "Execution, failed": f"/execution/{ids['failed']}",
         "Why": f"/why/{single}/03:00",
         "Runners and queues": "/runners",
-        "Load": "/load",
+        "Forecast": "/forecast",
     }
     later = {
         f"{name}, page {LATER}": found

@@ -50,7 +50,7 @@ def addresses(execution: int) -> dict[str, str]:
     return {
         "now": "/", "jobs": "/jobs", "ledger": "/ledger?since=6h", "runners": "/runners",
         "execution": f"/execution/{execution}", "job": f"/job/fold?day={BERLIN[2]}",
-        "job-gap": f"/job/gap?day={SANTIAGO[2]}", "load": "/load",
+        "job-gap": f"/job/gap?day={SANTIAGO[2]}",
         "forecast": "/forecast", "job-planned": "/job/sync-crm", "calendars": "/calendars",
         "job-skip": "/job-skip?name=sync-crm&from=2026-10-25T20:00Z&through=2026-10-26T20:00Z",
         "job-run": "/job-run?name=send-invoices", "job-run-json": "/job-run?name=fx-rates",

@@ -1,23 +1,18 @@
--- Lists the median and the 95th percentile of the durations of these jobs in milliseconds, over all of their scopes,
--- estimated from the newest max_rows counted hours of each job since an instant. No lock. Zero rows for a job: none of
--- these hours has a duration.
-SELECT h.job_name,
-       greatest(h.least, least(h.greatest, {schema}.estimated_quantile(h.counts, 0.5))) AS p50,
-       greatest(h.least, least(h.greatest, {schema}.estimated_quantile(h.counts, 0.95))) AS p95
-FROM (
-    SELECT b.job_name, array_agg(b.count ORDER BY b.bucket) AS counts, min(b.least) AS least,
-           max(b.greatest) AS greatest
-    FROM (
-        SELECT n.job_name, u.bucket, sum(u.count)::bigint AS count, min(r.duration_ms_min) AS least,
-               max(r.duration_ms_max) AS greatest
-        FROM unnest(%(names)s::text[]) n(job_name)
-        CROSS JOIN LATERAL (
-            SELECT x.duration_counts, x.duration_ms_min, x.duration_ms_max FROM {schema}.execution_hours x
-            WHERE x.job_name = n.job_name AND x.hour >= %(since)s::timestamptz
-            ORDER BY x.hour DESC LIMIT %(max_rows)s
-        ) r
-        CROSS JOIN LATERAL unnest(r.duration_counts) WITH ORDINALITY u(count, bucket)
-        GROUP BY n.job_name, u.bucket
-    ) b
-    GROUP BY b.job_name
-) h
+-- Lists the median and the 95th percentile of the durations of these jobs in milliseconds: of the newest max_rows
+-- executions since an instant in each of the first max_scopes scopes. No lock. Zero rows for a job: none of these
+-- executions has a duration.
+SELECT n.job_name, percentile_cont(0.5) WITHIN GROUP (ORDER BY r.duration_ms) AS p50,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY r.duration_ms) AS p95
+FROM unnest(%(names)s::text[]) n(job_name)
+CROSS JOIN LATERAL (
+    SELECT s.scope_kind, s.scope_id FROM {schema}.verify_schedules s WHERE s.job_name = n.job_name
+    ORDER BY s.scope_kind, s.scope_id LIMIT %(max_scopes)s
+) s
+CROSS JOIN LATERAL (
+    SELECT e.duration_ms FROM {schema}.execution_status e
+    WHERE (e.job_name, e.scope_kind, e.scope_id) = (n.job_name, s.scope_kind, s.scope_id)
+      AND e.plan_time >= %(since)s::timestamptz
+    ORDER BY e.plan_time DESC LIMIT %(max_rows)s
+) r
+WHERE r.duration_ms IS NOT NULL
+GROUP BY n.job_name

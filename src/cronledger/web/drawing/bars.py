@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 
 from cronledger.web.drawing.attempts import Attempt, AttemptState
 from cronledger.web.drawing.axis import RIGHT, TOP, WIDTH, Axis
+from cronledger.web.drawing.pauses import PauseBand, draw_pauses
 from cronledger.web.drawing.svg import add, element
 from cronledger.web.formats import span
 from cronledger.web.links import Links
@@ -61,15 +62,18 @@ def _extent(one: Attempt, axis: Axis, now: datetime) -> tuple[float, float]:
     return left, max(axis.x(one.end or now), left + LEAST)
 
 
-def draw_bars(groups: Sequence[Group], axis: Axis, now: datetime, to: Links) -> Element:
+def draw_bars(
+    groups: Sequence[Group], pauses: Sequence[PauseBand], axis: Axis, now: datetime, to: Links
+) -> Element:
     """Return the SVG. The table beside it has the same links for the keyboard."""
     total = sum(len(lane) for group in groups for lane in group.lanes)
     words = f"{total:,} attempts in {sum(len(group.lanes) for group in groups):,} lanes"
-    height = TOP + sum(_height(group) for group in groups)
+    height = TOP + max(LANE, sum(_height(group) for group in groups))
     svg = element(
         "svg", class_="timeline", role="group", aria_label=words,
         viewBox=f"0 0 {WIDTH:g} {height:g}",
     )  # fmt: skip
+    draw_pauses(svg, pauses, axis, height)
     axis.draw(svg, height, now)
     top = TOP
     for group in groups:

@@ -10,6 +10,7 @@ from cronledger.ledger.reports import Row
 from cronledger.web.drawing.attempts import OF_STATUS, AttemptState
 from cronledger.web.drawing.axis import LEFT, RIGHT, TOP, WIDTH, Axis
 from cronledger.web.drawing.bars import lane_label
+from cronledger.web.drawing.pauses import PauseBand, draw_pauses
 from cronledger.web.drawing.svg import add, element
 
 BUCKETS = 120
@@ -61,7 +62,9 @@ def dense_lanes(rows: Iterable[Row]) -> list[DenseLane]:
     return list(lanes.values())
 
 
-def draw_density(lanes: Sequence[DenseLane], axis: Axis, now: datetime) -> Element:
+def draw_density(
+    lanes: Sequence[DenseLane], pauses: Sequence[PauseBand], axis: Axis, now: datetime
+) -> Element:
     """Return the SVG. Its name says in words what it shows.
 
     The sum of all lanes and that of the merged ones have scales of their own.
@@ -83,6 +86,7 @@ def draw_density(lanes: Sequence[DenseLane], axis: Axis, now: datetime) -> Eleme
     )  # fmt: skip
     add(svg, "title", words)
     _hatch(svg)
+    draw_pauses(svg, pauses, axis, height)
     axis.draw(svg, height, now)
     for number, lane in enumerate(rows):
         top = TOP + number * _ROW

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, date, timedelta
 from functools import lru_cache
+from math import ceil
 
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
@@ -40,18 +41,34 @@ class Queue:
     most_running: int
 
 
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """One hour: its starts, and the most executions that run and wait in one of its minutes.
+
+    `level`: how much of the slots they use, from 0 to 3, or `waits`.
+    """
+
+    starts: int
+    running: float
+    waiting: int
+    level: str
+
+
 async def show(request: Request) -> Response:
     """Return the page."""
     days = _days(request)
     basis = await site_of(request).reader.compute("forecast", read_basis, fresh=FRESH_SECONDS)
     found, figure = None, None
     queues: Sequence[Queue] = ()
+    hours: Sequence[tuple[date, Sequence[Hour | None]]] = ()
     if basis.value is not None:
         found, figure = await asyncio.to_thread(_drawn, _Basis(basis.value), days)
         queues = _queues(basis.value, found)
+        hours = _hours(found, _slots(basis.value))
     return await site_of(request).page(
         request, "forecast.html", basis=basis, found=found, figure=figure, queues=queues,
-        days=days, choices=CHOICES, starts=STARTS, most_firings=MOST_FIRINGS, most_rows=MOST_ROWS,
+        hours=hours, days=days, choices=CHOICES, starts=STARTS, most_firings=MOST_FIRINGS,
+        most_rows=MOST_ROWS,
     )  # fmt: skip
 
 
@@ -85,8 +102,25 @@ def _drawn(given: _Basis, days: int) -> tuple[Forecast, Markup]:
         series_of(basis), basis.capacity, running_of(basis), basis.now, timedelta(days=days),
         most=MOST_FIRINGS,
     )  # fmt: skip
-    slots = sum(pool.slots for pool in basis.capacity.pools)
-    return found, Markup(draw_forecast(found, slots))
+    return found, Markup(draw_forecast(found, _slots(basis)))
+
+
+def _slots(basis: Basis) -> int:
+    return sum(pool.slots for pool in basis.capacity.pools)
+
+
+def _hours(found: Forecast, slots: int) -> list[tuple[date, Sequence[Hour | None]]]:
+    """Return by day of UTC its 24 hours; None: an hour that is not part of the forecast."""
+    days: dict[date, list[Hour | None]] = {}
+    start, size = found.start.astimezone(UTC), len(found.starts)
+    most = slots or max(found.running)
+    for first in range(-start.minute, size, 60):
+        part, at = slice(max(0, first), first + 60), start + timedelta(minutes=first)
+        running, waiting = max(found.running[part]), max(found.waiting[part])
+        level = str(min(3, ceil(3 * running / most)) if running else 0)
+        hour = Hour(sum(found.starts[part]), running, waiting, "waits" if waiting else level)
+        days.setdefault(at.date(), [None] * 24)[at.hour] = hour
+    return [*days.items()]
 
 
 def _queues(basis: Basis, found: Forecast) -> list[Queue]:

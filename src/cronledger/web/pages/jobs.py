@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -26,8 +26,8 @@ MOST_CHANGED = 10_000
 """Jobs that one action pauses or resumes."""
 MOST_EVENTS = 10
 """Events of which a job may have alerts."""
-MOST_HOURS = 50
-"""Counted hours of one job, of all its scopes, from which the p95 is estimated."""
+NEWEST, SCOPES = 20, 10
+"""Executions of a scope, and scopes of a job, from which the p95 is computed."""
 DAY = timedelta(days=1)
 DURATIONS_SECONDS = 60.0
 STATES = ("active", "paused", "broken", "retired")
@@ -77,18 +77,18 @@ async def _alerts(request: Request, reading: Reading) -> Mapping[str, list[Row]]
 async def _p95(request: Request, reading: Reading) -> Mapping[str, float]:
     """Return the 95th percentile of the durations of each job in milliseconds.
 
-    It is that of the counted hours of the last day, or else of the last executions.
+    It is that of the last executions, of several scopes those of the last day.
     """
     rows, now = reading.first(MOST), reading.now
-    if not rows or now is None:
-        return {}
-    since = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - DAY
-    hours = await site_of(request).reader.read(
-        "list_job_durations", names=[row["name"] for row in rows], since=since,
-        max_rows=MOST_HOURS, fresh=DURATIONS_SECONDS,
-    )  # fmt: skip
     newest = {row["name"]: row["p95"] for row in rows if row["p95"] is not None}
-    return newest | {row["job_name"]: row["p95"] for row in hours.known}
+    others = [row["name"] for row in rows if row["scopes"] > 1]
+    if not others or now is None:
+        return newest
+    found = await site_of(request).reader.read(
+        "list_job_durations", names=others, since=now.replace(second=0, microsecond=0) - DAY,
+        max_rows=NEWEST, max_scopes=SCOPES, fresh=DURATIONS_SECONDS,
+    )  # fmt: skip
+    return newest | {row["job_name"]: row["p95"] for row in found.known}
 
 
 @dataclass(frozen=True, slots=True)

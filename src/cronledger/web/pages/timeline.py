@@ -15,12 +15,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.explain.forecast import Pause, as_job
+from cronledger.explain.pauses import selected
+from cronledger.ledger.reports import Row
 from cronledger.rules.instants import iso
 from cronledger.web import queries
 from cronledger.web.drawing.attempts import attempts_of
 from cronledger.web.drawing.axis import Axis
 from cronledger.web.drawing.bars import draw_bars, legend, pack
 from cronledger.web.drawing.density import BUCKETS, dense_lanes, dense_legend, draw_density, total
+from cronledger.web.drawing.pauses import PauseBand, pause_legend
 from cronledger.web.drawing.svg import markup
 from cronledger.web.drawing.timeline_tables import attempts_table, lanes_table, times_table
 from cronledger.web.formats import span
@@ -35,6 +39,7 @@ MOST_LANES = 120
 DENSE_LANES = 20
 FRESH_SECONDS = 5.0
 """A large picture costs more than the statement."""
+MOST_PAUSES = 50
 MOST_ROWS = (DENSE_LANES + 1) * BUCKETS * 5
 WINDOW = timedelta(hours=1)
 ZOOMS = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 180, 360, 720, 1440))
@@ -88,14 +93,17 @@ async def show(request: Request) -> Response:
         "job": window.job,
     }  # fmt: skip
     found = await read("list_timeline", fresh=FRESH_SECONDS, max_rows=MOST_BARS + 1, **bounds)
-    figure = None if found.has_more(MOST_BARS) else await _drawn(request, window, found, _bars)
+    pauses = await _pauses(request, window)
+    figure = None
+    if not found.has_more(MOST_BARS):
+        figure = await _drawn(request, window, found, pauses, _bars)
     is_dense, many = figure is None and bool(found.known), min(len(found.known), MOST_BARS)
     if is_dense:
         found = await read(
             "list_density", by=window.by, buckets=BUCKETS, lanes=DENSE_LANES,
             max_rows=MOST_ROWS, fresh=FRESH_SECONDS, **bounds,
         )  # fmt: skip
-        figure = await _drawn(request, window, found, _density)
+        figure = await _drawn(request, window, found, pauses, _density)
     return await site_of(request).page(
         request, "timeline.html", window=window, found=found, figure=figure, groups=GROUPS,
         links=_links(window, now), fields=request.query_params, most=MOST_BARS,
@@ -103,6 +111,26 @@ async def show(request: Request) -> Response:
         back=span(window.since - window.planned_from), most_lanes=MOST_LANES,
         ends=None if window.follows else iso(window.until),
     )  # fmt: skip
+
+
+async def _pauses(request: Request, window: Window) -> tuple[PauseBand, ...]:
+    """Return the pauses that apply in the window, of the job if one is chosen."""
+    read = site_of(request).reader.read
+    found = (await read(
+        "list_window_pauses", since=window.since, until=window.until, max_rows=MOST_PAUSES,
+        fresh=FRESH_SECONDS,
+    )).known  # fmt: skip
+    if found and window.job is not None:
+        jobs = (await read("show_job", job=window.job, fresh=FRESH_SECONDS)).known
+        found = [row for row in found if jobs and Pause.from_row(row).covers(as_job(jobs[0]))]
+    return tuple(PauseBand(row["from_at"], row["ends_at"], _pause_words(row)) for row in found)
+
+
+def _pause_words(row: Row) -> str:
+    reason = f": {row['reason']}" if row["reason"] else ""
+    until = f" until {iso(row['ends_at'], 'seconds')}" if row["ends_at"] else ""
+    when = f"{row['state']}, from {iso(row['from_at'], 'seconds')}{until}"
+    return f"pause {row['id']} of {selected(row)} ({when}){reason}"
 
 
 async def _window(request: Request) -> tuple[Window, datetime]:
@@ -148,10 +176,13 @@ def _text(length: timedelta) -> str:
 class _Read:
     """One reading of a window. Readings of the same instant are the same, so are drawn once."""
 
-    def __init__(self, reading: Reading, window: Window, root: str, to: Links) -> None:
+    def __init__(
+        self, reading: Reading, window: Window, pauses: tuple[PauseBand, ...], root: str, to: Links
+    ) -> None:
         assert reading.now is not None
         self.rows, self.now, self.window, self.to = reading.known, reading.now, window, to
-        self._key = (reading.now, window, root)
+        self.pauses = pauses
+        self._key = (reading.now, window, pauses, root)
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -165,11 +196,12 @@ class _Read:
 
 
 async def _drawn(
-    request: Request, window: Window, reading: Reading, draw: Callable[[_Read], Figure | None]
-) -> Figure | None:
-    if not reading.known or reading.now is None:
+    request: Request, window: Window, reading: Reading, pauses: tuple[PauseBand, ...],
+    draw: Callable[[_Read], Figure | None],
+) -> Figure | None:  # fmt: skip
+    if reading.now is None or not (reading.known or (pauses and draw is _bars)):
         return None
-    read = _Read(reading, window, root_of(request), Links(request))
+    read = _Read(reading, window, pauses, root_of(request), Links(request))
     return await asyncio.to_thread(draw, read)
 
 
@@ -183,8 +215,8 @@ def _bars(read: _Read) -> Figure | None:
         return None
     counts = Counter(one.state for one in attempts)
     return Figure(
-        "bars", _markup(draw_bars(groups, read.axis, read.now, read.to)),
-        _markup(legend(counts, sum(one.stolen for one in attempts))),
+        "bars", _markup(draw_bars(groups, read.pauses, read.axis, read.now, read.to)),
+        _markup(pause_legend(legend(counts, sum(one.stolen for one in attempts)), read.pauses)),
         [_markup(attempts_table(attempts, read.now, read.to))],
         f"{len(attempts):,} attempts",
     )  # fmt: skip
@@ -196,8 +228,8 @@ def _density(read: _Read) -> Figure | None:
     counts = total(lane.counts for lane in lanes)
     query = read.window.query(WINDOW, read.window.until)
     return Figure(
-        "density", _markup(draw_density(lanes, read.axis, read.now)),
-        _markup(dense_legend(counts)),
+        "density", _markup(draw_density(lanes, read.pauses, read.axis, read.now)),
+        _markup(pause_legend(dense_legend(counts), read.pauses)),
         [
             _markup(lanes_table(lanes, read.window.by)),
             _markup(times_table(lanes, read.axis, SHORTEST, query, read.to)),
