@@ -267,14 +267,7 @@ def test_a_running_execution_shows_its_progress_and_usual_duration_F87(
     db.execute(
         "SELECT cronledger.progress(%s, %s, 50, 100, '<b>pages')", [row["id"], row["lease_token"]]
     )
-    db.execute(
-        "INSERT INTO cronledger.rolled_up_hours (job_name, scope_kind, scope_id, hour, success,"
-        " failed, cancelled, retries, durations, duration_ms_sum, duration_ms_min, duration_ms_max,"
-        " duration_counts, starts, late_ms_sum, late_counts, rolled_up_at)"
-        " VALUES ('report', 'global', 'global',"
-        " date_trunc('hour', cronledger.db_now()) - interval '2 h',"
-        " 1, 0, 0, 0, 1, 60000, 60000, 60000, '{1}', 0, 0, '{}', cronledger.db_now())"
-    )
+    rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(hours=1), duration_ms=60_000)
     for path, name in (
         ("/", "running"), (f"/execution/{row['id']}", "execution"),
         ("/job/report", "newest"),

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple, Self
 
+from cronledger.explain import durations
+from cronledger.explain.durations import Durations
 from cronledger.explain.firings import planned_skip
 from cronledger.ledger.reports import ReadRows, Reports, Row
 from cronledger.rules.calendar_spec import CalendarSpec
@@ -34,15 +36,7 @@ MOST_SCOPES = 20_000
 MOST_RUNNING = 10_000
 MOST_PAUSES = 10_000
 MOST_SKIPS = 20_000
-MOST_DURATIONS = 200_000
-"""Executions that durations are computed from, over all jobs, unless there are more jobs than this
-allows FEW_EXECUTIONS each.
-"""
-FEW_EXECUTIONS, MANY_EXECUTIONS = 20, 100
-"""How many executions of a scope are read, with many jobs and with few."""
-SCOPES_OF_JOB = 50
-HISTORY = timedelta(days=28)
-"""The time before now from which durations are taken."""
+
 LONG_FACTOR = 2
 """A long execution without a history, as a multiple of a typical one."""
 
@@ -109,14 +103,6 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Durations:
-    """How long executions of a job take."""
-
-    typical: timedelta
-    long: timedelta
-
-
-@dataclass(frozen=True, slots=True)
 class Basis:
     """What a forecast is computed from. `scopes`: the cursors of the scopes of each job.
 
@@ -173,7 +159,9 @@ def read_basis(read: ReadRows) -> Basis:
         now=now,
         jobs={row["name"]: _planned(row, calendars) for row in jobs},
         scopes=of_job,
-        durations=_durations(read, [*of_job], now),
+        durations=durations.by_job(
+            read("list_job_durations", durations.parameters([*of_job], now))
+        ),
         capacity=Capacity(
             _pools(reports.runners()),
             {row["name"]: row["max_running"] for row in queues if row["max_running"] is not None},
@@ -200,23 +188,6 @@ def _planned(row: Row, calendars: Mapping[str, Calendar]) -> Planned:
         as_job(row), calendars.get(row["calendar"]), row["source"],
         row["spec_error"] is not None,
     )  # fmt: skip
-
-
-def _durations(read: ReadRows, jobs: Sequence[str], now: datetime) -> dict[str, Durations]:
-    if not jobs:
-        return {}
-    most = max(FEW_EXECUTIONS, MOST_DURATIONS // len(jobs))
-    of_scope = min(MANY_EXECUTIONS, most)
-    rows = read("list_job_durations", {
-        "names": list(jobs), "since": now - HISTORY, "max_rows": of_scope,
-        "max_scopes": min(SCOPES_OF_JOB, most // of_scope),
-    })  # fmt: skip
-    return {
-        row["job_name"]: Durations(
-            timedelta(milliseconds=row["p50"]), timedelta(milliseconds=row["p95"])
-        )
-        for row in rows
-    }
 
 
 def _pools(runners: Iterable[Row]) -> list[Pool]:
@@ -343,13 +314,13 @@ def series_of(basis: Basis) -> list[Series]:
             continue
         paused = [pause.interval for pause in wide + of_job.get(name, []) if pause.covers(one.job)]
         revisions = _revisions(one, paused)
-        durations = basis.durations.get(name) or _declared_durations(one.job)
-        known = durations or Durations(timedelta(0), timedelta(0))
+        usual = basis.durations.get(name) or _declared_durations(one.job)
+        known = usual or Durations(timedelta(0), timedelta(0))
         skips = basis.skips.get(name, ())
         for key, cursor in basis.scopes.get(name, {}).items():
             found.append(Series(
                 key, revisions, _after(one, cursor, basis.now), known.typical, known.long,
-                durations is not None,
+                usual is not None,
                 [skip for scope, skip in skips if scope in (None, key.scope_id)],
             ))  # fmt: skip
     return found

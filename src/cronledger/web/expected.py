@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from cronledger.explain.expected import durations_of, running_jobs, usual, with_expected
+from cronledger.explain import durations
+from cronledger.explain.expected import running_jobs, with_expected
 from cronledger.ledger.reports import Row
 from cronledger.web.reading import Reader
 
@@ -16,7 +17,7 @@ async def expected(reader: Reader, rows: Sequence[Row], now: datetime | None) ->
     jobs = running_jobs(rows)
     if not jobs or now is None:
         return list(rows) if now is None else with_expected(rows, {}, now)
-    durations = await reader.read(
-        "list_job_durations", fresh=FRESH_SECONDS, **durations_of(jobs, now)
+    found = await reader.read(
+        "list_job_durations", fresh=FRESH_SECONDS, **durations.parameters(jobs, now)
     )
-    return with_expected(rows, usual(durations.known), now)
+    return with_expected(rows, durations.by_job(found.known), now)

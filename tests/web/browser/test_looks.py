@@ -114,7 +114,6 @@ def test_an_empty_ledger_is_accessible(site: str, visit: Visit, db: Db) -> None:
         "/ledger",
         "/runners",
         "/why",
-        "/load",
         "/forecast",
         "/pauses",
         "/calendars",
