@@ -2,13 +2,17 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from cronledger.client import waiting
+from cronledger.ledger import ends
 from tests.cli.conftest import JOBS, Ask, Cli
 from tests.cli.support.results import read, refused
+from tests.waiting import PATIENCE
 
 
 def names(ask: Ask) -> set[str]:
@@ -180,6 +184,22 @@ def test_trigger_waits_for_the_end(filled: Cli, database_url: str) -> None:
     finally:
         ended.set()
         thread.join()
+
+
+def test_trigger_is_notified_of_the_end(
+    filled: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ends, "LISTEN_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "FIRST_SECONDS", 2 * PATIENCE)
+    monkeypatch.setattr(waiting, "LONGEST_SECONDS", 2 * PATIENCE)
+    with psycopg.connect(database_url, autocommit=True) as c, ThreadPoolExecutor(1) as threads:
+        c.execute("LISTEN cronledger")
+        said = threads.submit(filled, "trigger", "manual", "--wait", "--timeout", "2m")
+        notes = c.notifies(timeout=PATIENCE)
+        _, execution = next(n.payload for n in notes if n.payload.startswith("wait ")).split()
+        notes.close()  # it holds the connection
+        c.execute("SELECT cronledger.cancel(%s)", [execution])
+    refused(said.result(), f"#{execution} CANCELLED", code=1)
 
 
 @pytest.mark.slow

@@ -1,20 +1,20 @@
-"""The audit's own walk: definitions, neighbours, and clock changes.
+"""The audit's own walk: definitions, neighbours, clock changes, and agreement with the planner.
 
-`test_cron` and `test_cron_zones` compare it with the planner: for their examples, for any text, and
-around clock changes.
+`test_cron` and `test_cron_zones` compare the two for their examples, and around clock changes.
 """
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, walk
 from cronledger.rules import timeline
 from cronledger.rules.model import Handler, Job, ScopeKey
-from tests.unit.support.schedules import KEY
+from tests.unit.support.schedules import KEY, agree
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -121,3 +121,71 @@ def test_due_at_is_that_of_the_planner(
     key = ScopeKey("report", "tenant", scope)
     mine = Definition("@daily", schedule_delay=delay, jitter=jitter)
     assert due_at(mine, key, plan_time) == timeline.due_at(job, key, plan_time)
+
+
+# --- agreement with the planner ----------------------------------------------------------------
+
+BOUNDS = {"second": (0, 59), "minute": (0, 59), "hour": (0, 23), "day": (1, 31), "month": (1, 12)}
+NAMES = {"month": ["jan", "FEB", "oct", "dec"], "weekday": ["sun", "Mon", "fri", "sat"]}
+MARKS = {"day": ["L", "5-L", "15W", "w31", "?"], "weekday": ["mon#2", "L5", "fri-mon#1", "?"]}
+
+
+@st.composite
+def fields(draw: st.DrawFn, kind: str) -> str:
+    """One field in any syntax, some of it out of bounds."""
+    low, high = BOUNDS.get(kind, (0, 7))
+    number = st.integers(max(low - 1, 0), high + 1).map(str) | st.integers(low, high).map(str)
+    value = number | st.sampled_from(NAMES[kind]) if kind in NAMES else number
+    step = st.integers(0, 20)
+    item = st.one_of(
+        value,
+        st.just("*"),
+        st.builds("{}-{}".format, value, value),
+        st.builds("*/{}".format, step),
+        st.builds("{}/{}".format, value, step),
+        st.builds("{}-{}/{}".format, value, value, step),
+        st.sampled_from(MARKS.get(kind, ["*"])),
+    )
+    written: str = draw(
+        st.one_of(
+            st.just("*"),
+            item,
+            st.lists(item, min_size=2, max_size=3).map(",".join),
+            st.just("H"),
+            st.builds("H/{}".format, step),
+            st.builds("h({}-{})/{}".format, number, number, step),
+            st.builds("H({}-{})".format, number, number),
+        )
+    )
+    return written
+
+
+policies = st.fixed_dictionaries(
+    {
+        "day_or": st.booleans(),
+        "dst_gap": st.sampled_from(["shift", "skip"]),
+        "dst_fold": st.sampled_from(["first", "both"]),
+    }
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(
+    written=st.tuples(
+        fields("second"),
+        st.sampled_from(["0 0", "H 0", "59 H", "7-3/50 12"]),
+        fields("day"),
+        fields("month"),
+        fields("weekday"),
+    ).map(" ".join),
+    scope=st.integers(0, 99).map(str),
+    start=st.dates(date(1999, 12, 1), date(2035, 1, 1)),
+    policy=policies,
+)
+def test_agrees_with_the_planner_on_every_field(
+    written: str, scope: str, start: date, policy: dict[str, Any]
+) -> None:
+    after = utc(start.isoformat())
+    key = ScopeKey("report", "tenant", scope)
+    agree(written, after, after + 400 * DAY, key=key, **policy)
