@@ -208,26 +208,19 @@ def test_check_warns_of_a_calendar_that_ends_soon_and_of_an_undeclared_one(
     assert [one["job"] for one in json.loads(earlier.stdout)["findings"]] == ["b"]
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        ('holidays = "DE-XX"', 'jobs.toml:4: calendars.de.holidays = "DE-XX": DE has no part XX'),
-        ('ics = "bank.ics"', 'jobs.toml:4: calendars.de.ics = "bank.ics": cannot be read: No '),
-        ('weekends = "Sunday"', 'jobs.toml:4: calendars.de.weekends = "Sunday": unknown name'),
-    ],
-)  # fmt: skip
 @pytest.mark.long
 def test_a_wrong_calendar_is_refused_by_each_command(
-    line: str, problem: str, cli: Cli, start: Start, surroundings: Path
+    cli: Cli, start: Start, surroundings: Path
 ) -> None:
-    text = FILE.format(year=2027).replace('holidays = "DE-BE"', line)
+    text = FILE.format(year=2027).replace('holidays = "DE-BE"', 'holidays = "DE-XX"')
     (surroundings / "jobs.toml").write_text(text)
-    refused(cli("check", "jobs.toml"), problem)
+    problem = 'calendars.de.holidays = "DE-XX": DE has no part XX'
+    refused(cli("check", "jobs.toml"), f"jobs.toml:4: {problem}")
     for command in ("apply", "diff"):
-        refused(cli("jobs", command, "jobs.toml"), problem.partition("jobs.toml:4: ")[2])
+        refused(cli("jobs", command, "jobs.toml"), problem)
     replica = start("jobs.toml")
     assert replica.end() == 2
-    assert problem.partition("jobs.toml:4: ")[2] in replica.err
+    assert problem in replica.err
 
 
 def test_a_diff_shows_the_dates_and_the_firings_that_move(

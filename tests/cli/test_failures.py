@@ -56,14 +56,6 @@ def test_a_database_without_the_schema_exits_4(
         assert "run `cronledger migrate`" in said.output
 
 
-def test_bad_settings_exit_2_all_at_once(bare: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", f"mysql://u:{SECRET}@h/d")
-    monkeypatch.setenv("CRONLEDGER_SLOTS", "many")
-    said = bare("jobs", "list")
-    refused(said, "CRONLEDGER_DATABASE_URL", 'CRONLEDGER_SLOTS = "many"')
-    assert SECRET not in said.output
-
-
 PIECES = ("zebra", "okapi", SECRET)
 MISREAD = [
     "postgresql://u:zebra%okapi@127.0.0.1:1/x",

@@ -1,9 +1,8 @@
 """Listings: a table for people, JSON for programs."""
 
-import json
 from datetime import datetime
 
-from tests.cli.conftest import Ask, Cli
+from tests.cli.conftest import Cli
 from tests.cli.support.results import read, refused
 
 
@@ -100,24 +99,3 @@ def test_runners(filled: Cli) -> None:
     table = filled("runners").stdout.splitlines()
     assert table[0].split()[-1] == "SEEN"
     assert instant(table[2].split()[-1]) < instant(table[1].split()[-1])
-
-
-def test_no_lease_token_is_printed(filled: Cli, ask: Ask) -> None:
-    """A token is the right to write of the process that holds it, and of nobody else."""
-    ask(
-        "UPDATE cronledger.executions SET attempts = jsonb_build_array("
-        " jsonb_build_object('attempt', 1, 'lease_token', lease_token, 'runner_id', 'r0'),"
-        " jsonb_build_object('attempt', 2, 'lease_token', lease_token, 'runner_id', 'r1'))"
-    )
-    tokens = [str(token) for (token,) in ask("SELECT lease_token FROM cronledger.executions")]
-    assert len(tokens) == 3
-    for number in "123":
-        for form in ([], ["--json"]):
-            said = filled("executions", "show", number, *form)
-            assert said.exit_code == 0
-            assert "lease_token" not in said.output
-            assert not any(token in said.output for token in tokens)
-        attempts = json.loads(said.stdout)["attempts"]
-        assert [x["runner_id"] for x in attempts] == ["r0", "r1"]
-    listed = filled("executions", "list", "--json")
-    assert not any(token in listed.output for token in tokens)

@@ -310,17 +310,6 @@ def test_a_run_of_verify_is_recorded_for_roles_that_may_write(
         assert recorded == [("finished",)] * count
 
 
-def test_an_operator_sees_targets_without_their_secrets(
-    call: Callable[..., Result], roles: Roles
-) -> None:
-    call("operator", "jobs", "list", changes=False)
-    with psycopg.connect(os.environ["CRONLEDGER_DATABASE_URL"]) as c:
-        row = c.execute("SELECT target FROM cronledger.job_targets WHERE name = 'fetch'").fetchone()
-    assert row is not None
-    found = (row[0]["url"], row[0]["headers"])
-    assert found == ("https://user:***@example.com/x", {"Authorization": "***"})
-
-
 def test_a_group_without_its_rights_names_the_migration(
     call: Callable[..., Result],
 ) -> None:

@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from cronledger.declaring.app import Context, Discard, Result, Retry
+from cronledger.declaring.app import Context, Discard, Result
 from cronledger.engine.lease import Stop
 from cronledger.engine.running.executor import Executor, Running
 from cronledger.replica import Replica
 from cronledger.rules.model import Handler
-from tests.cluster.support.harness import instant
 from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
 
@@ -117,40 +116,6 @@ async def test_what_handlers_return_and_raise(world: World) -> None:
             assert (row["status"], row["error_code"]) == ("FAILED", code), row["job_name"]
     assert by_name["awaited"]["result"] == by_name["wrapped"]["result"] == 1
     assert {row["attempt"] for row in rows} == {1}
-
-
-@pytest.mark.long
-async def test_retries_wait_and_end(world: World) -> None:
-    async def asks(ctx: Context) -> int:
-        if ctx.attempt < 3:
-            raise Retry(after=0.3)
-        return ctx.attempt
-
-    def fails() -> None:
-        raise RuntimeError("always")
-
-    def discards(ctx: Context) -> None:
-        if ctx.attempt == 2:
-            raise Discard("enough")
-        raise RuntimeError("once")
-
-    declare(world, asks, "asks", max_attempts=5, retry_backoff=["1h"])
-    declare(world, fails, "fails", max_attempts=3, retry_backoff=["200ms", "400ms"])
-    declare(world, discards, "discards", max_attempts=5, retry_backoff=["0s"])
-    # A retry that waited for a poll would be late.
-    async with world.replica(poll_interval="10m"):
-        asked, failed, discarded = await asyncio.gather(
-            *map(world.run, ["asks", "fails", "discards"])
-        )
-    assert (asked["status"], asked["attempt"], asked["result"]) == ("SUCCESS", 3, 3)
-    assert (failed["status"], failed["attempt"]) == ("FAILED", 3)
-    assert (discarded["error_code"], discarded["attempt"]) == ("enough", 2)
-    for row, waits in ((asked, (0.3, 0.3)), (failed, (0.2, 0.4)), (discarded, (0.0,))):
-        ends = [instant(attempt["ended_at"]) for attempt in row["attempts"]]
-        starts = [instant(attempt["started_at"]) for attempt in row["attempts"][1:]]
-        starts.append(row["started_at"].timestamp())
-        for end, start, wait in zip(ends, starts, waits, strict=True):
-            assert wait <= start - end < wait + 60, row["job_name"]
 
 
 # -- timeouts ------------------------------------------------------------------------------------

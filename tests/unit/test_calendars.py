@@ -218,21 +218,6 @@ def test_an_excluded_plan_time_is_skipped_once_it_is_due_with_the_name_of_its_da
     assert local(after.next_plan_time) == "2027-12-28 18:00"
 
 
-def test_the_plan_times_of_one_excluded_day_are_one_range() -> None:
-    done = planned("2027-12-25 12:00", "2027-12-24 00:00", schedule="0 * * * *")
-    assert [(skip.detail, skip.count) for skip in done.skips] == [
-        ("Christmas Eve", 23), ("Saturday", 13),
-    ]  # fmt: skip
-
-
-def test_an_excluded_plan_time_is_never_the_newest() -> None:
-    """The firing of Thursday is caught up on Sunday, whatever became due meanwhile."""
-    done = planned("2027-12-26 19:00", "2027-12-22 20:00", catch_up_window=timedelta(days=9))
-    assert [local(run.plan_time) for run in done.runs] == ["2027-12-23 18:00"]
-    late = planned("2027-12-26 19:00", "2027-12-22 20:00", grace=timedelta(days=9), catch_up="skip")
-    assert [local(run.plan_time) for run in late.runs] == ["2027-12-23 18:00"]
-
-
 def test_the_end_of_a_calendar_is_an_error_at_the_first_firing_after_it() -> None:
     waiting = planned("2028-01-01 12:00", "2027-12-31 18:00")
     assert (waiting.parked, waiting.spec_error, waiting.next_plan_time) == (None, None, None)
@@ -244,11 +229,6 @@ def test_the_end_of_a_calendar_is_an_error_at_the_first_firing_after_it() -> Non
         "calendar 'de' ends on 2027-12-31; apply its file or App again, or call set_calendar() with"
         " a later date"
     )
-
-
-def test_a_job_that_ends_before_its_calendar_has_ended() -> None:
-    ends = datetime(2027, 12, 31, 22, tzinfo=UTC)
-    assert planned("2028-02-01 18:00", "2027-12-31 18:00", ends_at=ends).parked is Parked.ENDED
 
 
 def test_a_firing_that_would_be_moved_past_the_end_is_unknown() -> None:

@@ -245,15 +245,6 @@ def test_no_neighbours_are_closer_than_the_shortest_period(text: str) -> None:
     assert min(b - a for a, b in pairwise(plan_times)) >= spec.shortest_period
 
 
-def test_microseconds_of_the_bounds_count() -> None:
-    almost = timedelta(microseconds=1)
-    for text, period in (("* * * * * *", SECOND), ("@every 1m", MINUTE)):
-        assert plan_times(text, START - almost, START) == [START]
-        assert plan_times(text, START, START + period - almost) == []
-        assert plan_times(text, START, START + period) == [START + period]
-        assert plan_times(text, START + period, START) == []
-
-
 def test_counts_without_enumerating(monkeypatch: pytest.MonkeyPatch) -> None:
     def count(text: str, after: datetime, through: datetime, **options: Any) -> int:
         return cron.parse(text, **options).count(after, through)

@@ -132,23 +132,6 @@ def test_dst_gap_and_dst_fold_choose_the_firings(
     assert " ".join(f"{plan_time:%H:%M}" for plan_time in found) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "start", "expected"),
-    [
-        ("15 30 2 * * *", "2026-03-29 00:00", "01:00:00"),
-        ("*/20 30 2 * * *", "2026-03-29 00:00", "01:00:00"),
-        ("*/20 30 2 * * *", "2026-10-25 00:00", "00:30:00 00:30:20 00:30:40"),
-        ("*/30 0-59/30 2 * * *", "2026-10-25 00:00", "00:00:30 00:30:00 00:30:30"),
-        ("0 * 2 * * *", "2026-03-29 00:00", ""),
-    ],
-)
-def test_the_seconds_field_never_makes_a_schedule_elapsed(
-    text: str, start: str, expected: str
-) -> None:
-    found = plan_times(text, utc(start), utc(start) + 12 * HOUR, timezone="Europe/Berlin")
-    assert " ".join(f"{plan_time:%H:%M:%S}" for plan_time in found) == expected
-
-
 def test_every_second_of_a_fold_and_none_of_a_gap() -> None:
     for change in (utc("2026-03-29 01:00"), utc("2026-10-25 01:00")):
         start = change - timedelta(seconds=5)

@@ -457,12 +457,6 @@ def test_every_entry_becomes_one_job_or_one_dropped_note(
     assert list(loaded(imported)) == [job.name for job in imported.jobs]
 
 
-@settings(max_examples=60)
-@given(st.text(max_size=60), st.sampled_from(["user", "system"]))
-def test_any_text_is_read_and_rendered(text: str, format: Format) -> None:
-    loaded(read(text, format))
-
-
 def messages(command: str) -> str:
     imported = read(f"@daily {command}\n", current_user="root")
     return "\n".join(f"{note.kind}: {note.message}" for note in imported.notes)

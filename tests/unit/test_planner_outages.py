@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 
 from cronledger.rules.cron import Cron, parse
-from cronledger.rules.model import Job, JobState, ScheduleRow
-from cronledger.rules.planner import STEP, Room, plan
+from cronledger.rules.model import Job, ScheduleRow
+from cronledger.rules.planner import Room, plan
 from tests.unit.support.planning import (
     KEY,
     ROOMY,
     advanced,
     at,
     job,
-    outcomes,
-    reading_ahead,
     revision,
 )
 
@@ -89,28 +87,6 @@ def test_the_backlog_that_a_step_leaves_is_not_enumerated(
         assert answer.next_plan_time < now - timedelta(minutes=5)
         assert len(enumerated) <= 250
     assert started == (21 if definition.overlap == "wait" else 210)
-
-
-def test_the_search_finds_its_way_between_pauses() -> None:
-    """Each pause cuts one plan_time's jitter: whether it is in it is decided by its due_at."""
-    definition = job(
-        "@every 1s", catch_up="all", catch_up_limit=150, overlap="allow", schedule_delay="2s",
-        jitter="5s",
-    )  # fmt: skip
-    states = [*[JobState.ACTIVE, JobState.PAUSED] * 52, JobState.ACTIVE]
-    revisions = [
-        revision(n, f"12:0{4 * n // 60}:{4 * n % 60}", definition, state)
-        for n, state in enumerate(states)
-    ]
-    exists = [at("12:00") + timedelta(seconds=n) for n in range(1, 431)]
-    start, now = ScheduleRow(KEY, "default", at("12:00"), 1), at("12:07:10")
-
-    with reading_ahead(STEP):
-        whole = plan(start, revisions, now, blocker=None, room=ROOMY)
-    assert len(whole.runs) > 150  # with the one on time
-    for step in (7, 60, 200):
-        part = plan(start, revisions, now, blocker=None, room=ROOMY, step=step)
-        assert outcomes(part, exists) == outcomes(whole, exists)[:step]
 
 
 def _newest(definition: Job, now: datetime) -> list[datetime]:

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.model import JobState, Parked, Retirement, Revision, ScheduleRow
-from cronledger.rules.planner import due_at, plan
+from cronledger.rules.model import JobState, Parked, Retirement, Revision
+from cronledger.rules.planner import due_at
 from tests.unit.support.planning import (
-    DAY,
     KEY,
-    ROOMY,
     at,
     job,
     planned,
@@ -61,21 +59,6 @@ def test_the_policies_in_force_decide_for_all_that_is_due() -> None:
     assert (runs(answer), skips(answer)) == (["10:30"], ["missed 10:00-10:20 x3"])
 
 
-def test_a_plan_time_that_an_old_delay_holds_back_holds_back_cursor_and_revision() -> None:
-    revisions = [
-        revision(1, "-9 00:00", job("@every 10m", schedule_delay="9m", **EACH)),
-        revision(2, "10:02", job("@every 1m", **EACH)),
-    ]
-    waits = planned("09:55", "10:06", revisions)
-    assert (runs(waits), say(waits.planned_through)) == ([], "09:59:59.999999")
-    assert (waits.planned_revision, waits.next_due_at) == (1, at("10:09"))
-
-    later = planned("09:59:59.999999", "10:09", revisions)
-    assert runs(later)[:2] == ["10:00", "10:03"]
-    assert len(later.runs) == 8
-    assert later.planned_revision == 2
-
-
 def test_the_later_of_two_edits_holds_if_the_clock_went_back_between_them() -> None:
     revisions = [
         revision(1, "-9 00:00", job("@every 10m", **EACH)),
@@ -85,29 +68,6 @@ def test_the_later_of_two_edits_holds_if_the_clock_went_back_between_them() -> N
     answer = planned("09:55", "10:30", revisions)
     assert runs(answer) == ["10:00", "10:10", "10:20", "10:25", "10:30"]
     assert answer.planned_revision == 3
-
-
-def test_the_search_for_the_newest_ends_at_a_plan_time_that_is_not_due() -> None:
-    """A long delay of one revision stands between what is due before it and after it."""
-    policies: dict[str, Any] = EACH | {"catch_up_limit": 2}
-    revisions = [
-        revision(1, "-9 00:00", job(**policies)),
-        revision(2, "10:35", job(schedule_delay="2h", **policies)),
-        revision(3, "10:45", job(**policies)),
-    ]
-    first = planned("09:55", "11:25", revisions, step=2)
-    assert (runs(first), skips(first)) == ([], ["missed 10:00-10:10 x2"])
-    second = planned("10:10", "11:25", revisions, step=2)
-    assert runs(second) == ["10:20", "10:30"]
-    assert (second.next_plan_time, second.next_due_at) == (at("10:40"), at("12:40"))
-
-
-def test_H_is_drawn_for_each_scope() -> None:
-    hashed = revision(1, "-9 00:00", job("H H * * *"))
-    scopes = [KEY._replace(scope_kind="tenant", scope_id=str(n)) for n in range(6)]
-    rows = [ScheduleRow(scope, "default", DAY, 1) for scope in scopes]
-    answers = [plan(place, [hashed], DAY, blocker=None, room=ROOMY) for place in rows]
-    assert len({answer.next_plan_time for answer in answers}) == 6
 
 
 # --- pauses and retirements ----------------------------------------------------------------------
@@ -158,17 +118,6 @@ def test_a_pause_with_an_end_is_over_at_its_end() -> None:
         answer = planned("10:12", "10:42", [first, until, *resume])
         assert (runs(answer), skips(answer)) == (["10:40"], ["paused 10:20-10:30 x2 r2"])
         assert answer.next_due_at == at("10:50")
-
-
-def test_a_retired_scope_and_its_return() -> None:
-    answer = planned("10:00", "10:35", job(**EACH), retirements=[Retirement(at("10:15"), None)])
-    assert skips(answer) == ["missed 10:10", "retired 10:20-10:30 x2"]
-    assert answer.parked is Parked.RETIRED
-
-    fields: dict[str, Any] = {"retirements": [Retirement(at("10:15"), at("10:40"))]}
-    back = planned("10:35", "10:50", job(**EACH), **fields)
-    assert (skips(back), runs(back)) == (["retired 10:40"], ["10:50"])
-    assert back.next_due_at == at("11:00")
 
 
 def test_retirements_that_overlap_because_the_clock_went_back_count_as_one() -> None:

@@ -181,14 +181,6 @@ def test_describe_has_every_setting_as_it_is_written() -> None:
     assert described["database_url"] == ""
 
 
-def test_no_database_names_both_remedies() -> None:
-    with pytest.raises(ConfigurationError) as refusal:
-        Settings.load().require_database()
-    assert "CRONLEDGER_DATABASE_URL=postgresql://" in str(refusal.value)
-    assert "CRONLEDGER_DATABASE_URL=embedded" in str(refusal.value)
-    assert Settings.load({"database_url": "embedded"}).require_database() == "embedded"
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [(name, " = ") for name in ("a b", "1a", "A", "a" * 42, 'a"b')]

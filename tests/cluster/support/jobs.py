@@ -73,7 +73,6 @@ THREE: dict[str, Any] = {"scope_kind": "shard", "scopes": ["a", "b", "c"]}
 
 steady = App()
 crash = App()
-effects = App()
 control = App()
 failover = App()
 alerting = App(channels={"ops": Function(python=f"{__name__}:receive")})
@@ -93,7 +92,6 @@ def tick(ctx: Context) -> None:
 
 @crash.job(name="async_again", stale_timeout=LEASE, **AGAIN)
 @crash.job(name="async_once", stale_timeout=LEASE, **ONCE)
-@effects.job(name="held", stale_timeout=LEASE)
 @alerting.job(name="occupying", stale_timeout="60s")
 async def lives(ctx: Context) -> None:
     await live(ctx, 60)
@@ -183,15 +181,6 @@ async def goes_on(ctx: Context) -> None:
     say("start", ctx)
 
 
-@effects.job(overlap="allow", stale_timeout="12s", **SECONDLY)
-async def counted(ctx: Context) -> None:
-    """Its row in `effects` and its SUCCESS are one commit."""
-    say("start", ctx)
-    async with ctx.transaction() as c:
-        await c.execute("INSERT INTO effects (id) VALUES (%s)", [ctx.execution_id])
-        await asyncio.sleep(0.3)
-
-
 @failover.job(**SECONDLY, **THREE)
 async def through(ctx: Context) -> None:
     say("start", ctx)
@@ -202,29 +191,6 @@ async def through(ctx: Context) -> None:
 async def told(ctx: Context) -> dict[str, object]:
     say("start", ctx)
     return {"trigger": str(ctx.trigger), "payload": ctx.payload}
-
-
-verdict = App("verdict")
-SHARDS = tuple(f"s{n:03}" for n in range(100))
-FIRINGS = 10
-WAITING: dict[str, Any] = {
-    "schedule": "* * * * *", "scope_kind": "shard", "scopes": SHARDS, "overlap": "wait",
-    "catch_up": "all",
-}  # fmt: skip
-
-
-@verdict.job(**WAITING)
-def once(ctx: Context) -> None:
-    say("start", ctx)
-    time.sleep(0.002)
-    say("end", ctx)
-
-
-@verdict.job(**WAITING, allow_stale_reentry=True, max_attempts=3)
-async def reentrant(ctx: Context) -> None:
-    say("start", ctx)
-    await asyncio.sleep(0.002)
-    say("end", ctx)
 
 
 rolling = App("rolling")

@@ -34,10 +34,3 @@ def assert_accounted_for(cluster: Cluster, without: tuple[str, ...] = ()) -> Non
                 first, last = instant(row["from_plan_time"]), instant(row["through_plan_time"])
                 times += [first + second for second in range(round(last - first) + 1)]
         assert all(after - before == 1 for before, after in pairwise(sorted(times))), scope
-
-
-def assert_none_early(cluster: Cluster) -> None:
-    """I8, by the clock of this host: no start before its plan_time in database time."""
-    offset = cluster.clock_offset()
-    early = [m for m in cluster.marks("start") if m.at < instant(m.plan_time) + offset - 0.01]
-    assert not early, early[:3]
