@@ -321,42 +321,31 @@ async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
     ) == [("retired", "me@here (accept-database)"), ("active", "me@here (accept-database)")]
 
 
-@pytest.mark.long
 async def test_skip_missed_ends_what_the_original_has_begun(ledger: Ledger, one: Runner) -> None:
+    """It is no violation while the copy is paused, and nobody could end it."""
     await begin(ledger)
-    ledger.job("failed", max_attempts=3)
-    ledger.trigger("failed")
-    move(ledger)
-    done = accept(ledger, skip_missed=True)
-    assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 1, 2)
-    ledger.travel(by=timedelta(hours=1))
-    assert await one.steal() == []
-    await one.sweep()
-    assert await one.settle() == []
-    assert ledger.values(
-        "SELECT job_name, status, error_code, next_attempt_at FROM executions ORDER BY 1"
-    ) == [
-        ("again", "CANCELLED", "stale_timeout", None),
-        ("failed", "CANCELLED", None, None),
-        ("once", "CANCELLED", "stale_timeout", None),
-    ]
-
-
-async def test_an_accepted_copy_has_no_violation_while_it_is_paused(
-    ledger: Ledger, one: Runner
-) -> None:
-    await begin(ledger)
+    ledger.job("waits")
+    ledger.trigger("waits")
     move(ledger)
     ledger.travel(by=timedelta(hours=1))
     kinds = "SELECT kind FROM violations"
     assert ledger.values(kinds) == ["stale", "stale"]
     ledger.values("SELECT pause_all('a copy')")
-    assert accept(ledger, skip_missed=True).asked_to_end == 2
+    done = accept(ledger, skip_missed=True)
+    assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 1, 2)
     assert ledger.values(kinds) == []
     await one.check_in()
     # A replica that has been sweeping for two minutes ends them, so they must not be left.
     ledger.values("UPDATE runners SET started_at = db_now() - interval '3 min'")
     assert ledger.values(kinds) == ["stale", "stale"]
+    ledger.values("SELECT resume_all()")
+    assert await one.steal() == []
     await one.sweep()
     assert ledger.values(kinds) == []
-    assert ledger.statuses("once") == ledger.statuses("again") == ["CANCELLED"]
+    assert await one.settle() == []
+    ended = "SELECT job_name, status, error_code, next_attempt_at FROM executions ORDER BY 1"
+    assert ledger.values(ended) == [
+        ("again", "CANCELLED", "stale_timeout", None),
+        ("once", "CANCELLED", "stale_timeout", None),
+        ("waits", "CANCELLED", None, None),
+    ]
