@@ -1,7 +1,5 @@
 """A restored or cloned database: nothing is planned or started in it until it is accepted."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -18,25 +16,10 @@ from cronledger.ledger.access import connect
 from cronledger.ledger.identity import Accepted
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
-from tests.database import Databases
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.marks import first_fast
 
 MINUTE = timedelta(minutes=1)
-
-
-@contextmanager
-def cloned(ledger: Ledger, databases: Databases) -> Iterator[Ledger]:
-    """A copy of the ledger's database with all that is in it, its clock included."""
-    name = ledger.one("SELECT current_database()")
-    ledger.close()
-    copy = databases.clone(name)
-    made = Ledger(databases.url(copy))
-    try:
-        yield made
-    finally:
-        made.close()
-        databases.drop(copy)
 
 
 def why(ledger: Ledger) -> str | None:
@@ -82,31 +65,29 @@ def planned(ledger: Ledger) -> list[Any]:
     return ledger.values("SELECT job_name, planned_through, next_due_at FROM schedules ORDER BY 1")
 
 
-@pytest.mark.own_database  # it is copied, which needs one without other sessions
-async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
-    ledger: Ledger, databases: Databases
-) -> None:
+async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(ledger: Ledger) -> None:
+    """A real copy of a database: tests/cluster/test_restored_database.py."""
     await begin(ledger)
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
     ledger.edit("once", overlap="wait")
     ledger.trigger("once")
     ledger.values("UPDATE jobs SET paused_at = db_now(), paused_until = db_now() + '1 s'"
                 " WHERE name = 'again'")  # fmt: skip
-    with cloned(ledger, databases) as clone:
-        clone.travel(by=timedelta(hours=1))
-        before = clone.values("SELECT to_jsonb(e) FROM executions e ORDER BY id"), planned(clone)
-        async with runners(clone.url, {}) as (runner,):
-            await runner.settle()
-            assert runner.delay == 5.0
-            await runner.steal()
-            await runner.repair()
-            said = runner.dispatcher.refused
-        assert said == why(clone)
-        assert said is not None
-        assert "the ledger belongs to the database with oid" in said
-        assert clone.values("SELECT to_jsonb(e) FROM executions e ORDER BY id") == before[0]
-        assert planned(clone) == before[1]
-        assert clone.values("SELECT name FROM jobs WHERE paused_at IS NOT NULL") == ["again"]
+    ledger.values("UPDATE identity SET database_oid = 1")
+    ledger.travel(by=timedelta(hours=1))
+    executions = "SELECT to_jsonb(e) FROM executions e ORDER BY id"
+    before = ledger.values(executions), planned(ledger)
+    async with runners(ledger.url, {"name": "of the clone"}) as (runner,):
+        await runner.settle()
+        assert runner.delay == 5.0
+        await runner.steal()
+        await runner.repair()
+        said = runner.dispatcher.refused
+    assert said == why(ledger)
+    assert said is not None
+    assert "the ledger belongs to the database with oid 1" in said
+    assert (ledger.values(executions), planned(ledger)) == before
+    assert ledger.values("SELECT name FROM jobs WHERE paused_at IS NOT NULL") == ["again"]
 
 
 async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, one: Runner) -> None:
