@@ -7,6 +7,7 @@ import pytest
 
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.rows import Db, connected
+from tests.db.support.sites import Site, serving
 from tests.db.support.whole_replica import Whole
 
 
@@ -47,3 +48,11 @@ def whole(database_url: str) -> Iterator[Whole]:
     made = Whole(database_url)
     yield made
     made.close()
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    """A server that answers as the test says."""
+    made = Site()
+    async with serving(made.handle) as made.url:
+        yield made

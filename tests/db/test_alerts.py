@@ -1,23 +1,21 @@
 """Alerts: which changes of state raise one, and that each change raises exactly one."""
 
-import json
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
-from click.testing import CliRunner
 from psycopg.types.json import Jsonb
 
 from cronledger import App, Notify
-from cronledger.cli import main
 from cronledger.explain.doctor_alerts import alerts as check_alerts
 from cronledger.explain.findings import DoctorContext
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
+from tests.db.support.commands import read
 from tests.db.support.engine import Ledger, Runner
 
 OPENED, RECOVERED = ("failed", "opened"), ("recovered", "closed")
@@ -648,26 +646,6 @@ def test_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(ledger: L
     assert read < 100
 
 
-@pytest.mark.long
-def test_one_process_at_a_time_raises_alerts_and_another_takes_over(ledger: Ledger) -> None:
-    watched(ledger)
-    end(ledger, "-")
-    with psycopg.connect(ledger.url) as other:
-        other.execute(STEPPED)
-        assert ledger.one(STEPPED) is None
-        other.rollback()  # as after a crash: states, alerts, deliveries and cursor together
-    assert raised(ledger) == []
-    assert deliveries(ledger) == []
-
-    def call(_: int) -> None:
-        with psycopg.connect(ledger.url) as c:
-            c.execute(STEPPED)
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(call, range(10)))
-    assert (raised(ledger), deliveries(ledger)) == ([OPENED], ["PENDING"])
-
-
 def test_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
     watched(ledger, owner="data", labels=Jsonb({"team": "bi"}))
     (failed,) = end(ledger, "-")
@@ -770,14 +748,7 @@ def test_the_command_lists_alerts_and_open_states(ledger: Ledger) -> None:
     end(ledger, "-")
     step(ledger)
 
-    def listed(*options: str) -> list[dict[str, Any]]:
-        said = CliRunner().invoke(
-            main, ["alerts", "--json", *options], env={"CRONLEDGER_DATABASE_URL": ledger.url}
-        )
-        assert said.exit_code == 0, said.output
-        rows: list[dict[str, Any]] = json.loads(said.stdout)
-        return rows
-
+    listed = partial(read, ledger.url, "alerts")
     (alert,) = listed()
     assert (alert["event"], alert["kind"], alert["job_name"]) == ("failed", "opened", "job")
     (state,) = listed("--open", "--owner", "data", "--job", "job")

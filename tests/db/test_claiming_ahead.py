@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
 
 from cronledger.engine.claiming import request
@@ -121,26 +120,6 @@ async def test_i11_a_queue_that_is_paused_or_limited_meanwhile_starts_nothing(
         assert schedule(ledger) == before
     else:
         assert ledger.parked("noon") == "limit"
-
-
-@pytest.mark.long
-async def test_i2_the_backend_dies_between_the_look_and_the_writes(
-    ledger: Ledger, one: Runner
-) -> None:
-    def terminate() -> None:
-        ledger.values(
-            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
-            " WHERE application_name LIKE 'test r1%%' AND datname = current_database()"
-        )
-
-    before = schedule(ledger)
-    for name in ("sleep_until", "try_claim_new", "advance_schedules", "next_due"):
-        names = one.record(**{name: terminate})
-        with pytest.raises(psycopg.OperationalError):
-            await one.step()
-        assert name in names
-        assert (ledger.statuses("noon"), schedule(ledger)) == ([], before)
-    await fires_once(ledger, one)
 
 
 async def test_i2_a_claim_that_is_cancelled_while_it_waits_writes_nothing(

@@ -251,17 +251,13 @@ async def test_executions_are_typed_values_without_secrets(ask: Ask, work: Db) -
 
 
 async def test_skips_are_typed_values(ask: Ask, work: Db) -> None:
-    def skip(days: int, reason: str, job: str = "daily") -> None:
+    for days, reason, job in (
+        (0, "missed", "daily"),
+        (1, "paused", "daily"),
+        (2, "retired", "work"),
+    ):
         at = MONDAY + timedelta(days=days)
-        rows.insert(
-            work, "skips", job_name=job, scope_kind="global", scope_id="global",
-            from_plan_time=at, through_plan_time=at + timedelta(hours=1), count=2, reason=reason,
-            revision=1,
-        )  # fmt: skip
-
-    skip(0, "missed")
-    skip(1, "paused")
-    skip(2, "retired", job="work")
+        rows.skip(work, at, at + timedelta(hours=1), 2, reason, job)
     retired, paused, missed = await ask("skips")
     assert isinstance(missed, SkippedRange)
     assert (missed.reason, missed.count, missed.from_plan_time) == (SkipReason.MISSED, 2, MONDAY)

@@ -1,20 +1,19 @@
 """Deadlines: which plan_times have them, and when a breach is recorded and closed."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from cronledger.audit.verify import verify
-from cronledger.cli import main
 from cronledger.engine.maintenance import deadlines
 from cronledger.ledger.rows import deadline_scope
 from cronledger.rules.deadline_plan import Planning, Scope
+from tests.db.support.commands import read
 from tests.db.support.engine import Ledger, Runner, runners
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -487,14 +486,7 @@ async def test_commands_list_breaches_and_compliance(ledger: Ledger, one: Runner
     ledger.job("tidy", schedule="* * * * *", finish_by="5s")
     await look(ledger, one, utc("2027-03-28T00:01:30"))
 
-    def listed(*arguments: str) -> list[dict[str, Any]]:
-        ran = CliRunner().invoke(
-            main, [*arguments, "--json"], env={"CRONLEDGER_DATABASE_URL": ledger.url}
-        )
-        assert ran.exit_code == 0, ran.output
-        found: list[dict[str, Any]] = json.loads(ran.stdout)
-        return found
-
+    listed = partial(read, ledger.url)
     assert [row["job_name"] for row in listed("deadlines")] == ["report", "tidy"]
     assert [row["kind"] for row in listed("deadlines", "--owner", "data", "--open")] == ["start_by"]
     assert [row["job_name"] for row in listed("deadlines", "--job", "tidy")] == ["tidy"]

@@ -31,10 +31,9 @@ from cronledger.engine.commands.client import Supervisor
 from cronledger.ledger.connections import StepConnection
 from cronledger.sources.apply import apply
 from tests.db.support.engine import Ledger, Runner
-from tests.db.test_http_handler import Site, site
+from tests.db.support.sites import Site
 from tests.waiting import PATIENCE
 
-__all__ = ["site"]
 SECRET = "s3cr3t-value-of-the-test"
 KEY = "a key with spaces and ü"
 ALERT: dict[str, Any] = {

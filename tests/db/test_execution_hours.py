@@ -27,22 +27,12 @@ def wrong(url: str) -> list[str]:
     return [str(one) for one in verify(url) if one.kind == "wrong_hour"]
 
 
-def ended(ledger: Ledger, durations: list[int], job: str = "job", **columns: Any) -> None:
+def ended(ledger: Ledger, durations: list[int], job: str = "job") -> None:
     """Executions of the past hour that have ended, one for each duration in milliseconds."""
     base = ledger.now().replace(minute=0, second=0, microsecond=0) - HOUR
     for n, duration in enumerate(durations):
-        values = {
-            "job_name": job, "scope_kind": "global", "scope_id": "global", "status": "SUCCESS",
-            "plan_time": base + n * timedelta(seconds=1), "due_at": base, "trigger": "manual",
-            "revision": 1, "queue": "default", "attempt": 1, "max_attempts": 9,
-            "lease_token": "00000000-0000-0000-0000-000000000001", "started_at": base,
-            "finished_at": base, "duration_ms": duration,
-        } | columns  # fmt: skip
-        ledger.values(
-            f"INSERT INTO executions ({', '.join(values)}, changed_xact)"
-            f" VALUES ({', '.join(['%s'] * len(values))}, pg_current_xact_id())",
-            *values.values(),
-        )
+        at = base + timedelta(seconds=n)
+        ledger.ended([at], job_name=job, trigger="manual", duration_ms=duration)
 
 
 async def test_ended_executions_are_counted_when_their_hour_is_over(
@@ -309,10 +299,9 @@ def test_sums_of_any_range_are_those_of_the_executions(ledger: Ledger) -> None:
         base = now.replace(minute=0, second=0, microsecond=0) - hour * HOUR
         for number in range(20):
             status = ("SUCCESS", "SUCCESS", "FAILED", "CANCELLED")[number % 4]
-            ended(
-                ledger, [chance.randrange(90_000)], status=status, attempt=1 + number % 3,
-                plan_time=base + number * 3 * MINUTE + timedelta(seconds=1),
-                error_code="boom" if status == "FAILED" else None,
+            ledger.ended(
+                [base + number * 3 * MINUTE + timedelta(seconds=1)], status, trigger="manual",
+                duration_ms=chance.randrange(90_000), attempt=1 + number % 3, max_attempts=3,
             )  # fmt: skip
     instants = [now - 4 * HOUR + n * 7 * MINUTE for n in range(45)]
     query = "SELECT * FROM execution_sums('job', 'global', 'global', %s, %s)"

@@ -7,13 +7,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from click.testing import CliRunner
 
 from cronledger.audit.verify import verify
-from cronledger.cli import main
 from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
 from cronledger.sources.backfill import past
+from tests.db.support.commands import command
 from tests.db.support.engine import TICK, Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
@@ -166,10 +165,9 @@ async def test_deadlines_why_and_backfill_know_the_retirements_of_a_scope(
     assert at.isdisjoint(plan_time.minute for plan_time in breached)
     assert ledger.violations() == []
     moment = (first + MINUTE).replace(microsecond=0).isoformat()
-    arguments = ["why", "job", moment, "--scope", "a"]
-    answer = CliRunner(env={"CRONLEDGER_DATABASE_URL": database_url}).invoke(main, arguments)
-    assert f"{first:%H:%M:%S}" in answer.output
-    assert f"{back:%H:%M:%S}" in answer.output
+    answer = command(database_url, "why", "job", moment, "--scope", "a").output
+    assert f"{first:%H:%M:%S}" in answer
+    assert f"{back:%H:%M:%S}" in answer
     with psycopg.connect(database_url, autocommit=True) as connection:
         reports = Reports.over(connection, "cronledger")
         found = past(reports, ScopeKey("job", "shard", "a"), first - 4 * MINUTE, ledger.now())

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from html import escape
 from typing import Any
 from urllib.parse import quote
@@ -12,49 +12,13 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from tests.db.support.sites import Site
 from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 TOKEN = "s3cr3t-token-value"
 QUOTED = 's3cr3t-"quoted"\\value'
 """A secret that is written differently in JSON and in what Python says of bytes."""
-
-
-class Site:
-    """A server that keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str, dict[str, str], str]] = []
-        self.answers: dict[str, Answer] = {}
-        self.url = ""
-        self.gone = asyncio.Event()
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        body = await request.text()
-        self.asked.append((request.method, request.path, dict(request.headers), body))
-        return await self.answers[request.path](request)
-
-    def answer(self, path: str, status: int = 200, text: str = "", **headers: str) -> None:
-        async def answer(request: web.Request) -> web.Response:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            return web.Response(status=status, text=text, headers=named)
-
-        self.answers[path] = answer
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    made = Site()
-    server = web.Application()
-    server.router.add_route("*", "/{path:.*}", made.handle)
-    runner = web.AppRunner(server, shutdown_timeout=0.1)
-    await runner.setup()
-    tcp = web.TCPSite(runner, "127.0.0.1", 0)
-    await tcp.start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
 
 
 @pytest.fixture

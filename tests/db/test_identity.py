@@ -1,7 +1,5 @@
 """A restored or cloned database: nothing is planned or started in it until it is accepted."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -18,25 +16,10 @@ from cronledger.ledger.access import connect
 from cronledger.ledger.identity import Accepted
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
-from tests.database import Databases
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.marks import first_fast
 
 MINUTE = timedelta(minutes=1)
-
-
-@contextmanager
-def cloned(ledger: Ledger, databases: Databases) -> Iterator[Ledger]:
-    """A copy of the ledger's database with all that is in it, its clock included."""
-    name = ledger.one("SELECT current_database()")
-    ledger.close()
-    copy = databases.clone(name)
-    made = Ledger(databases.url(copy))
-    try:
-        yield made
-    finally:
-        made.close()
-        databases.drop(copy)
 
 
 def why(ledger: Ledger) -> str | None:
@@ -82,31 +65,29 @@ def planned(ledger: Ledger) -> list[Any]:
     return ledger.values("SELECT job_name, planned_through, next_due_at FROM schedules ORDER BY 1")
 
 
-@pytest.mark.own_database  # it is copied, which needs one without other sessions
-async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
-    ledger: Ledger, databases: Databases
-) -> None:
+async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(ledger: Ledger) -> None:
+    """A real copy of a database: tests/cluster/test_restored_database.py."""
     await begin(ledger)
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
     ledger.edit("once", overlap="wait")
     ledger.trigger("once")
     ledger.values("UPDATE jobs SET paused_at = db_now(), paused_until = db_now() + '1 s'"
                 " WHERE name = 'again'")  # fmt: skip
-    with cloned(ledger, databases) as clone:
-        clone.travel(by=timedelta(hours=1))
-        before = clone.values("SELECT to_jsonb(e) FROM executions e ORDER BY id"), planned(clone)
-        async with runners(clone.url, {}) as (runner,):
-            await runner.settle()
-            assert runner.delay == 5.0
-            await runner.steal()
-            await runner.repair()
-            said = runner.dispatcher.refused
-        assert said == why(clone)
-        assert said is not None
-        assert "the ledger belongs to the database with oid" in said
-        assert clone.values("SELECT to_jsonb(e) FROM executions e ORDER BY id") == before[0]
-        assert planned(clone) == before[1]
-        assert clone.values("SELECT name FROM jobs WHERE paused_at IS NOT NULL") == ["again"]
+    ledger.values("UPDATE identity SET database_oid = 1")
+    ledger.travel(by=timedelta(hours=1))
+    executions = "SELECT to_jsonb(e) FROM executions e ORDER BY id"
+    before = ledger.values(executions), planned(ledger)
+    async with runners(ledger.url, {"name": "of the clone"}) as (runner,):
+        await runner.settle()
+        assert runner.delay == 5.0
+        await runner.steal()
+        await runner.repair()
+        said = runner.dispatcher.refused
+    assert said == why(ledger)
+    assert said is not None
+    assert "the ledger belongs to the database with oid 1" in said
+    assert (ledger.values(executions), planned(ledger)) == before
+    assert ledger.values("SELECT name FROM jobs WHERE paused_at IS NOT NULL") == ["again"]
 
 
 async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, one: Runner) -> None:
@@ -321,42 +302,31 @@ async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
     ) == [("retired", "me@here (accept-database)"), ("active", "me@here (accept-database)")]
 
 
-@pytest.mark.long
 async def test_skip_missed_ends_what_the_original_has_begun(ledger: Ledger, one: Runner) -> None:
+    """It is no violation while the copy is paused, and nobody could end it."""
     await begin(ledger)
-    ledger.job("failed", max_attempts=3)
-    ledger.trigger("failed")
-    move(ledger)
-    done = accept(ledger, skip_missed=True)
-    assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 1, 2)
-    ledger.travel(by=timedelta(hours=1))
-    assert await one.steal() == []
-    await one.sweep()
-    assert await one.settle() == []
-    assert ledger.values(
-        "SELECT job_name, status, error_code, next_attempt_at FROM executions ORDER BY 1"
-    ) == [
-        ("again", "CANCELLED", "stale_timeout", None),
-        ("failed", "CANCELLED", None, None),
-        ("once", "CANCELLED", "stale_timeout", None),
-    ]
-
-
-async def test_an_accepted_copy_has_no_violation_while_it_is_paused(
-    ledger: Ledger, one: Runner
-) -> None:
-    await begin(ledger)
+    ledger.job("waits")
+    ledger.trigger("waits")
     move(ledger)
     ledger.travel(by=timedelta(hours=1))
     kinds = "SELECT kind FROM violations"
     assert ledger.values(kinds) == ["stale", "stale"]
     ledger.values("SELECT pause_all('a copy')")
-    assert accept(ledger, skip_missed=True).asked_to_end == 2
+    done = accept(ledger, skip_missed=True)
+    assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 1, 2)
     assert ledger.values(kinds) == []
     await one.check_in()
     # A replica that has been sweeping for two minutes ends them, so they must not be left.
     ledger.values("UPDATE runners SET started_at = db_now() - interval '3 min'")
     assert ledger.values(kinds) == ["stale", "stale"]
+    ledger.values("SELECT resume_all()")
+    assert await one.steal() == []
     await one.sweep()
     assert ledger.values(kinds) == []
-    assert ledger.statuses("once") == ledger.statuses("again") == ["CANCELLED"]
+    assert await one.settle() == []
+    ended = "SELECT job_name, status, error_code, next_attempt_at FROM executions ORDER BY 1"
+    assert ledger.values(ended) == [
+        ("again", "CANCELLED", "stale_timeout", None),
+        ("once", "CANCELLED", "stale_timeout", None),
+        ("waits", "CANCELLED", None, None),
+    ]

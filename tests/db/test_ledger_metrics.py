@@ -1,6 +1,6 @@
 """The metrics of the whole ledger: each one with the state that sets it, read as a viewer."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,14 +24,6 @@ ABSENT = {
 }  # fmt: skip
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-
-
-def skip(db: Db, first: datetime, last: datetime, count: int, **columns: Any) -> None:
-    rows.insert(
-        db, "skips", job_name="job", scope_kind="global", scope_id="global",
-        from_plan_time=first, through_plan_time=last, count=count, revision=1,
-        **{"reason": "missed"} | columns,
-    )  # fmt: skip
 
 
 def channel(db: Db, name: str) -> None:
@@ -281,11 +273,11 @@ def test_crashes_skips_and_final_failures_of_the_last_time_are_counted(
     for minutes, retried in ((1, None), (2, at + HOUR), (90, None)):
         plan_time = at - timedelta(minutes=minutes)
         rows.execution(db, "FAILED", "failing", plan_time=plan_time, next_attempt_at=retried)
-    skip(db, at - HOUR, at - HOUR, 1)
-    skip(db, at - 3 * HOUR, at - 2 * HOUR, 61)
-    skip(db, at - 40 * DAY, at - 39 * DAY, 1440)
+    rows.skip(db, at - HOUR, at - HOUR, 1)
+    rows.skip(db, at - 3 * HOUR, at - 2 * HOUR, 61)
+    rows.skip(db, at - 40 * DAY, at - 39 * DAY, 1440)
     # Of this range, which grows every minute, one day of ten lies in the last day.
-    skip(db, at - 10 * DAY, at, 14401, reason="paused")
+    rows.skip(db, at - 10 * DAY, at, 14401, reason="paused")
 
     found = scrape(database_url)
     assert found.one("runner_crashes") == 2

@@ -1,18 +1,16 @@
 """Owner and labels of a job: where they are declared, what an edit of them does, who finds them."""
 
-import json
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from cronledger import App, AsyncClient, Client
-from cronledger.cli import main
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.apply import apply
 from cronledger.sources.toml import load
+from tests.db.support.commands import command, read
 from tests.db.support.engine import Ledger
 
 FILE = """
@@ -43,10 +41,6 @@ def declared(ledger: Ledger, database_url: str, tmp_path: Path) -> Ledger:
     (tmp_path / "jobs.toml").write_text(FILE)
     apply(database_url, load(tmp_path / "jobs.toml").jobs, source="file")
     return ledger
-
-
-def command(url: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments, env={"CRONLEDGER_DATABASE_URL": url})
 
 
 def test_a_file_declares_them_with_defaults(declared: Ledger) -> None:
@@ -144,8 +138,7 @@ def test_commands_filter(declared: Ledger, database_url: str) -> None:
     for (options, found), (listing, key) in product(
         filters, (("jobs", "name"), ("executions", "job_name"))
     ):
-        said = command(database_url, listing, "list", "--json", *options)
-        rows = json.loads(said.stdout)
+        rows = read(database_url, listing, "list", *options)
         assert sorted(row[key] for row in rows) == found, (options, listing)
         assert all(row["owner"] and row["labels"] for row in rows)
 
@@ -157,5 +150,4 @@ def test_a_wrong_filter_is_refused(database_url: str) -> None:
         (["team=data", "team=bi"], "'team' is given as 'data' and as 'bi'"),
     ):
         options = [option for label in given for option in ("--label", label)]
-        said = command(database_url, "jobs", "list", *options)
-        assert (said.exit_code, message in said.stderr) == (2, True), said.stderr
+        assert message in command(database_url, "jobs", "list", *options, exit_code=2).stderr

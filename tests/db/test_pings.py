@@ -25,6 +25,7 @@ from cronledger.engine.monitoring.sentry import SentryCheckIns, monitor, slug
 from cronledger.rules.model import Job, ScopeKey
 from cronledger.sources.apply import apply
 from tests.db.support.engine import Ledger
+from tests.db.support.sites import serving
 from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
 
@@ -62,15 +63,9 @@ class Checks:
 @pytest.fixture
 async def checks() -> AsyncIterator[Checks]:
     made = Checks()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", made.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    made.open.set()
-    await runner.cleanup()
+    async with serving(made.handle) as made.url:
+        yield made
+        made.open.set()
 
 
 @pytest.mark.long

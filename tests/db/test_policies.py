@@ -13,18 +13,6 @@ from tests.db.support.rows import connected
 MINUTE = timedelta(minutes=1)
 
 
-async def test_i7_overlap_skip_records_what_did_not_run(ledger: Ledger, one: Runner) -> None:
-    ledger.job(schedule="* * * * *")
-    ledger.travel(by=MINUTE)
-    (running,) = await one.settle()
-    ledger.travel(by=MINUTE)
-    assert await one.settle() == []
-    assert ledger.one("SELECT reason, blocked_by FROM skips") == ("overlap", running.claimed.id)
-    await one.finish(running)
-    ledger.travel(by=MINUTE)
-    assert len(await one.settle()) == 1
-
-
 async def test_i7_overlap_replace_asks_first_and_starts_after_the_end(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -103,23 +91,6 @@ async def test_i7_a_released_execution_that_is_cancelled_did_not_run_beside_the_
     first, second = ledger.values("SELECT started_at, ended_at FROM attempts ORDER BY started_at")
     assert first[0] < first[1] < second[0] < second[1]
     assert ledger.violations() == []
-
-
-async def test_catch_up_after_an_outage(ledger: Ledger, one: Runner) -> None:
-    policies: dict[str, Any] = {"catch_up_limit": 4, "catch_up_window": "1 day"}
-    expected = {
-        "skip": (0, [("missed", 9)]), "latest": (1, [("superseded", 8)]),
-        "all": (4, [("missed", 5)]),
-    }  # fmt: skip
-    for name in expected:
-        ledger.job(name, schedule="*/10 * * * *", catch_up=name, overlap="allow", **policies)
-    ledger.travel(by=95 * MINUTE)  # 13:35:30: the newest is five minutes late
-    started = [s.claimed.key for s in await one.settle()]
-    for name, (runs, skips) in expected.items():
-        plans = [key.plan_time for key in started if key.job_name == name]
-        assert (len(plans), plans) == (runs, sorted(plans))
-        assert ledger.skipped(name) == skips
-        assert ledger.accounted(name) == 9
 
 
 # -- parking ------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Races and unknown ends of COMMITs: nothing doubled, nothing lost, nothing run twice."""
 
 import asyncio
-from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -10,40 +9,12 @@ import pytest
 from psycopg import errors
 from structlog.testing import capture_logs
 
-from cronledger.ledger.round_trips import RoundTrips
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, Runner, runners, waiting
 from tests.waiting import eventually
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))
-
-
-def lose_the_answer(runner: Runner, monkeypatch: pytest.MonkeyPatch, *, lands: bool) -> None:
-    """The connection breaks before the answer to the next claim's COMMIT is read.
-
-    `lands`: the server has executed it; otherwise its backend is terminated before that.
-    """
-    real = runner.statements.advance_schedules
-
-    async def breaking(c: Any, plans: Any) -> Any:
-        monkeypatch.undo()
-        cursor = await real(c, plans)
-        if lands:
-            monkeypatch.setattr(RoundTrips, "make", lost)
-        else:
-            await c.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-        return cursor
-
-    make = RoundTrips.make
-
-    async def lost(self: RoundTrips) -> None:
-        monkeypatch.undo()
-        await make(self)
-        self._connection.pgconn.finish()
-        raise psycopg.OperationalError("server closed the connection unexpectedly")
-
-    monkeypatch.setattr(runner.statements, "advance_schedules", breaking)
 
 
 async def wait_for_locks(runner: Runner) -> None:
@@ -153,37 +124,6 @@ async def test_a_committed_end_is_reported_even_if_the_follow_up_fails(
     monkeypatch.undo()
     await one.finisher.step()
     assert one.finisher._follow_up.rest is None
-
-
-@pytest.mark.parametrize("lands", [True, False])
-async def test_i6_a_commit_of_unknown_outcome_doubles_and_loses_nothing(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, lands: bool
-) -> None:
-    jobs = {f"{kind}{n}": n == 1 for kind in ("planned", "due again") for n in range(2)}
-    for name, reentrant in jobs.items():
-        planned = name.startswith("planned")
-        schedule = "* * * * *" if planned else None
-        ledger.job(name, schedule=schedule, allow_stale_reentry=reentrant)
-        if not planned:
-            ledger.trigger(name)
-    ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}, {}) as (one, two):
-        lose_the_answer(one, monkeypatch, lands=lands)
-        with pytest.raises(psycopg.OperationalError):
-            await one.step()
-        assert one.held == []
-        assert ledger.statuses("planned0") == (["RUNNING"] if lands else [])
-        # A backend that is terminated tells its client so before it releases its locks.
-        ledger.values("SELECT FROM schedules FOR UPDATE")
-        # Nobody takes what landed: it may be running, as far as others can know.
-        started = await two.settle()
-        assert len(started) == (0 if lands else 4)
-        started += await one.settle()
-    assert Counter(s.claimed.key.job_name for s in started) == dict.fromkeys(jobs, 1)
-    how = ledger.values(
-        "SELECT attempt, max_attempts, jsonb_array_length(attempts) FROM executions"
-    )
-    assert how == [(2, 2, 1) if lands else (1, 1, 0)] * 4
 
 
 async def test_i6_executions_of_a_claim_that_is_cancelled_after_its_commit_are_released(

@@ -5,11 +5,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from click.testing import CliRunner
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-from cronledger.cli import main
+from tests.db.support.commands import command
 from tests.db.support.rows import Db, execution, insert, job, now, one, start_blocked, value
 
 SECRET = "ann@example.com"
@@ -163,14 +162,11 @@ def test_the_command_redacts_and_why_says_so(filled: Db, database_url: str) -> N
     row = failed(filled)
 
     def cronledger(*arguments: str) -> str:
-        environ = {"CRONLEDGER_DATABASE_URL": database_url}
-        done = CliRunner().invoke(main, arguments, env=environ)
-        assert done.exit_code == 0, done.output
-        return done.output
+        return command(database_url, *arguments).output
 
     number = str(row["id"])
     assert cronledger("executions", "redact", number) == f"{number}: redacted\n"
     assert cronledger("executions", "redact", number) == f"{number}: was redacted before\n"
     assert "Its data was redacted at" in cronledger("why", number)
-    for command in (("show", number), ("show", number, "--json"), ("output", number)):
-        assert SECRET not in cronledger("executions", *command)
+    for shows in (("show", number), ("show", number, "--json"), ("output", number)):
+        assert SECRET not in cronledger("executions", *shows)

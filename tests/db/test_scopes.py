@@ -12,10 +12,8 @@ from unittest import mock
 
 import psycopg
 import pytest
-from click.testing import CliRunner
 from structlog.testing import capture_logs
 
-from cronledger.cli import main
 from cronledger.declaring.app import App
 from cronledger.engine.maintenance import scope_providers as scopes_module
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
@@ -26,6 +24,7 @@ from cronledger.ledger.statements import Statements
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
+from tests.db.support.commands import command
 from tests.db.support.engine import Ledger
 
 
@@ -63,21 +62,6 @@ class Asked:
 async def asked(ledger: Ledger) -> AsyncIterator[Asked]:
     async with AsyncExitStack() as stack:
         yield Asked(ledger, stack)
-
-
-async def test_scopes_appear_retire_and_return(asked: Asked) -> None:
-    answers: list[list[str]] = [["a", "b"], ["b"], ["a", "b", "c"], []]
-    asked.job("job", lambda: answers.pop(0))
-    replica = await asked.replica()
-    assert asked.scopes("job") == {}
-    await replica.step()
-    assert asked.scopes("job") == {"a": True, "b": True}
-    await replica.step()
-    assert asked.scopes("job") == {"a": False, "b": True}
-    await replica.step()
-    assert asked.scopes("job") == {"a": True, "b": True, "c": True}
-    await replica.step()
-    assert asked.scopes("job") == {"a": False, "b": False, "c": False}
 
 
 def _raises() -> list[str]:
@@ -246,9 +230,7 @@ async def test_a_provider_that_fails_from_the_start_shows_in_sql_until_it_answer
     )
     assert asked.ledger.values(status) == [("no_scope", None, 2, "RuntimeError: down")]
     assert asked.ledger.values("SELECT revision FROM jobs") == [1]
-    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", asked.ledger.url)
-    why = CliRunner().invoke(main, ["why", "job", "03:00"])
-    assert why.exit_code == 2
+    why = command(asked.ledger.url, "why", "job", "03:00", exit_code=2)
     assert f"job 'job' has no scope; provider_failed: {detail}" in " ".join(why.output.split())
 
     await replica.step()

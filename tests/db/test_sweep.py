@@ -8,9 +8,9 @@ from structlog.testing import capture_logs
 
 from cronledger.engine.claiming import decide
 from cronledger.rules import outcome, planner
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import LONG_AGO, Ledger, Runner, runners
 
-MINUTE = timedelta(minutes=1)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 FAILURE = outcome.failure(ValueError("no"))
 
 
@@ -50,6 +50,31 @@ async def test_i6_nobody_sweeps_before_it_trusts_its_view(ledger: Ledger) -> Non
         await two.live_through()
         await two.sweeper.sweep()
         assert ledger.statuses() == ["FAILED"]
+
+
+async def test_i6_i7_a_leap_that_nobody_has_noticed_steals_and_sweeps_nothing(
+    ledger: Ledger,
+) -> None:
+    """Found by the simulation."""
+    ledger.job("again", allow_stale_reentry=True)
+    ledger.job("once")
+    for name in ("again", "once"):
+        ledger.trigger(name)
+    async with runners(ledger.url, {}, {}) as (one, two):
+        await one.settle()
+        two.trust()
+        two.dispatcher.steal_at = LONG_AGO
+        ledger.travel(by=HOUR)
+        assert await two.step() == []
+        assert ledger.values("SELECT runner_id, attempt FROM executions") == [("r1", 1)] * 2
+        assert two.clock.trusted_since is not None
+        assert two.clock.trusted_since > ledger.now() - timedelta(minutes=1)
+        two.trust()
+        ledger.travel(by=HOUR)
+        for _ in range(2):
+            await two.sweeper.sweep()
+            assert ledger.statuses("once") == ["RUNNING"]
+            two.trust()
 
 
 async def test_an_attempt_that_nobody_may_steal_is_swept(ledger: Ledger, one: Runner) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from aiohttp import web
+from multidict import CIMultiDict
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -30,6 +30,7 @@ from cronledger.sources.apply import apply
 from cronledger.tracing import interface
 from tests.db.support.frameworks import sqlalchemy_engine
 from tests.db.support.rows import Db, value
+from tests.db.support.sites import Site
 from tests.db.support.whole_replica import Whole
 from tests.spans import Spans, attributes, context, ends, parent_is, trace_id, traceparent
 from tests.waiting import eventually
@@ -339,28 +340,6 @@ async def test_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
     assert counted.count(2) == 2
 
 
-@pytest.mark.long
-async def test_an_execution_that_a_handler_enqueues_links_to_its_attempt(
-    whole: Whole, spans: Spans
-) -> None:
-    def second() -> None: ...
-
-    async def first() -> int:
-        async with AsyncClient(whole.url) as client:
-            return await client.enqueue("second")
-
-    whole.job(first)
-    whole.job(second)
-    async with whole.replica(tracing=True):
-        row = await whole.run("first")
-        after = await whole.end(row["result"])
-    (link,) = spans.one("run second").links
-    producer = spans.one("enqueue second")
-    assert link.context.span_id == context(producer).span_id
-    assert parent_is(producer, spans.one("run first"))
-    assert after["traceparent"] == traceparent(producer)
-
-
 def test_a_refused_call_ends_its_span_as_failed(whole: Whole, spans: Spans) -> None:
     with Client(whole.url) as client, pytest.raises(LedgerError, match="nothing"):
         client.enqueue("nothing")
@@ -394,7 +373,7 @@ async def test_the_state_of_the_trace_is_carried_on(
 
 @pytest.mark.long
 async def test_a_command_a_request_and_a_comment_in_sql_carry_the_trace_on(
-    whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
+    whole: Whole, site: Site, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not that of the replica's own environment. A header of the job takes precedence."""
     whole.rows("CREATE TABLE said (id int, text text)")
@@ -404,18 +383,8 @@ async def test_a_command_a_request_and_a_comment_in_sql_carry_the_trace_on(
         whole.declare(f"write{n}", "sql", {"sql": script})
     monkeypatch.setenv("TRACEPARENT", PARENT)
     monkeypatch.setenv("TRACESTATE", "of=replica")
-    received: list[str | None] = []
-
-    async def handle(request: web.Request) -> web.Response:
-        received.append(request.headers.get("traceparent"))
-        return web.Response()
-
-    app = web.Application()
-    app.router.add_get("/", handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    target = {"url": f"http://127.0.0.1:{runner.addresses[0][1]}/", "allow_private": True}
+    site.answer("/")
+    target = {"url": f"{site.url}/", "allow_private": True}
     whole.declare("ask", "http", target)
     whole.declare("own", "http", {**target, "headers": {"Traceparent": PARENT}})
     tells = {"command": 'echo "$TRACEPARENT <$TRACESTATE>"', "env": {"TRACEPARENT": "of the job"}}
@@ -425,8 +394,8 @@ async def test_a_command_a_request_and_a_comment_in_sql_carry_the_trace_on(
         await whole.run("ask")
         await whole.run("own")
         rows = [await whole.run(f"write{n}") for n in said]
-    await runner.cleanup()
     assert told["output"] == f"{traceparent(spans.one('run tell'))} <>\n"
+    received = [CIMultiDict(headers)["traceparent"] for _, _, headers, _ in site.asked]
     assert received == [traceparent(spans.one("run ask")), PARENT]
     assert [(row["status"], row["rows_affected"]) for row in rows] == [("SUCCESS", 1)] * len(said)
     for n, end in said.items():  # a span is sent after its outcome is written

@@ -19,6 +19,7 @@ from tests.db.support.rows import (
     now,
     one,
     runner,
+    skip,
     travel,
     value,
 )
@@ -45,13 +46,6 @@ def schedule(db: Db, name: str = "job", **columns: Any) -> None:
 def still(ledger: Ledger) -> None:
     """Both clocks stand still: nothing becomes overdue while the test works."""
     ledger.stop_clock(ledger.now())
-
-
-def skip(db: Db, reason: str, at: datetime, count: int = 1, **columns: Any) -> None:
-    key = {"job_name": "job", "scope_kind": "global", "scope_id": "global"}
-    through = at + (count - 1) * SECOND
-    bounds = {"from_plan_time": at, "through_plan_time": through, "count": count}
-    insert(db, "skips", reason=reason, revision=1, **key, **bounds, **columns)
 
 
 def test_ledger_shows_executions_of_every_status(db: Db) -> None:
@@ -92,7 +86,9 @@ SKIPS = [
 def test_ledger_shows_skips(db: Db) -> None:
     start = now(db) - HOUR
     for n, (reason, count, _) in enumerate(SKIPS):
-        skip(db, reason, start + n * MINUTE, count, blocked_by=7 if reason == "overlap" else None)
+        at = start + n * MINUTE
+        blocker = 7 if reason == "overlap" else None
+        skip(db, at, at + (count - 1) * SECOND, count, reason, blocked_by=blocker)
     found = rows(db, "ledger", "plan_time")
     for n, (row, (reason, count, detail)) in enumerate(zip(found, SKIPS, strict=True)):
         at = start + n * MINUTE

@@ -12,7 +12,17 @@ from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
 from cronledger.audit.accepted import ACCEPTABLE
-from tests.db.support.rows import Db, execution, insert, job, now, one, runner, start_blocked
+from tests.db.support.rows import (
+    Db,
+    execution,
+    insert,
+    job,
+    now,
+    one,
+    runner,
+    skip,
+    start_blocked,
+)
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -32,13 +42,6 @@ def old_job(db: Db, name: str = "job", **columns: Any) -> datetime:
         " WHERE job_name = %s", [name],
     )  # fmt: skip
     return (now(db) - 3 * HOUR).replace(minute=0, second=0, microsecond=0)
-
-
-def skip(db: Db, first: datetime, last: datetime, reason: str = "missed") -> None:
-    insert(
-        db, "skips", job_name="job", scope_kind="global", scope_id="global", from_plan_time=first,
-        through_plan_time=last, count=1, reason=reason, revision=1,
-    )  # fmt: skip
 
 
 def past(number: int, start: datetime, code: str = "boom", **more: Any) -> dict[str, Any]:

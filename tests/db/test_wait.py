@@ -9,8 +9,7 @@ import pytest
 
 from cronledger import AsyncClient, Client, Context
 from cronledger.client import NotFoundError, Status
-from cronledger.client.waiting import FIRST_SECONDS, LONGEST_SECONDS, Patience
-from cronledger.ledger.ends import ThreadAlarm
+from cronledger.client.waiting import Patience
 from tests.db.support import rows
 from tests.db.support.clients import KINDS, asked
 from tests.db.support.rows import Db
@@ -67,29 +66,6 @@ async def test_it_waits_for_a_replica_and_its_retries(whole: Whole) -> None:
             for ended in await asyncio.gather(*ends):
                 assert (ended.status, ended.result, ended.attempt) == (Status.SUCCESS, 2, 2)
                 assert ended.ended
-
-
-def test_an_end_right_after_a_poll_is_found_by_the_next_one(
-    db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows.job(db, "job", schedule=None)
-    made = rows.execution(db, "RUNNING", plan_time=rows.now(db))["id"]
-    pauses: list[float] = []
-
-    def pause(alarm: ThreadAlarm, seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 3:
-            db.execute(
-                "UPDATE cronledger.executions SET status = 'SUCCESS', finished_at = started_at,"
-                " duration_ms = 1 WHERE id = %s",
-                [made],
-            )
-
-    monkeypatch.setattr(ThreadAlarm, "pause", pause)
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        assert Client(connection=connection).wait(made).succeeded
-    assert len(pauses) == 3
-    assert all(FIRST_SECONDS <= pause <= LONGEST_SECONDS for pause in pauses)
 
 
 def test_pauses_grow_with_the_time_that_was_waited(

@@ -113,7 +113,8 @@ class Ledger(testing.Ledger):
         count = len(plan_times)
         statuses = [statuses] * count if isinstance(statuses, str) else statuses
         late = [late] * count if isinstance(late, timedelta) else late
-        values = {"job_name": "job", "trigger": "schedule", "revision": 1, "duration_ms": 1}
+        values = {"job_name": "job", "trigger": "schedule", "revision": 1, "duration_ms": 1,
+                  "attempt": 1, "max_attempts": 1}  # fmt: skip
         values |= columns
         self.values(
             "SELECT cronledger_internal.create_missing_partitions(%s::timestamptz[])",
@@ -121,9 +122,9 @@ class Ledger(testing.Ledger):
         )
         self.values(
             f"INSERT INTO executions ({', '.join(values)}, scope_kind, scope_id, plan_time, due_at,"
-            " status, queue, attempt, max_attempts, lease_token, started_at, finished_at,"
+            " status, queue, lease_token, started_at, finished_at,"
             f" error_code, changed_xact) SELECT {', '.join(['%s'] * len(values))}, 'global',"
-            " 'global', t.at, t.at, t.status, 'default', 1, 1, gen_random_uuid(), t.started,"
+            " 'global', t.at, t.at, t.status, 'default', gen_random_uuid(), t.started,"
             " coalesce(%s::timestamptz, t.started), CASE t.status WHEN 'FAILED' THEN 'boom' END,"
             " pg_current_xact_id()"
             " FROM unnest(%s::timestamptz[], %s::text[], %s::timestamptz[]) t(at, status, started)",

@@ -73,6 +73,17 @@ def execution(db: Db, status: str = "SUCCESS", job: str = "job", **columns: Any)
     return insert(db, "executions", **row | columns)
 
 
+def skip(  # noqa: PLR0917
+    db: Db, first: datetime, through: datetime | None = None, count: int = 1,
+    reason: str = "missed", job: str = "job", **columns: Any,
+) -> DictRow:  # fmt: skip
+    """Insert a skip of the plan_times from `first` to `through`, by default of `first` alone."""
+    return insert(
+        db, "skips", job_name=job, scope_kind="global", scope_id="global", from_plan_time=first,
+        through_plan_time=through or first, count=count, reason=reason, revision=1, **columns,
+    )  # fmt: skip
+
+
 def copies(db: Db, row: DictRow, count: int) -> None:
     """Insert `count` copies of an execution, each planned a minute before the one before it."""
     partitions(db, *(row["plan_time"] - timedelta(minutes=n) for n in (1, count)))
