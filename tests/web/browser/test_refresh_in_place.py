@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
-from playwright.sync_api import Locator, Page, ViewportSize, expect
+from playwright.sync_api import Locator, Page, Response, ViewportSize, expect
 
 from tests.db.support import rows
 from tests.db.support.rows import Db
@@ -117,7 +117,12 @@ def test_an_unchanged_page_is_answered_without_content(site: str, visit: Visit, 
     rows.job(db, "report")
     page = visit("about:blank")
     answers: list[int] = []
-    page.on("response", lambda one: answers.append(one.status) if one.url == f"{site}/jobs" else 0)
+
+    def note(one: Response) -> None:
+        if one.url == f"{site}/jobs":
+            answers.append(one.status)
+
+    page.on("response", note)
     page.goto(f"{site}/jobs")
     until("two answers are empty", lambda: page.title() and answers.count(204) >= 2)
     db.execute("SELECT cronledger.pause('report', reason => 'the API is away')")
