@@ -465,8 +465,8 @@ GATED = (
 @pytest.mark.long
 def test_a_gate_reads_a_bounded_number_of_blocks(filled: psycopg.Connection) -> None:
     """Neither all schedules, nor all executions, nor all gates. Replicas use generic plans."""
-    for statement in GATED:
-        filled.execute(statement)
+    for insert in GATED:
+        filled.execute(insert)
     due = filled.execute(
         """SELECT job_name, scope_kind, scope_id, plan_time, upstream_job
            FROM cronledger.gates WHERE check_at IS NOT NULL"""
