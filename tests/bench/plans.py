@@ -53,6 +53,7 @@ IN_FUNCTIONS = (
     "heartbeat_leases", "finish_executions", "release_executions", "rearm_unblocked",
 )  # fmt: skip
 """Statements that only call a function of the same name."""
+MANY_LINES = re.DOTALL | re.MULTILINE
 LARGE = re.compile(r"^(executions|schedules)(_p\w+)?$")
 
 # As step_transaction sets them; the timeout is ours.
@@ -310,11 +311,15 @@ def looks(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
 def assigned(
     c: psycopg.Connection, function: str, variable: str, values: Mapping[str, tuple[str, Any]]
 ) -> Sent:
-    """The query whose result a function assigns to a variable. `values`: of variables in it."""
+    """The query whose result a function assigns to a variable, perhaps together with others.
+
+    `values`: of variables in it.
+    """
     source, _ = _source(c, function)
-    body = re.search(rf"^ +{variable} := ((?:ARRAY)?\(.*?\));$", source, re.DOTALL | re.MULTILINE)
-    assert body is not None, variable
-    text = f"SELECT {body[1]}"
+    body = re.search(rf"^ +{variable} := ((?:ARRAY)?\(.*?\));$", source, MANY_LINES)
+    into = re.search(rf"^ +SELECT ([^;]*?)\s+INTO {variable}\b[^\n]*(.*?);$", source, MANY_LINES)
+    assert body or into, variable
+    text = f"SELECT {body[1]}" if body else f"SELECT {into[1]}{into[2]}" if into else ""
     used = {name: value for name, value in values.items() if re.search(rf"\b{name}\b", text)}
     for name, (kind, _) in used.items():
         text = re.sub(rf"\b{name}\b", f"%({name})s::{kind}", text)
@@ -339,7 +344,9 @@ def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
 def guards(c: psycopg.Connection, function: str) -> dict[str, Sent]:
     """The probes that decide whether the function executes its other statements."""
     source, _ = _source(c, function)
-    probes = re.findall(r"EXISTS (\(SELECT FROM [^()]*\))\s+(?:THEN|AND)", source)
+    probes = re.findall(
+        r"EXISTS (\(SELECT FROM \w+\.[^()]*\))(?:,|\s+(?:THEN|AND|OR|INTO))", source
+    )
     assert probes, function
     return {
         f"{function}_guard_{number}": Sent(f"SELECT EXISTS {probe}", {})

@@ -432,6 +432,21 @@ def test_workers_begin_pauses_without_replicas(ledger: Ledger, call: str) -> Non
     assert not ledger.values("SELECT job_name FROM unsettled_pauses")
 
 
+def test_a_worker_gets_nothing_of_a_job_before_its_pause_is_applied(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.stop_clock(NOON)
+    ledger.job(handler="external", target={}, queue="workers")
+    ledger.values("SELECT enqueue('job')")
+    plan(ledger, NOON + MINUTE, queue="workers")
+    ledger.pass_time(2 * MINUTE)
+    with connected(database_url) as editing:
+        editing.execute("BEGIN")
+        editing.execute("SELECT FROM cronledger.jobs WHERE name = 'job' FOR UPDATE")
+        assert not ledger.values("SELECT * FROM claim_next('workers', 'w')")
+    assert not paused(ledger)
+
+
 async def test_a_retired_job_is_left_alone_and_paused_when_it_returns(
     ledger: Ledger, one: Runner
 ) -> None:

@@ -13,6 +13,9 @@ from psycopg import sql
 
 from cronledger.engine.maintenance.check_in import MOST_EXAMINED
 from cronledger.ledger import migrate, statements
+from cronledger.ledger.rows import GateVerdict
+from cronledger.rules.gates import Verdict
+from cronledger.rules.model import ExecutionKey, ScopeKey
 from tests.bench import dataset, plans
 from tests.bench.plans import LONG_AGO
 from tests.database import Databases
@@ -428,3 +431,68 @@ def _executions_read(c: psycopg.Connection, call: str) -> int:
     assert scans_after == scans_before
     read: int = after - before
     return read
+
+
+GATED = (
+    """INSERT INTO cronledger.jobs (name, schedule, queue, handler, target, scope_kind, requires)
+       SELECT format('gated-%s', i), '*/5 * * * *', 'default', 'python', '{"python": "tests:work"}',
+              'tenant', jsonb_build_array(jsonb_build_object('job', format('job-00%s', i)))
+       FROM generate_series(200, 219) i""",
+    """INSERT INTO cronledger.schedules (job_name, scope_kind, scope_id, queue, planned_through,
+           planned_revision, next_plan_time, next_due_at)
+       SELECT j.name, s.scope_kind, s.scope_id, j.queue, s.planned_through, 1,
+              cronledger.db_now() + interval '1 day', cronledger.db_now() + interval '1 day'
+       FROM cronledger.jobs j JOIN cronledger.schedules s ON s.job_name = j.requires #>> '{0,job}'
+       WHERE j.name LIKE 'gated-%'""",
+    """INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,
+           trigger, revision, queue, due_at, attempt, max_attempts, gated_at)
+       SELECT s.job_name, s.scope_kind, s.scope_id, s.planned_through, 'PENDING', 'schedule', 1,
+              s.queue, s.planned_through, 0, 1, s.planned_through
+       FROM cronledger.schedules s WHERE s.job_name LIKE 'gated-%'""",
+    """INSERT INTO cronledger.gates (job_name, scope_kind, scope_id, plan_time, check_at,
+           upstream_job, upstream_kind, upstream_id, missing)
+       SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time,
+              CASE WHEN row_number() OVER (ORDER BY e.scope_id, e.job_name) <= 10
+                   THEN cronledger.db_now() - interval '1 s' END,
+              j.requires #>> '{0,job}', e.scope_kind, e.scope_id, 'it is not planned'
+       FROM cronledger.executions e JOIN cronledger.jobs j ON j.name = e.job_name
+       WHERE e.status = 'PENDING' AND e.next_attempt_at IS NULL""",
+    "VACUUM ANALYZE cronledger.gates",
+)
+"""Jobs that require others, with 1,000 waiting executions, of which 10 gates are due."""
+
+
+@pytest.mark.long
+def test_a_gate_reads_a_bounded_number_of_blocks(filled: psycopg.Connection) -> None:
+    """Neither all schedules, nor all executions, nor all gates. Replicas use generic plans."""
+    for insert in GATED:
+        filled.execute(insert)
+    due = filled.execute(
+        """SELECT job_name, scope_kind, scope_id, plan_time, upstream_job
+           FROM cronledger.gates WHERE check_at IS NOT NULL"""
+    ).fetchall()
+    assert len(due) == 10
+    keys = [ExecutionKey(*row[:4]) for row in due]
+    required = [ScopeKey(row[4], row[1], row[2]) for row in due]
+    asked = [(one, LONG_AGO, key.plan_time) for one, key in zip(required, keys, strict=True)]
+
+    def settle(verdict: Verdict) -> plans.Sent:
+        given = [GateVerdict(key, verdict, LONG_AGO, None, None, None) for key in keys]
+        return plans.sent(lambda s, c: s.settle_gates(c, given))
+
+    sent = {
+        "lock_gates": plans.sent(lambda s, c: s.lock_gates(c, len(due))),
+        "read_upstreams": plans.sent(lambda s, c: s.read_upstreams(c, asked)),
+        "wake_gates": plans.sent(lambda s, c: s.wake_gates(c, required)),
+        "next_gate": plans.sent(lambda s, c: s.next_gate(c)),
+        "has_waiting": plans.sent(lambda s, c: s.has_waiting(c)),
+        **{f"settle_gates {verdict}": settle(verdict) for verdict in Verdict},
+    }
+    found = {}
+    for name, statement in sent.items():
+        runs = []
+        for _ in range(2):  # the first call of a function reads the catalog
+            with filled.transaction(force_rollback=True):
+                runs.append(plans.explain(filled, statement, "generic").buffers)
+        found[name] = min(runs)
+    assert {name: blocks for name, blocks in found.items() if blocks > 60 * len(due)} == {}

@@ -122,7 +122,7 @@ def test_bad_jobs_are_refused(db: Db) -> None:
 
 
 BAD_EXECUTIONS: list[tuple[str, dict[str, Any], str]] = [
-    ("DONE", {}, "executions_status_check"),
+    ("DONE", {}, "status_columns"),
     ("SUCCESS", {"trigger": "cron"}, "executions_trigger_check"),
     ("SUCCESS", {"attempt": -1}, "executions_attempt_check"),
     ("SUCCESS", {"attempt": 4}, "attempts_bounded"),
@@ -148,11 +148,10 @@ BAD_COLUMNS: dict[str, dict[str, Any]] = {
 def test_bad_executions_are_refused(db: Db) -> None:
     bad = list(BAD_EXECUTIONS)
     for status, columns in BAD_COLUMNS.items():
-        named = f"{status.lower()}_columns"
-        bad += [(status, {column: value}, named) for column, value in columns.items()]
+        bad += [(status, {column: value}, "status_columns") for column, value in columns.items()]
         if status != "FAILED":
-            bad.append((status, {"next_attempt_at": "infinity"}, named))
-    bad.append(("PENDING", {"next_attempt_at": None}, "pending_columns"))
+            bad.append((status, {"next_attempt_at": "infinity"}, "status_columns"))
+    bad.append(("PENDING", {"next_attempt_at": None}, "status_columns"))
     for status, columns, constraint in bad:
         with pytest.raises(errors.CheckViolation) as caught:
             execution(db, status, **columns)

@@ -664,12 +664,15 @@ MISTAKES = [
         ("a job is planned before its pause is applied",
          PAUSES + "test_a_job_that_is_being_edited_waits_without_delay_for_the_others",
          "    jobs_not_to_plan := jobs_not_to_plan || paused;", ""),
-    ),
-    *_of(
-        SQL + "claiming/claim_due.sql",
         ("what exists starts before the pause of its job is applied",
          PAUSES + "test_what_exists_does_not_start_before_the_pause_of_its_job_is_applied",
-         "    excluded := excluded || ARRAY(SELECT u.job_name FROM {schema}.unsettled_pauses u);", ""),
+         "jobs_not_to_run || paused, max_rows", "jobs_not_to_run, max_rows"),
+    ),
+    *_of(
+        SQL + "workers/claim_next.sql",
+        ("a worker gets what exists before the pause of its job is applied",
+         PAUSES + "test_a_worker_gets_nothing_of_a_job_before_its_pause_is_applied",
+         "excluded_jobs => ARRAY(SELECT u.job_name FROM {schema}.unsettled_pauses u),", ""),
     ),
     *_of(
         SQL + "revisions/append_revision.sql",

@@ -19,7 +19,6 @@ DECLARE
 BEGIN
     PERFORM {schema}_internal.require_read_committed('claim_due');
     PERFORM {schema}_internal.require_own_database();
-    excluded := excluded || ARRAY(SELECT u.job_name FROM {schema}.unsettled_pauses u);
     LOOP
         candidates := '{}';
         IF trusted_since IS NOT NULL THEN
@@ -46,4 +45,4 @@ BEGIN
         EXIT WHEN cardinality(refused) = 0 OR used >= cardinality(tokens);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, and at most max_rows are considered. trusted_since: the runner has trusted the clock of the database since then; NULL: it does not steal. more: others may be due. Raises CL005 in another database than the ledger''s own, and unless the transaction is READ COMMITTED.';
+COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, and at most max_rows are considered. trusted_since: the runner has trusted the clock of the database since then; NULL: it does not steal. more: others may be due. excluded_jobs: jobs of which nothing is claimed; the caller adds those in unsettled_pauses. Raises CL005 in another database than the ledger''s own, and unless the transaction is READ COMMITTED.';

@@ -91,7 +91,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
     jobs_not_to_plan text[], max_due integer, max_woken integer, ahead interval, due_from timestamptz,
     OUT since timestamptz, OUT existing json, OUT schedules json, OUT locked_queues text[], OUT locked_jobs text[],
     OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json,
-    OUT window_starts json, OUT pauses text, OUT planned_skips json)
+    OUT window_starts json, OUT pauses text, OUT pause_at timestamptz, OUT planned_skips json)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     claimed text[];
@@ -100,15 +100,19 @@ DECLARE
     planned text[];
     limits  text[];
     retired boolean;
-    ends_at timestamptz;  -- the last instant before the next planned pause
+    ends_at timestamptz;  -- the last instant before pause_at
     paused  text[];
+    has_woken boolean;
     skipping boolean;
+    windowed boolean;
 BEGIN
     since := {schema}.db_clock();
-    SELECT (SELECT min(p.from_at) - interval '1 microsecond' FROM {schema}.pauses p
-            WHERE p.begun_at IS NULL AND p.ended_at IS NULL),
-           ARRAY(SELECT u.job_name FROM {schema}.unsettled_pauses u)
-    INTO ends_at, paused;
+    SELECT (SELECT min(p.from_at) FROM {schema}.pauses p WHERE p.begun_at IS NULL AND p.ended_at IS NULL),
+           ARRAY(SELECT u.job_name FROM {schema}.unsettled_pauses u),
+           -- In most claims no schedule was woken, and this probe costs a hundredth of lock_woken_schedules.
+           EXISTS (SELECT FROM {schema}.schedules s WHERE s.woken)
+    INTO pause_at, paused, has_woken;
+    ends_at := pause_at - interval '1 microsecond';
     pauses := CASE WHEN ends_at < since THEN 'due' WHEN cardinality(paused) > 0 THEN 'unsettled' END;
     IF pauses = 'due' THEN
         RETURN;
@@ -122,9 +126,8 @@ BEGIN
            array_agg(c.job_name)
     INTO existing, claimed
     FROM {schema}_internal.claim_due(
-        runner, of_queues, kinds, functions, tokens, trusted_since, sql_commands, jobs_not_to_run, max_rows) c;
-    -- In most claims no schedule was woken, and this probe costs a hundredth of lock_woken_schedules.
-    IF EXISTS (SELECT FROM {schema}.schedules s WHERE s.woken) THEN
+        runner, of_queues, kinds, functions, tokens, trusted_since, sql_commands, jobs_not_to_run || paused, max_rows) c;
+    IF has_woken THEN
         woken := ARRAY(SELECT w FROM {schema}_internal.lock_woken_schedules(
             of_queues, jobs_not_to_plan, max_woken) w);
     END IF;
@@ -178,17 +181,17 @@ BEGIN
             WHERE j.name = ANY (planned) AND j.max_running IS NOT NULL
             ORDER BY j.name FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
-    jobs := (
-        SELECT json_agg(json_build_array(
-            j.name, j.revision,
-            (SELECT r.id FROM {schema}.job_revisions r
-             WHERE r.job_name = j.name AND r.revision = j.revision),
-            j.retired_at, j.paused_at, j.paused_until, j.handler, j.target ->> 'python', j.source IS NULL,
-            j.spec_error, (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l)))
-        FROM {schema}.jobs j
-        WHERE j.name = ANY (claimed || planned));
-    -- In most ledgers no job has windows.
-    IF EXISTS (SELECT FROM {schema}.jobs j WHERE j.windows) THEN
+    SELECT json_agg(json_build_array(
+               j.name, j.revision,
+               (SELECT r.id FROM {schema}.job_revisions r
+                WHERE r.job_name = j.name AND r.revision = j.revision),
+               j.retired_at, j.paused_at, j.paused_until, j.handler, j.target ->> 'python', j.source IS NULL,
+               j.spec_error, (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l))),
+           bool_or(j.windows)
+    INTO jobs, windowed
+    FROM {schema}.jobs j
+    WHERE j.name = ANY (claimed || planned);
+    IF windowed THEN
         window_starts := (
             SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, w.start))
             FROM unnest(locked) s
@@ -211,4 +214,4 @@ BEGIN
             OFFSET 0) e);
     now := least({schema}.db_clock(), ends_at);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips: those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. Nothing is planned from the beginning of the next planned pause on, so now is before it.';
+COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips: those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';

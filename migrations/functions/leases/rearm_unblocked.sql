@@ -3,11 +3,20 @@ CREATE OR REPLACE FUNCTION {schema}_internal.rearm_unblocked(
 RETURNS TABLE (job_name text, scope_kind text, scope_id text, queue text, rearmed boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
+DECLARE
+    has_gates  boolean;
+    has_parked boolean;
 BEGIN
-    PERFORM {schema}_internal.wake_gates(of_jobs, of_kinds, of_scopes);
-    -- Mostly nothing waits anywhere, and these probes cost much less than the statement below.
-    IF NOT EXISTS (SELECT FROM {schema}.schedules s WHERE s.parked = 'waiting')
-       AND NOT EXISTS (SELECT FROM {schema}.schedules s WHERE s.parked = 'limit') THEN
+    -- Mostly nothing waits anywhere, and these probes cost much less than the statements below. A schedule that is
+    -- parked later was parked by a claim that examines it again after its COMMIT.
+    SELECT EXISTS (SELECT FROM {schema}.gates),
+           EXISTS (SELECT FROM {schema}.schedules s WHERE s.parked = 'waiting')
+           OR EXISTS (SELECT FROM {schema}.schedules s WHERE s.parked = 'limit')
+    INTO has_gates, has_parked;
+    IF has_gates THEN
+        PERFORM {schema}_internal.wake_gates(of_jobs, of_kinds, of_scopes);
+    END IF;
+    IF NOT has_parked THEN
         RETURN;
     END IF;
     -- The key finds which of these schedules wait; a constant instead of the subquery would invite the index

@@ -37,7 +37,8 @@ BEGIN
                c.payload::jsonb, j.target, c.lease_token, c.stale_after, j.stale_timeout, j.run_timeout,
                c.window_start
         FROM {schema}_internal.claim_due(claim_next.runner, ARRAY[claim_next.queue], '{external}', '{}', tokens,
-                                trusted_since, max_rows => least(500, n + 20)) c
+                                trusted_since, excluded_jobs => ARRAY(SELECT u.job_name FROM {schema}.unsettled_pauses u),
+                                max_rows => least(500, n + 20)) c
         JOIN {schema}.jobs j ON j.name = c.job_name
         WHERE c.how <> 'refused';
 END $$;

@@ -264,7 +264,8 @@ class ClaimLook(NamedTuple):
     `schedules`, by name. `queue_room`: how many more executions of each limited queue may start.
     `running`: the RUNNING executions of the scopes of `schedules`. Everything after `schedules` is
     empty if both lists are. `pauses`: due, a planned pause has to begin before a claim;
-    unsettled, jobs were left out until their pauses are applied.
+    unsettled, jobs were left out until their pauses are applied. `pause_at`: when the next planned
+    pause begins.
     """
 
     since: datetime
@@ -277,6 +278,7 @@ class ClaimLook(NamedTuple):
     running: list[RunningExecution]
     now: datetime | None
     pauses: Literal["due", "unsettled"] | None
+    pause_at: datetime | None
 
 
 class Unblocked(NamedTuple):
@@ -485,6 +487,7 @@ def claim_look(row: dict[str, Any]) -> ClaimLook:
         [_running(execution) for execution in row["running"] or ()],
         row["now"],
         row["pauses"],
+        row["pause_at"],
     )
 
 

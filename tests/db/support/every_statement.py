@@ -121,7 +121,7 @@ LEFT_OUT = {
     "call_trigger", "settle_pauses",
     # Compares definitions of jobs, which are its parameter.
     "compare_source", "list_upstreams", "plan_pending", "upsert_jobs",
-    # Probe `gates` and executions by key; the ledger of these tests has no gates.
+    # Probe `gates` and executions by key; tests/db/test_query_plans.py measures them with gates.
     "lock_gates", "read_upstreams", "settle_gates", "wake_gates", "wake_left_gates", "next_gate",
     "postpone_executions",
 }  # fmt: skip

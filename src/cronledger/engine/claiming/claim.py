@@ -115,6 +115,7 @@ class Claim:
         self._left_out: Sequence[str] = ()
         self._due_from: datetime | None = None
         self._unsettled = False
+        self._pause_at: datetime | None = None
 
     async def run(self) -> ClaimResult:
         """Claim, plan, write and COMMIT, then run the follow-up transactions.
@@ -179,7 +180,7 @@ class Claim:
         assert look is not None, "the statement returns one row"
         if look.pauses == "due":
             raise PausesDueError
-        self._unsettled = look.pauses == "unsettled"
+        self._unsettled, self._pause_at = look.pauses == "unsettled", look.pause_at
         self._found, self.jobs = look.existing, look.jobs
         self._won = [row.claimed for row in look.existing if row.refused is None]
         context.tokens.spend({row.token for row in self._won})
@@ -331,6 +332,7 @@ class Claim:
             lateness=self._lateness(won),
             rearmed=rearmed,
             reconsider_after=self._context.abilities.peers.reconsider_after(),
+            pause_at=self._pause_at,
         )
 
     def _lease(self, claimed: Claimed) -> Lease:

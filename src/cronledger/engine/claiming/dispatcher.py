@@ -235,7 +235,7 @@ class Dispatcher:
         if result.rearmed:
             progress = result.leases or result.decision.pending
             waits.append(0.0 if progress else REARMED_SECONDS)
-        moments = [self.steal_at]
+        moments = [self.steal_at, result.pause_at]
         if due is not None:
             moments += [self._planned(due.due, result), due.again]
         self.next_at = min((moment for moment in moments if moment is not None), default=None)

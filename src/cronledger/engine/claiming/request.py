@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cronledger.engine.claiming.breadth import LARGEST_CLAIM
 from cronledger.engine.claiming.decide import ClaimDecision
@@ -51,7 +51,8 @@ class ClaimResult:
     due, as of the monotonic instant `read_at` or later. `full`: more may be due now. `lateness`:
     queue, and time from due_at to the start, of each new execution. `rearmed`: a schedule that the
     claim parked is due after all. `reconsider_after`: the seconds until a delegated schedule has to
-    be considered again.
+    be considered again. `pause_at`: when a planned pause begins, from which on nothing is claimed
+    until that pause has begun.
     """
 
     leases: Sequence[Lease]
@@ -63,6 +64,7 @@ class ClaimResult:
     lateness: Sequence[tuple[str, timedelta]]
     rearmed: bool
     reconsider_after: float | None
+    pause_at: datetime | None
 
     @property
     def writes(self) -> bool:

@@ -1,14 +1,12 @@
 -- Returns when this runner has to claim again: the next schedule of its queues (all woken ones count as
 -- one), and the next retry or PENDING execution that was not due at `since`. `since` is before the claim
 -- searched for due executions, so that what becomes due between the two searches is found by one of them.
--- Executions that are due and blocked are woken by what blocks them. `again` is also when the next planned pause
--- begins, because nothing is claimed after that until it has begun.
+-- Executions that are due and blocked are woken by what blocks them.
 -- `due_from`: no other schedule is due before.
 -- No lock. NULL: nothing is planned.
-SELECT {schema}.db_clock() AS now, s.due, least(
+SELECT {schema}.db_clock() AS now, s.due,
        (SELECT min(n.next_attempt_at) FROM {schema}_internal.waiting_jobs() d CROSS JOIN LATERAL (
             SELECT e.next_attempt_at FROM {schema}.executions e
             WHERE e.job_name = d.job_name AND e.next_attempt_at > %(since)s
-            ORDER BY e.next_attempt_at LIMIT 1) n),
-       (SELECT min(p.from_at) FROM {schema}.pauses p WHERE p.begun_at IS NULL AND p.ended_at IS NULL)) AS again
+            ORDER BY e.next_attempt_at LIMIT 1) n) AS again
 FROM {schema}_internal.next_schedule(%(queues)s::text[], %(excluded_jobs)s::text[], %(due_from)s::timestamptz) s
