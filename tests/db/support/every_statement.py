@@ -147,6 +147,7 @@ OWN: Mapping[str, Mapping[str, object]] = {
     "list_strip_cells": {"max_rows": [100] * BATCH},
     "mark_changed_hours": {"after": "0"},
     "maintain_partitions": {"width": "7 days"},
+    "show_covering_window": {"plan_time": "2020-01-01"},
     "show_unfinished": {"before": "infinity"},
     "skip": {"plan_time": "2090-01-01", "reason": "because", "scope_kind": None, "scope_id": None},
     "claim_next": {"n": BATCH},
