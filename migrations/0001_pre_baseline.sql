@@ -460,11 +460,11 @@ CREATE TABLE {schema}.executions (
     CONSTRAINT uq_execution PRIMARY KEY (job_name, scope_kind, scope_id, plan_time),
     CONSTRAINT attempts_bounded CHECK (attempt <= max_attempts),
     CONSTRAINT window_has_a_length CHECK (window_start < plan_time),
-    -- next_attempt_at NULL: it waits for required jobs, and has a row in gates. Later than due_at: its handler
-    -- raised NotReady.
+    -- next_attempt_at NULL: it waits for required jobs, and has a row in gates. Later than due_at: it has waited for
+    -- them, or its handler raised NotReady.
     CONSTRAINT pending_columns CHECK (status <> 'PENDING' OR (
         CASE WHEN next_attempt_at IS NULL THEN gated_at IS NOT NULL AND attempt = 0
-             ELSE next_attempt_at = due_at OR (next_attempt_at > due_at AND attempt > 0) END
+             ELSE next_attempt_at = due_at OR (next_attempt_at > due_at AND (attempt > 0 OR gated_at IS NOT NULL)) END
         AND runner_id IS NULL
         AND lease_token IS NULL AND stale_after IS NULL AND started_at IS NULL AND finished_at IS NULL)),
     CONSTRAINT running_columns CHECK (status <> 'RUNNING' OR (
@@ -528,7 +528,7 @@ COMMENT ON COLUMN {schema}.executions.group_id IS 'Group of executions that are 
 COMMENT ON COLUMN {schema}.executions.enqueue_key IS 'Key it was enqueued with: at most one execution of a key waits. Empty: enqueued with a watermark only. NULL: nothing is merged with it.';
 COMMENT ON COLUMN {schema}.executions.attempt IS 'Counts the claims; 0: never claimed.';
 COMMENT ON COLUMN {schema}.executions.max_attempts IS 'Copied from the job when the row was created; one more for each attempt that a drain released.';
-COMMENT ON COLUMN {schema}.executions.next_attempt_at IS 'PENDING: due_at, or the next attempt after NotReady; NULL means that it waits for required jobs (gates). FAILED: when it is retried, NULL means never. Otherwise NULL.';
+COMMENT ON COLUMN {schema}.executions.next_attempt_at IS 'PENDING: due_at, or when its gate opened, or the next attempt after NotReady; NULL means that it waits for required jobs (gates). FAILED: when it is retried, NULL means never. Otherwise NULL.';
 COMMENT ON COLUMN {schema}.executions.runner_id IS 'Runner that holds the lease or held the last one.';
 COMMENT ON COLUMN {schema}.executions.lease_token IS 'The right to write: random, new with every claim, kept after the end.';
 COMMENT ON COLUMN {schema}.executions.heartbeat_at IS 'Last renewal of the lease.';

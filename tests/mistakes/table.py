@@ -787,6 +787,15 @@ MISTAKES = [
         ("an execution that expires leaves no skip",
          GATES + "test_a_wait_ends_as_a_skip_that_names_what_was_missing",
          "FROM gone g ORDER BY 1, 2, 3, 4;", "FROM gone g WHERE false ORDER BY 1, 2, 3, 4;"),
+        ("an execution is overdue from its due_at, although it waited for a job",
+         GATES + "test_an_execution_is_overdue_since_its_gate_opened",
+         "THEN greatest(e.due_at, {schema}.db_clock()) END,", "THEN e.due_at END,"),
+    ),
+    *_of(
+        SRC + "ledger/sql/show_covering_window.sql",
+        ("a window that begins after a plan_time covers it",
+         "tests/cli/test_why.py::test_a_plan_time_in_a_later_window_names_the_execution_of_the_window",
+         "WHERE n.window_start < %(plan_time)s", "WHERE n.window_start > %(plan_time)s"),
     ),
     *_of(
         SRC + "audit/gates.py",
