@@ -158,6 +158,8 @@ CREATE INDEX jobs_windows ON {schema}.jobs (name) WHERE windows;
 -- An edit of a job finds the jobs that name it.
 CREATE INDEX jobs_after ON {schema}.jobs USING gin (after jsonb_path_ops) WHERE after IS NOT NULL;
 CREATE INDEX jobs_requires ON {schema}.jobs USING gin (requires jsonb_path_ops) WHERE requires IS NOT NULL;
+-- An edit asks whether there are chains of jobs.
+CREATE INDEX jobs_chained ON {schema}.jobs (name) WHERE requires IS NOT NULL OR after IS NOT NULL;
 CREATE INDEX jobs_keep_output ON {schema}.jobs (name) WHERE keep_output IS NOT NULL;
 CREATE INDEX jobs_notify ON {schema}.jobs (name) WHERE notify IS NOT NULL;
 COMMENT ON TABLE {schema}.jobs IS 'Definitions of jobs: name, schedule, handler, policies. INSERT and UPDATE are enough to add or edit a job. Every edit is appended to job_revisions.';
@@ -1350,10 +1352,10 @@ CREATE TABLE {schema}.turns (
     step     text COLLATE "C" PRIMARY KEY,
     taken_at timestamptz NOT NULL DEFAULT {schema}.db_clock()
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE {schema}.turns IS 'Steps that one process at a time runs: it locks the row of the step until the end of its transaction (take_turn). Also the turn of each scope provider, and the lock of channels.';
-COMMENT ON COLUMN {schema}.turns.step IS 'alerts, deadlines, hours, partitions, channels, or scopes of JOB.';
-COMMENT ON COLUMN {schema}.turns.taken_at IS 'When the last transaction that ran the step took the turn. Of channels: when the row was created.';
-INSERT INTO {schema}.turns (step) VALUES ('alerts'), ('channels'), ('deadlines'), ('hours'), ('partitions');
+COMMENT ON TABLE {schema}.turns IS 'Steps that one process at a time runs: it locks the row of the step until the end of its transaction (take_turn). Also the turn of each scope provider, the lock of channels, and that of edits of jobs in chains.';
+COMMENT ON COLUMN {schema}.turns.step IS 'alerts, deadlines, hours, partitions, channels, edits, or scopes of JOB.';
+COMMENT ON COLUMN {schema}.turns.taken_at IS 'When the last transaction that ran the step took the turn. Of channels and edits: when the row was created.';
+INSERT INTO {schema}.turns (step) VALUES ('alerts'), ('channels'), ('deadlines'), ('edits'), ('hours'), ('partitions');
 
 -- Provisional dates: what a transaction has written, until its COMMIT dates it (date_undated).
 
