@@ -105,6 +105,8 @@ CREATE TABLE {schema}.jobs (
     retry_jitter        double precision NOT NULL DEFAULT 0 CHECK (retry_jitter BETWEEN 0 AND 1),
     retry_on            text[],
     never_retry_on      text[],
+    not_ready_on        text[],
+    not_ready_after     interval CHECK (not_ready_after BETWEEN '0' AND '36525 days'),
     requires            jsonb CHECK (jsonb_typeof(requires) = 'array'),
     after               jsonb CHECK (jsonb_typeof(after) = 'array' AND jsonb_array_length(after) = 1),
     wait_at_most        interval CHECK (wait_at_most > '0' AND wait_at_most <= interval '36525 days'),
@@ -197,6 +199,8 @@ COMMENT ON COLUMN {schema}.jobs.retry_backoff IS 'Wait before attempt 2, 3, …;
 COMMENT ON COLUMN {schema}.jobs.retry_jitter IS 'Share of the backoff added at random, 0 to 1.';
 COMMENT ON COLUMN {schema}.jobs.retry_on IS 'Only failures that match one of these items are retried: names of exceptions, exit statuses, HTTP statuses, SQLSTATEs, error codes. NULL or empty: all failures.';
 COMMENT ON COLUMN {schema}.jobs.never_retry_on IS 'Failures that match one of these items are not retried, even if they match retry_on. NULL or empty: none.';
+COMMENT ON COLUMN {schema}.jobs.not_ready_on IS 'Failures that match one of these items mean that the work cannot begin yet: the execution returns to PENDING, and the attempt does not count. The items are those of retry_on. NULL or empty: none.';
+COMMENT ON COLUMN {schema}.jobs.not_ready_after IS 'How long an execution waits after a failure of not_ready_on; NULL: 1 minute.';
 COMMENT ON COLUMN {schema}.jobs.requires IS 'Jobs whose plan_times must be a SUCCESS before an execution starts, such as [{"job": "extract", "scope": "same"}]. scope: same, or global, the only scope of the required job. NULL: none.';
 COMMENT ON COLUMN {schema}.jobs.after IS 'The job whose plan_times this job has, and which it requires, such as [{"job": "extract", "scope": "same"}]; NULL: it has a schedule of its own, or none.';
 COMMENT ON COLUMN {schema}.jobs.wait_at_most IS 'How long an execution waits for requires and after, and for a handler that is not ready; NULL: until the next plan_time.';

@@ -790,6 +790,12 @@ MISTAKES = [
          "THEN greatest(e.due_at, {schema}.db_clock()) END,", "THEN e.due_at END,"),
     ),
     *_of(
+        SRC + "rules/outcome.py",
+        ("work whose end is unknown is not ready",
+         "tests/unit/test_retry_filters.py::test_only_a_known_end_that_matches_for_each_cause_is_not_ready",
+         "if outcome.end_known and retry_filters.says_not_ready", "if retry_filters.says_not_ready"),
+    ),
+    *_of(
         SQL + "gates/order_edits.sql",
         ("two edits of a chain wait for each other",
          REQUIRED + "test_edits_of_both_ends_of_a_chain_at_once_are_no_deadlock",
