@@ -282,6 +282,7 @@ CALLS: dict[str, str] = {
     "heartbeat": "SELECT heartbeat({held})",
     "fail": "SELECT fail({held}, 'bad', 'no')",
     "release": "SELECT release({other})",
+    "upstream": "SELECT upstream({fourth})",
     "not_ready": "SELECT not_ready({fourth}, '1 min', 'no file')",
     "finish": "SELECT finish({third}, '1')",
     "take_results": "SELECT * FROM take_results('default')",

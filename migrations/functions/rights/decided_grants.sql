@@ -69,7 +69,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('', 'SELECT', 'deadline_cursors manual_deadlines deadlines deadline_breaches deadline_months'),
         ('', 'USAGE', 'breach_id'),
         -- Workers in other languages.
-        ('runner', 'EXECUTE', 'claim claim_next heartbeat finish fail release not_ready'),
+        ('runner', 'EXECUTE', 'claim claim_next heartbeat finish fail release not_ready upstream'),
         -- Requirements of transactions.
         ('', 'EXECUTE', 'commit_durably'), ('runner', 'EXECUTE', 'require_read_committed'),
         -- The dates of edits, written at COMMIT.

@@ -175,7 +175,16 @@ FROM cronledger.executions e
 WHERE e.status = %s AND (e.job_name = 'worker') = %s AND e.next_attempt_at IS NULL
 ORDER BY e.plan_time DESC LIMIT 1
 """
-OF_HELD = ("assert_lease", "cancel", "fail", "finish", "heartbeat", "not_ready", "release")
+OF_HELD = (
+    "assert_lease",
+    "cancel",
+    "fail",
+    "finish",
+    "heartbeat",
+    "not_ready",
+    "release",
+    "upstream",
+)
 HELD_OR_ENDED = (("RUNNING", True), ("FAILED", False))
 _FUNCTIONS = """
 SELECT p.proname AS name, p.proargnames[:p.pronargs - p.pronargdefaults] AS required,
