@@ -2,7 +2,9 @@
 -- index queue by queue, so that each queue adds at most 2 * max_read rows to those that are searched. A NULL owner or
 -- label does not restrict. No lock. Zero rows: nothing is due.
 SELECT u.job_name, u.scope_kind, u.scope_id, u.plan_time, u.due_at, u.due_at - {schema}.db_now() AS due_in, j.timezone,
-       j.schedule, q.name AS queue
+       j.schedule, q.name AS queue,
+       (SELECT min(p.id) FROM {schema}.job_pauses p
+        WHERE p.job_name = u.job_name AND u.due_at >= p.from_at AND coalesce(u.due_at <= p.until_at, true)) AS pause
 FROM {schema}.queue_status q
 CROSS JOIN LATERAL {schema}_internal.next_firings(q.name, {schema}.db_now() + interval '1 hour', %(max_read)s) u
 JOIN {schema}.job_details j ON j.name = u.job_name
