@@ -796,6 +796,18 @@ MISTAKES = [
          "if outcome.end_known and retry_filters.says_not_ready", "if retry_filters.says_not_ready"),
     ),
     *_of(
+        SQL + "workers/upstream.sql",
+        ("a worker reads results under any token",
+         "tests/db/test_upstream_results.py::test_handlers_without_a_context_get_the_results_as_json",
+         "AND e.lease_token = token ", ""),
+    ),
+    *_of(
+        VIEWS + "upcoming.sql",
+        ("a pause after a firing is named for it",
+         PAUSES + "test_the_next_firing_names_the_pause_that_will_skip_it",
+         "s.due_at >= p.from_at AND ", ""),
+    ),
+    *_of(
         SQL + "gates/order_edits.sql",
         ("two edits of a chain wait for each other",
          REQUIRED + "test_edits_of_both_ends_of_a_chain_at_once_are_no_deadlock",
