@@ -1,5 +1,6 @@
+-- VOLATILE, so that a statement which claims an execution can also read its results.
 CREATE OR REPLACE FUNCTION {schema}.upstream(id bigint, token uuid)
-RETURNS jsonb LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURNS jsonb LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     held {schema}.executions;
