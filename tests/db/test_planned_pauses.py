@@ -477,7 +477,7 @@ async def test_the_next_firing_names_the_pause_that_will_skip_it(
     plan = "SELECT plan_pause('x', begins => %s, until => %s, job => 'job')"
     ledger.one(plan, at + TICK, None)
     assert ledger.values(found) == [("job", None, None), ("other", None, None)]
-    pause = ledger.one(plan, at, at)
+    pause = ledger.one(plan, at, at + TICK)
     assert ledger.values(found) == [("job", pause, pause), ("other", None, None)]
     ledger.one("SELECT end_pause(%s)", pause)
     assert ledger.values(found) == [("job", None, None), ("other", None, None)]
