@@ -6,7 +6,7 @@ DECLARE
     held  {schema}.executions;
     job   {schema}.jobs;
     gate  record;
-    found jsonb := '{}';
+    read  jsonb := '{}';
 BEGIN
     SELECT e.* INTO held FROM {schema}.executions e
     WHERE e.id = upstream.id AND e.lease_token = token AND e.status = (SELECT 'RUNNING');
@@ -15,7 +15,7 @@ BEGIN
     END IF;
     SELECT j.* INTO job FROM {schema}.jobs j WHERE j.name = held.job_name;
     FOR gate IN SELECT g.job_name, g.scope FROM {schema}_internal.gates_of(job) g LOOP
-        found := found || jsonb_build_object(gate.job_name, (
+        read := read || jsonb_build_object(gate.job_name, (
             SELECT coalesce(jsonb_agg(jsonb_build_object('plan_time', x.plan_time, 'result', x.result)
                                       ORDER BY x.plan_time), '[]')
             FROM (SELECT s.plan_time, s.result FROM {schema}.executions s
@@ -26,6 +26,6 @@ BEGIN
                     AND s.status = 'SUCCESS' AND s.trigger IN ('schedule', 'backfill')
                   ORDER BY s.plan_time DESC LIMIT 1000) x));
     END LOOP;
-    RETURN found;
+    RETURN read;
 END $$;
 COMMENT ON FUNCTION {schema}.upstream(bigint, uuid) IS 'Returns the results for which this execution waited: by required job a list of {"plan_time", "result"} in the order of plan_time, at most the newest 1,000. The lists of an execution that did not wait, such as a triggered one, are empty. NULL: the execution is not held under this token.';
