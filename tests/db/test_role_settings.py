@@ -282,7 +282,6 @@ CALLS: dict[str, str] = {
     "heartbeat": "SELECT heartbeat({held})",
     "fail": "SELECT fail({held}, 'bad', 'no')",
     "release": "SELECT release({other})",
-    "upstream": "SELECT upstream({fourth})",
     "not_ready": "SELECT not_ready({fourth}, '1 min', 'no file')",
     "finish": "SELECT finish({third}, '1')",
     "take_results": "SELECT * FROM take_results('default')",
@@ -319,7 +318,7 @@ CALLS: dict[str, str] = {
     "a limit": "UPDATE queues SET max_running = 9",
 }
 """What others call, in an order in which each of them writes something."""
-STEPS = {"assert_lease", "maintain_partitions"}
+STEPS = {"assert_lease", "maintain_partitions", "upstream"}
 """Of the functions that others may call: what writes nothing, or is a step of a replica."""
 
 
