@@ -105,6 +105,8 @@ CREATE TABLE {schema}.jobs (
     retry_jitter        double precision NOT NULL DEFAULT 0 CHECK (retry_jitter BETWEEN 0 AND 1),
     retry_on            text[],
     never_retry_on      text[],
+    not_ready_on        text[],
+    not_ready_after     interval CHECK (not_ready_after BETWEEN '0' AND '36525 days'),
     requires            jsonb CHECK (jsonb_typeof(requires) = 'array'),
     after               jsonb CHECK (jsonb_typeof(after) = 'array' AND jsonb_array_length(after) = 1),
     wait_at_most        interval CHECK (wait_at_most > '0' AND wait_at_most <= interval '36525 days'),
@@ -156,6 +158,8 @@ CREATE INDEX jobs_calendar ON {schema}.jobs (calendar, name) WHERE calendar IS N
 -- An edit of a job finds the jobs that name it.
 CREATE INDEX jobs_after ON {schema}.jobs USING gin (after jsonb_path_ops) WHERE after IS NOT NULL;
 CREATE INDEX jobs_requires ON {schema}.jobs USING gin (requires jsonb_path_ops) WHERE requires IS NOT NULL;
+-- An edit asks whether there are chains of jobs.
+CREATE INDEX jobs_chained ON {schema}.jobs (name) WHERE requires IS NOT NULL OR after IS NOT NULL;
 CREATE INDEX jobs_keep_output ON {schema}.jobs (name) WHERE keep_output IS NOT NULL;
 CREATE INDEX jobs_notify ON {schema}.jobs (name) WHERE notify IS NOT NULL;
 COMMENT ON TABLE {schema}.jobs IS 'Definitions of jobs: name, schedule, handler, policies. INSERT and UPDATE are enough to add or edit a job. Every edit is appended to job_revisions.';
@@ -193,6 +197,8 @@ COMMENT ON COLUMN {schema}.jobs.retry_backoff IS 'Wait before attempt 2, 3, …;
 COMMENT ON COLUMN {schema}.jobs.retry_jitter IS 'Share of the backoff added at random, 0 to 1.';
 COMMENT ON COLUMN {schema}.jobs.retry_on IS 'Only failures that match one of these items are retried: names of exceptions, exit statuses, HTTP statuses, SQLSTATEs, error codes. NULL or empty: all failures.';
 COMMENT ON COLUMN {schema}.jobs.never_retry_on IS 'Failures that match one of these items are not retried, even if they match retry_on. NULL or empty: none.';
+COMMENT ON COLUMN {schema}.jobs.not_ready_on IS 'Failures that match one of these items mean that the work cannot begin yet: the execution returns to PENDING, and the attempt does not count. The items are those of retry_on. NULL or empty: none.';
+COMMENT ON COLUMN {schema}.jobs.not_ready_after IS 'How long an execution waits after a failure of not_ready_on; NULL: 1 minute.';
 COMMENT ON COLUMN {schema}.jobs.requires IS 'Jobs whose plan_times must be a SUCCESS before an execution starts, such as [{"job": "extract", "scope": "same"}]. scope: same, or global, the only scope of the required job. NULL: none.';
 COMMENT ON COLUMN {schema}.jobs.after IS 'The job whose plan_times this job has, and which it requires, such as [{"job": "extract", "scope": "same"}]; NULL: it has a schedule of its own, or none.';
 COMMENT ON COLUMN {schema}.jobs.wait_at_most IS 'How long an execution waits for requires and after, and for a handler that is not ready; NULL: until the next plan_time.';
@@ -458,13 +464,14 @@ CREATE TABLE {schema}.executions (
     CONSTRAINT attempts_bounded CHECK (attempt <= max_attempts),
     CONSTRAINT window_has_a_length CHECK (window_start < plan_time),
     -- One constraint, because PostgreSQL parses each of them for each statement that writes a row.
-    -- PENDING with next_attempt_at NULL: it waits for required jobs, and has a row in gates. Later than due_at: its
-    -- handler raised NotReady.
+    -- PENDING with next_attempt_at NULL: it waits for required jobs, and has a row in gates. Later than due_at: it
+    -- has waited for them, or its handler raised NotReady.
     CONSTRAINT status_columns CHECK (CASE WHEN finished_at IS NULL THEN
         CASE status
             WHEN 'PENDING' THEN
                 CASE WHEN attempt > 0 THEN coalesce(next_attempt_at >= due_at, false)
-                     ELSE coalesce(next_attempt_at = due_at, gated_at IS NOT NULL) END
+                     ELSE coalesce(next_attempt_at = due_at OR (gated_at IS NOT NULL AND next_attempt_at > due_at),
+                              gated_at IS NOT NULL) END
                 AND runner_id IS NULL AND lease_token IS NULL AND stale_after IS NULL AND started_at IS NULL
             WHEN 'RUNNING' THEN
                 runner_id IS NOT NULL AND lease_token IS NOT NULL AND heartbeat_at IS NOT NULL
@@ -527,7 +534,7 @@ COMMENT ON COLUMN {schema}.executions.group_id IS 'Group of executions that are 
 COMMENT ON COLUMN {schema}.executions.enqueue_key IS 'Key it was enqueued with: at most one execution of a key waits. Empty: enqueued with a watermark only. NULL: nothing is merged with it.';
 COMMENT ON COLUMN {schema}.executions.attempt IS 'Counts the claims; 0: never claimed.';
 COMMENT ON COLUMN {schema}.executions.max_attempts IS 'Copied from the job when the row was created; one more for each attempt that a drain released.';
-COMMENT ON COLUMN {schema}.executions.next_attempt_at IS 'PENDING: due_at, or the next attempt after NotReady; NULL means that it waits for required jobs (gates). FAILED: when it is retried, NULL means never. Otherwise NULL.';
+COMMENT ON COLUMN {schema}.executions.next_attempt_at IS 'PENDING: due_at, or when its gate opened, or the next attempt after NotReady; NULL means that it waits for required jobs (gates). FAILED: when it is retried, NULL means never. Otherwise NULL.';
 COMMENT ON COLUMN {schema}.executions.runner_id IS 'Runner that holds the lease or held the last one.';
 COMMENT ON COLUMN {schema}.executions.lease_token IS 'The right to write: random, new with every claim, kept after the end.';
 COMMENT ON COLUMN {schema}.executions.heartbeat_at IS 'Last renewal of the lease.';
@@ -1367,10 +1374,10 @@ CREATE TABLE {schema}.turns (
     step     text COLLATE "C" PRIMARY KEY,
     taken_at timestamptz NOT NULL DEFAULT {schema}.db_clock()
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE {schema}.turns IS 'Steps that one process at a time runs: it locks the row of the step until the end of its transaction (take_turn). Also the turn of each scope provider, and the lock of channels.';
-COMMENT ON COLUMN {schema}.turns.step IS 'alerts, deadlines, hours, partitions, channels, or scopes of JOB.';
-COMMENT ON COLUMN {schema}.turns.taken_at IS 'When the last transaction that ran the step took the turn. Of channels: when the row was created.';
-INSERT INTO {schema}.turns (step) VALUES ('alerts'), ('channels'), ('deadlines'), ('hours'), ('partitions');
+COMMENT ON TABLE {schema}.turns IS 'Steps that one process at a time runs: it locks the row of the step until the end of its transaction (take_turn). Also the turn of each scope provider, the lock of channels, and that of edits of jobs in chains.';
+COMMENT ON COLUMN {schema}.turns.step IS 'alerts, deadlines, hours, partitions, channels, edits, or scopes of JOB.';
+COMMENT ON COLUMN {schema}.turns.taken_at IS 'When the last transaction that ran the step took the turn. Of channels and edits: when the row was created.';
+INSERT INTO {schema}.turns (step) VALUES ('alerts'), ('channels'), ('deadlines'), ('edits'), ('hours'), ('partitions');
 
 -- Provisional dates: what a transaction has written, until its COMMIT dates it (date_undated).
 

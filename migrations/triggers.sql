@@ -12,6 +12,9 @@ BEGIN
                 'FOR EACH ROW WHEN ({schema}_internal.name_problem(NEW.name) IS NOT NULL)'),
             ('queues', 'record_edit', 'AFTER INSERT OR UPDATE OR DELETE', 'queues_record_edit', 'FOR EACH ROW'),
             ('calendars', 'refuse_deletion', 'BEFORE DELETE', 'refuse_used_calendar', 'FOR EACH ROW'),
+            ('jobs', 'order_edits',
+                'BEFORE INSERT OR DELETE OR UPDATE OF after, requires, schedule, timezone, calendar, on_excluded, day_or, dst_gap,'
+                ' dst_fold, starts_at, ends_at, scope_kind, retired_at', 'jobs_order_edits', 'FOR EACH STATEMENT'),
             ('jobs', 'check_values', 'BEFORE INSERT OR UPDATE', 'jobs_check_values', 'FOR EACH ROW'),
             ('jobs', 'follow_upstreams', 'BEFORE INSERT OR UPDATE', 'jobs_follow_upstreams', 'FOR EACH ROW'),
             ('jobs', 'mark_editor', 'BEFORE UPDATE OF edited_by', 'jobs_mark_editor', 'FOR EACH ROW'),

@@ -97,6 +97,8 @@ what is inherited. These variables describe the execution and override both:
 | `CRONLEDGER_RUNNER_ID` | Id of the replica. |
 | `CRONLEDGER_WINDOW_START` | Start of its [window](howto/windows.md), if it has one. |
 | `CRONLEDGER_WINDOW_END` | End of its window, which is the plan_time. |
+| `CRONLEDGER_UPSTREAM` | JSON of the results of [required jobs](howto/gates.md), if it has any. |
+| `CRONLEDGER_UPSTREAM_ERROR` | Instead: why it is missing, such as more than 64 KiB of JSON. |
 | `TRACEPARENT`, `TRACESTATE` | Trace context of the attempt, if it is [traced](howto/traces.md). |
 
 Standard input is empty. Standard output and standard error together are kept as the output of the

@@ -40,7 +40,7 @@ COMMENT ON COLUMN {schema}.execution_status.group_id IS 'Group of executions tha
 COMMENT ON COLUMN {schema}.execution_status.enqueue_key IS 'Key it was enqueued with: at most one execution of a key waits. Empty: enqueued with a watermark only. NULL: nothing is merged with it.';
 COMMENT ON COLUMN {schema}.execution_status.attempt IS 'Counts the claims; 0: never claimed.';
 COMMENT ON COLUMN {schema}.execution_status.max_attempts IS 'Copied from the job when the row was created; one more for each attempt that a drain released.';
-COMMENT ON COLUMN {schema}.execution_status.next_attempt_at IS 'PENDING: due_at, or later if its handler was not ready; NULL means that it waits for required jobs. FAILED: when it is retried, NULL means never. Otherwise NULL.';
+COMMENT ON COLUMN {schema}.execution_status.next_attempt_at IS 'PENDING: due_at, or later if it has waited for required jobs, or if its handler was not ready; NULL means that it waits for required jobs. FAILED: when it is retried, NULL means never. Otherwise NULL.';
 COMMENT ON COLUMN {schema}.execution_status.runner_id IS 'Runner that holds the lease or held the last one.';
 COMMENT ON COLUMN {schema}.execution_status.heartbeat_at IS 'Last renewal of the lease.';
 COMMENT ON COLUMN {schema}.execution_status.stale_after IS 'End of the lease.';

@@ -6,7 +6,11 @@ SELECT j.name, j.schedule, j.timezone, j.queue, j.handler,
             WHEN j.paused_at IS NOT NULL AND coalesce(j.paused_until > {schema}.db_now(), true)
             THEN 'paused' ELSE 'active' END AS state,
        s.scopes, s.parked, s.next_plan_time, coalesce(r.running, 0) AS running, l.plan_time AS last_plan_time,
-       l.status AS last_status, j.paused_until, j.spec_error, j.source, j.description, j.owner, j.labels
+       l.status AS last_status, j.paused_until, j.spec_error, j.source, j.description, j.owner, j.labels,
+       (SELECT min(p.id) FROM {schema}.pauses p
+        WHERE p.ended_at IS NULL AND s.next_plan_time + j.schedule_delay >= p.from_at
+          AND coalesce(s.next_plan_time + j.schedule_delay <= p.until_at, true)
+          AND {schema}_internal.pause_covers(p, j)) AS next_pause
 FROM {schema}.jobs j
 CROSS JOIN LATERAL (
     SELECT count(*) AS scopes,
@@ -43,6 +47,7 @@ COMMENT ON COLUMN {schema}.job_overview.state IS 'active, paused, retired, or br
 COMMENT ON COLUMN {schema}.job_overview.scopes IS 'Number of scopes.';
 COMMENT ON COLUMN {schema}.job_overview.parked IS 'Reasons for which scopes of the job are parked, each once.';
 COMMENT ON COLUMN {schema}.job_overview.next_plan_time IS 'The soonest plan_time of its scopes that are not parked for good.';
+COMMENT ON COLUMN {schema}.job_overview.next_pause IS 'The pause that will skip next_plan_time; NULL: none is planned for that time.';
 COMMENT ON COLUMN {schema}.job_overview.running IS 'Number of executions that are RUNNING.';
 COMMENT ON COLUMN {schema}.job_overview.last_plan_time IS 'Plan_time of the newest execution; NULL with more than 100 scopes.';
 COMMENT ON COLUMN {schema}.job_overview.last_status IS 'Status of the newest execution; NULL with more than 100 scopes.';

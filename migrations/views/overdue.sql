@@ -185,7 +185,7 @@ COMMENT ON COLUMN {schema}.overdue.job_name IS 'The job; NULL: the row is about 
 COMMENT ON COLUMN {schema}.overdue.scope_kind IS 'Kind of the scope; NULL: as of job_name.';
 COMMENT ON COLUMN {schema}.overdue.scope_id IS 'Id of the scope; NULL: the row is about the scope provider of the job, or about deliveries.';
 COMMENT ON COLUMN {schema}.overdue.plan_time IS 'The first plan_time that has not started; NULL: none has been planned yet.';
-COMMENT ON COLUMN {schema}.overdue.due_at IS 'When it became due. For a RUNNING execution: when its lease ended. For a scope provider: when it began to fail, or when it was last called.';
+COMMENT ON COLUMN {schema}.overdue.due_at IS 'When it became due: after a wait for required jobs, when their gate opened. For a RUNNING execution: when its lease ended. For a scope provider: when it began to fail, or when it was last called.';
 COMMENT ON COLUMN {schema}.overdue.overdue_for IS 'How long ago that was.';
 COMMENT ON COLUMN {schema}.overdue.reason IS 'database (not the ledger''s own), retired, spec_error, paused, queue_paused, external (a worker has to claim it), no_runner, waiting (overlap), limit (max_running), no_slot, or behind: there are live runners with free slots. lease_expired: it is RUNNING, but its holder does not renew the lease, and nobody has taken it over or ended it. Of a scope provider: provider_failed, or no_provider (no runner calls it). delivery: deliveries of alerts wait.';
 COMMENT ON COLUMN {schema}.overdue.blocked_by IS 'With reason waiting: id of the execution that is RUNNING.';

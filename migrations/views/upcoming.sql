@@ -2,7 +2,9 @@ CREATE OR REPLACE VIEW {schema}.upcoming AS
 SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time AS plan_time, s.due_at,
        s.due_at - {schema}.db_now() AS due_in,
        {schema}_internal.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue,
-       s.owner, s.labels
+       s.owner, s.labels,
+       (SELECT min(p.id) FROM {schema}.job_pauses p
+        WHERE p.job_name = s.job_name AND s.due_at >= p.from_at AND coalesce(s.due_at <= p.until_at, true)) AS pause
 FROM (
     -- Sorted before the zones are converted, so that a LIMIT converts only the rows that it returns.
     SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time,
@@ -27,3 +29,4 @@ COMMENT ON COLUMN {schema}.upcoming.schedule IS 'Cron text of the job.';
 COMMENT ON COLUMN {schema}.upcoming.queue IS 'Queue of the job. Runners that serve it execute the job.';
 COMMENT ON COLUMN {schema}.upcoming.owner IS 'Present owner of the job; NULL: it has none.';
 COMMENT ON COLUMN {schema}.upcoming.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.upcoming.pause IS 'The pause that will skip it, see pause_status; NULL: none is planned for that time.';

@@ -12,6 +12,10 @@ from tests.cli.support.clocks import set_ten_past
 from tests.cli.support.results import read, refused
 from tests.db.support import rows
 
+NOT_READY = {
+    "attempt": 1, "runner_id": "r0", "started_at": "2026-01-01T00:00:00+00:00",
+    "last_seen": "2026-01-01T00:00:20+00:00", "error_code": "not_ready", "error_msg": "no file",
+}  # fmt: skip
 MARCH = "2026-03-01T00:00:00Z"
 
 
@@ -113,6 +117,23 @@ def test_a_traceback_is_left_to_executions_show(cli: Cli, db: rows.Db) -> None:
     )
     assert "Traceback" not in printed
     _why(cli, _hour(db), message)
+
+
+def test_a_plan_time_in_a_later_window_names_the_execution_of_the_window(
+    cli: Cli, db: rows.Db
+) -> None:
+    ids = []
+    for ago in (4, 2):
+        row = rows.execution(db, plan_time=_hour(db, ago), window_start=_hour(db, ago + 2))
+        ids.append(row["id"])
+    covers = "is covered by the window of execution {}, "
+    _skip(db, _hour(db, 5), "paused")
+    _why(cli, _hour(db, 5), covers.format(ids[0]), verdict="skipped")
+    rows.execution(db, "FAILED", plan_time=_hour(db, 3))
+    _why(cli, _hour(db, 3), covers.format(ids[1]), verdict="failed")
+    assert "covered" not in _why(cli, _hour(db, 4), verdict="ran")["text"]
+    rows.execution(db, "FAILED", plan_time=_hour(db, 1))
+    assert "covered" not in _why(cli, _hour(db, 1), verdict="failed")["text"]
 
 
 @pytest.mark.long
@@ -412,8 +433,9 @@ def test_a_handler_that_was_not_ready_is_called_again(cli: Cli, db: rows.Db) -> 
     at = _hour(db)
     again = at + timedelta(minutes=90)
     rows.execution(
-        db, "PENDING", plan_time=at, due_at=at, next_attempt_at=again, attempt=1, max_attempts=2
-    )
+        db, "PENDING", plan_time=at, due_at=at, next_attempt_at=again, attempt=1, max_attempts=2,
+        attempts=Jsonb([NOT_READY]),
+    )  # fmt: skip
     _why(cli, at, "was not ready", again.strftime("%H:%M:%S"), verdict="pending")
 
 

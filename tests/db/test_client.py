@@ -268,6 +268,24 @@ async def test_skips_are_typed_values(ask: Ask, work: Db) -> None:
     assert retired.job == "work"
 
 
+async def test_pauses_are_planned_changed_and_ended(ask: Ask, work: Db) -> None:
+    soon = rows.now(work) + timedelta(days=1)
+    selection = {"job": "daily", "labels": None, "begins": soon}
+    pause = await ask("plan_pause", "freeze", until=soon + timedelta(days=1), **selection)
+    assert await ask("change_pause", pause, until="infinity", reason="longer")
+    batch = await ask("plan_pause", "batch", begins=soon, labels={"tier": "batch"})
+    found = {one.id: one for one in await ask("pauses")}
+    assert (found[pause].state, found[pause].job, found[pause].reason, found[pause].until_at) == (
+        "planned", "daily", "longer", None,
+    )  # fmt: skip
+    assert (found[batch].labels, found[batch].jobs) == ({"tier": "batch"}, 0)
+    assert [await ask("end_pause", pause) for _ in range(2)] == [True, False]
+    assert [one.id for one in await ask("pauses")] == [batch]
+    assert {one.state for one in await ask("pauses", over=True)} == {"planned", "withdrawn"}
+    with pytest.raises(ValueError, match=r"begins=.* has no time zone"):
+        await ask("plan_pause", "freeze", begins=datetime(2030, 1, 1))  # noqa: DTZ001
+
+
 async def test_why_and_next_are_those_of_the_commands(ask: Ask, work: Db) -> None:
     first, second = await ask("next", "daily", 2, after=datetime(2030, 3, 30, 12, tzinfo=UTC))
     assert first.plan_time == datetime(2030, 3, 31, 7, 30, tzinfo=UTC)  # the clocks went forward

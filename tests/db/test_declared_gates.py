@@ -1,8 +1,10 @@
 """What jobs require of others: the checks of the ledger, and the plan_times that `after` gives."""
 
 import asyncio
+from contextlib import ExitStack
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -129,6 +131,47 @@ async def test_two_edits_at_once_cannot_make_a_cycle(
         first.execute("COMMIT")
         with pytest.raises(psycopg.Error, match=f"y, which requires {required}, which requires "):
             await other
+
+
+SCHEDULE = "SELECT FROM cronledger.schedules WHERE job_name = 'extract' FOR UPDATE"
+OTHER = "SELECT FROM cronledger.jobs WHERE name = 'other' FOR UPDATE"
+SLOWER = "UPDATE cronledger.jobs SET schedule = '@weekly' WHERE name = 'extract'"
+RETIRED = "SELECT cronledger.retire('extract')"
+CHAINED = """UPDATE cronledger.jobs SET requires = '[{"job": "other"}, {"job": "extract"}]'
+             WHERE name = 'load'"""
+
+
+@pytest.mark.parametrize("edit", [SLOWER, RETIRED])
+@pytest.mark.parametrize("upstream_first", [True, False])
+async def test_edits_of_both_ends_of_a_chain_at_once_are_no_deadlock(
+    ledger: Ledger, database_url: str, edit: LiteralString, upstream_first: bool
+) -> None:
+    """One edit locks its job and then `load`, and the other one `load` and then `extract`. A third
+    transaction holds the first one up in between."""
+    for name in ("extract", "other"):
+        ledger.job(name, schedule="@daily")
+    ledger.job("load", schedule="@daily", requires=named("extract"))
+    statements = [edit, CHAINED] if upstream_first else [CHAINED, edit]
+    keep = SCHEDULE if upstream_first else OTHER
+    with ExitStack() as stack:
+        keeper, *editors = (stack.enter_context(connected(database_url)) for _ in range(3))
+        keeper.execute("BEGIN")
+        keeper.execute(keep)
+        edits = []
+        for count, (editor, statement) in enumerate(zip(editors, statements, strict=True), 1):
+            edits.append(asyncio.create_task(asyncio.to_thread(editor.execute, statement)))
+            await eventually("it waits", partial(_waiting, ledger, count))
+        keeper.execute("COMMIT")
+        ends = await asyncio.gather(*edits, return_exceptions=True)
+    assert [end for end in ends if isinstance(end, psycopg.errors.DeadlockDetected)] == []
+
+
+def _waiting(ledger: Ledger, count: int) -> bool:
+    found: int = ledger.one(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    return found == count
 
 
 def _waits(ledger: Ledger) -> bool:

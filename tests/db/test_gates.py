@@ -94,6 +94,27 @@ async def test_a_failure_keeps_the_gate_closed_until_a_retry_by_hand_succeeds(
     assert names(await one.settle()) == ["load"]
 
 
+async def test_an_execution_is_overdue_since_its_gate_opened(ledger: Ledger, one: Runner) -> None:
+    overdue = "SELECT due_at FROM overdue WHERE job_name = 'load' AND id > 0"
+    chain(ledger, wait_at_most="1 hour")
+    ledger.edit("extract", stale_timeout="2 h")
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+    ledger.travel(by=10 * MINUTE)
+    assert ledger.values(overdue) == []  # it waits for its upstream
+    await one.finish(extract)
+    assert await one.check_gates()
+    ledger.travel(by=MINUTE)
+    (since,) = ledger.values(overdue)
+    assert since > ledger.now() - 2 * MINUTE
+    (load, *_) = await one.settle()
+    assert names([load]) == ["load"]
+    await one.finish(load, outcome.shutdown(None, end_known=True), release=True)
+    ledger.travel(by=MINUTE)
+    assert ledger.one(overdue) > ledger.now() - 3 * MINUTE
+
+
 async def test_expect_duration_is_not_met_while_the_execution_waits(
     ledger: Ledger, one: Runner
 ) -> None:

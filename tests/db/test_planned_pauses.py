@@ -482,3 +482,20 @@ def test_actions_are_recorded_once(ledger: Ledger) -> None:
         ("change_pause", "pause", str(pause), "bob", "done"),
         ("end_pause", "pause", str(pause), "carol", "done"),
     ]  # fmt: skip
+
+
+async def test_the_next_firing_names_the_pause_that_will_skip_it(
+    ledger: Ledger, one: Runner
+) -> None:
+    ledger.job("other", schedule="* * * * *")
+    assert await one.settle() == []
+    at = NOON + MINUTE
+    found = """SELECT u.job_name, u.pause, o.next_pause
+               FROM upcoming u JOIN job_overview o ON o.name = u.job_name ORDER BY 1"""
+    plan = "SELECT plan_pause('x', begins => %s, until => %s, job => 'job')"
+    ledger.one(plan, at + TICK, None)
+    assert ledger.values(found) == [("job", None, None), ("other", None, None)]
+    pause = ledger.one(plan, at, at + TICK)
+    assert ledger.values(found) == [("job", pause, pause), ("other", None, None)]
+    ledger.one("SELECT end_pause(%s)", pause)
+    assert ledger.values(found) == [("job", None, None), ("other", None, None)]

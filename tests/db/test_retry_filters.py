@@ -4,6 +4,7 @@ import asyncio
 import re
 import signal
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +128,50 @@ async def test_each_handler_has_failures_that_are_retried_and_others(
         "at_commit": (1, "handler_error", "never_retry_on has 23505"),
         "http": (2, "http_status", "retry_on has no match"),
     }
+
+
+@pytest.mark.long
+async def test_a_failure_of_not_ready_on_waits_without_losing_an_attempt(
+    whole: Whole, site: Site, tmp_path: Path
+) -> None:
+    at_once: dict[str, Any] = {"not_ready_after": "0s", "wait_at_most": "1h"}
+    shell = f"cd {tmp_path}; test -e seen && exit 64; touch seen; exit 75"
+    whole.declare("command", "command", {"command": shell}, not_ready_on=["75"], **at_once)
+    whole.rows("CREATE SEQUENCE calls")
+    raises = {"sql": "SELECT 1 / (nextval('public.calls') - 1)"}
+    whole.declare("sql", "sql", raises, not_ready_on=["22012"], retry_on=["40"], **at_once)
+    statuses = iter((404, 200))
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=next(statuses))
+
+    site.answers["/"] = answer
+    target = {"url": f"{site.url}/", "allow_private": True}
+    whole.declare("http", "http", target, not_ready_on=["404"], **at_once)
+    async with whole.replica():
+        rows = await asyncio.gather(*(whole.run(job.name) for job in whole.jobs))
+    found = {
+        row["job_name"]: (row["attempt"], row["status"], row["error_code"],
+                          [one["error_code"] for one in row["attempts"]])
+        for row in rows
+    }  # fmt: skip
+    assert found == {
+        "command": (2, "FAILED", "exit_code", ["not_ready"]),
+        "sql": (2, "SUCCESS", None, ["not_ready"]),
+        "http": (2, "SUCCESS", None, ["not_ready"]),
+    }
+
+
+async def test_not_ready_on_ends_with_the_wait(ledger: Ledger, one: Runner) -> None:
+    ledger.job(schedule=None, max_attempts=9, not_ready_on=["OSError"], wait_at_most="90 s")
+    ledger.trigger()
+    for _ in range(3):
+        (start,) = await one.settle()
+        await one.finish(start, outcome.failure(ConnectionError("no host")))
+        ledger.travel(by=MINUTE)
+    ended = ledger.one("SELECT status, error_code, split_part(error_msg, E'\n', 1) FROM executions")
+    assert ended == ("FAILED", "not_ready", "ConnectionError: no host")
+    assert await one.settle() == []
 
 
 # -- workers in other languages -----------------------------------------------------------------

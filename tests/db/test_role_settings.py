@@ -319,7 +319,7 @@ CALLS: dict[str, str] = {
     "a limit": "UPDATE queues SET max_running = 9",
 }
 """What others call, in an order in which each of them writes something."""
-STEPS = {"assert_lease", "maintain_partitions", "progress"}
+STEPS = {"assert_lease", "maintain_partitions", "progress", "upstream"}
 """Of the functions that others may call: what writes nothing that lasts, or is a replica's step."""
 
 

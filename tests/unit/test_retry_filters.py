@@ -247,3 +247,18 @@ def test_classes_that_no_filter_applies_to_are_refused(item: Any, said: str) -> 
         raise ConfigurationError(problems(app.jobs["a"]))
     with pytest.raises(ConfigurationError):
         app.job(name="b", max_attempts=2, never_retry_on=item)(plain_function)
+
+
+def test_only_a_known_end_that_matches_for_each_cause_is_not_ready() -> None:
+    lost = oc.timed_out(MINUTE, end_known=False)
+    waits = {
+        "busy": decided(BUSY, not_ready_on=["ConnectionError"], never_retry_on=["OSError"]),
+        "longer": decided(BUSY, not_ready_on=["OSError"], not_ready_after="5m"),
+        "asked": decided(oc.failure(oc.Retry("1s")), not_ready_on=["handler_error"]),
+        "group": decided(GROUP, not_ready_on=["ConnectionError"]),
+        "lost": decided(lost, not_ready_on=["timeout"]),
+    }
+    assert {name: ended.postpone for name, ended in waits.items()} == {
+        "busy": MINUTE, "longer": 5 * MINUTE, "asked": None, "group": None, "lost": None,
+    }  # fmt: skip
+    assert waits["busy"].error_code == "not_ready"

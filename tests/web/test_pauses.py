@@ -40,6 +40,19 @@ def test_a_pause_is_planned_listed_and_withdrawn(browser: TestClient, db: Db) ->
     assert "plan_pause done, end_pause done, end_pause unchanged" in value(db, verbs)
 
 
+def test_a_planned_pause_is_changed(browser: TestClient, db: Db) -> None:
+    act(browser, "/pauses/plan", reason="freeze", job="pay", until="2d", **{"from": "1d"})
+    changed = {"pause": "1", "until": "none", "reason": "longer", "from": ""}
+    assert "Pause 1 is changed." in act(browser, "/pauses/change", **changed)
+    row = "SELECT (reason, until_at IS NULL)::text FROM cronledger.pauses"
+    assert value(db, row) == "(longer,t)"
+    assert "Pause 1 is unchanged." in act(browser, "/pauses/change", pause="1")
+    act(browser, "/pauses/end", pause="1")
+    refused = text(act(browser, "/pauses/change", **changed | {"reason": "again"}))
+    assert "is changed" not in refused
+    assert value(db, row) == "(longer,t)"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

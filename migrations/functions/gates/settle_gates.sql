@@ -14,7 +14,7 @@ BEGIN
     UPDATE {schema}.executions e
     SET gate_after = u.gate_after, waits_until = u.waits_until,
         status = CASE WHEN u.verdict = 'expire' AND e.trigger <> 'schedule' THEN 'FAILED' ELSE e.status END,
-        next_attempt_at = CASE u.verdict WHEN 'open' THEN e.due_at END,
+        next_attempt_at = CASE u.verdict WHEN 'open' THEN greatest(e.due_at, {schema}.db_clock()) END,
         finished_at = CASE WHEN u.verdict = 'expire' THEN {schema}.db_clock() END,
         error_code = CASE WHEN u.verdict = 'expire' THEN 'upstream' END,
         error_msg = CASE WHEN u.verdict = 'expire' THEN left(u.missing, 4000) END,

@@ -19,7 +19,7 @@ BEGIN
     )
     UPDATE {schema}.executions e
     SET status = CASE WHEN h.ends THEN 'CANCELLED' ELSE 'PENDING' END,
-        next_attempt_at = CASE WHEN NOT h.ends THEN e.due_at END, max_attempts = e.max_attempts + 1,
+        next_attempt_at = CASE WHEN NOT h.ends THEN CASE WHEN e.gated_at IS NULL THEN e.due_at ELSE greatest(e.due_at, e.started_at) END END, max_attempts = e.max_attempts + 1,
         runner_id = CASE WHEN h.ends THEN e.runner_id END,
         lease_token = CASE WHEN h.ends THEN e.lease_token END,
         heartbeat_at = CASE WHEN h.ends THEN e.heartbeat_at END,

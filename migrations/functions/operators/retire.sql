@@ -1,10 +1,11 @@
 CREATE OR REPLACE FUNCTION {schema}.retire(job text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    definition {schema}.jobs := {schema}_internal.lock_job(job);
-    began      boolean := {schema}_internal.begin_action();
-    made       bigint;
+    began boolean := {schema}_internal.begin_action();
+    made  bigint;
 BEGIN
+    PERFORM {schema}_internal.order_edits();
+    PERFORM {schema}_internal.lock_job(job);
     UPDATE {schema}.jobs j
     SET retired_at = {schema}.db_clock(), edited_by = coalesce(requested_by, session_user)
     WHERE j.name = job AND j.retired_at IS NULL

@@ -69,7 +69,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('', 'SELECT', 'deadline_cursors manual_deadlines deadlines deadline_breaches deadline_months'),
         ('', 'USAGE', 'breach_id'),
         -- Workers in other languages.
-        ('runner', 'EXECUTE', 'claim claim_next heartbeat progress finish fail release not_ready'),
+        ('runner', 'EXECUTE', 'claim claim_next heartbeat progress finish fail release not_ready upstream'),
         -- Requirements of transactions.
         ('', 'EXECUTE', 'commit_durably'), ('runner', 'EXECUTE', 'require_read_committed'),
         -- The dates of edits, written at COMMIT.
@@ -87,7 +87,7 @@ LANGUAGE sql IMMUTABLE AS $$
         -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',
             'timing_columns job_timing gates_of dependents_of checked_requirements requirement_problem jobs_follow_upstreams
-             jobs_touch_dependents calendar_in_force check_calendar check_calendar_source refuse_used_calendar use_calendar
+             jobs_touch_dependents order_edits jobs_order_edits calendar_in_force check_calendar check_calendar_source refuse_used_calendar use_calendar
              covering_execution cancel_waiting check_window check_acceptance check_backfill check_backoff check_json check_maintenance
              await_turn bucket_bounds hours_to_count check_due_at check_enqueue check_queue check_retry check_runner check_scopes check_target check_traceparent check_trigger
              apply_overlap check_skip lock_schedules wake_schedules covered_watermark current_timeline jobs_check_values json_problem channels_check_values channel_problem

@@ -1,5 +1,8 @@
 """`cronledger jobs`: list, show, apply, diff, pause, resume, remove, redact."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import click
 
 from cronledger.cli import complete
@@ -85,6 +88,14 @@ def list_jobs(
         rows = ledger.reports.jobs(queue=queue, owner=owner, labels=labels, retired=retired)
         now = ledger.reports.now()
     show(rows, now)
+    _remark_pauses(rows)
+
+
+def _remark_pauses(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Warn of planned pauses that will skip the next firings of jobs."""
+    for pause in sorted({row["next_pause"] for row in rows} - {None}):
+        names = ", ".join(row["name"] for row in rows if row["next_pause"] == pause)
+        click.echo(f"Warning: pause {pause} will skip the next firing of: {names}", err=True)
 
 
 @jobs.command()

@@ -327,6 +327,9 @@ class App:
             retry_jitter: Share of the backoff, 0 to 1, up to which a random time is added.
             retry_on: Only these exceptions are retried: classes, their names, or error codes.
             never_retry_on: These are not retried, even if `retry_on` has them.
+            not_ready_on: A failure that matches one of these means that the work cannot begin yet:
+                the execution waits and is tried again, and the attempt does not count.
+            not_ready_after: How long an execution waits after a failure of `not_ready_on`.
             keep_output: How long the ledger keeps payload, result, output, key and messages of an
                 execution after its end.
             scope_kind: Kind of the job's scopes, such as `tenant`. Default: "global".

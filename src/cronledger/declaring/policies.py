@@ -57,6 +57,8 @@ class Policies(TypedDict, total=False):
     retry_jitter: float
     retry_on: Sequence[Failure] | None
     never_retry_on: Sequence[Failure] | None
+    not_ready_on: Sequence[Failure] | None
+    not_ready_after: Length | None
     keep_output: Length | None
     scope_kind: str
     scopes: Sequence[str] | Provider | None

@@ -90,6 +90,7 @@ class Why:
         if executions or covered:
             texts = [self._ran(row, key) for row in executions]
             texts += [self._skipped(skip, schedule, key) for skip in covered]
+            texts += self._covered(key, _not_succeeded(executions, covered, planned))
             verdict = _verdict(executions[-1]) if executions else "skipped"
             ids = tuple(row["id"] for row in executions)
         else:
@@ -206,6 +207,20 @@ class Why:
                 return self._by_operator(skip, key)
             case _:
                 return self._missed(skip, key)
+
+    def _covered(self, key: ScopeKey, plan_times: Sequence[datetime]) -> Iterator[str]:
+        """Name the windows that contain these plan_times, each once."""
+        named = set()
+        for plan_time in plan_times:
+            window = self._reports.covering_window(key, plan_time)
+            if window is None or window["id"] in named:
+                continue
+            named.add(window["id"])
+            yield (
+                f"The time up to {_at(plan_time)} is covered by the window of execution"
+                f" {window['id']}, {_at(window['window_start'])} to"
+                f" {_at(window['window_end'])}."
+            )
 
     def _overlap(self, blocked_by: int | None, key: ScopeKey) -> str:
         row = None
@@ -393,6 +408,16 @@ def _verdict(row: Row) -> str:
     return words[row["status"]]
 
 
+def _not_succeeded(
+    executions: Sequence[Row], skips: Sequence[Row], planned: Sequence[datetime]
+) -> list[datetime]:
+    """Return the plan_times that no success of their own has processed; of a skip, its last one."""
+    missed = [row["plan_time"] for row in executions if row["status"] != "SUCCESS"]
+    for skip in skips:
+        missed.append(max(at for at in planned if at <= skip["through_plan_time"]))
+    return sorted(missed)
+
+
 def _shortened(entry: Row) -> Row:
     """Return an execution or an earlier attempt with only the first line of its error.
 
@@ -454,10 +479,10 @@ def _pending(row: Row) -> str:
     end = "" if until is None else f", until {_at(until)} at the latest"
     if row["waits_for"] is not None:
         return f"it waits for {row['waits_for']}{end}"
-    if row["next_attempt_at"] > row["due_at"]:
+    if row["attempts"] and row["attempts"][-1]["error_code"] == ErrorCode.NOT_READY:
         again = _at(row["next_attempt_at"])
         return f"its handler was not ready, and is called again at {again}{end}"
-    return f"it has been waiting to be claimed since {_at(row['due_at'])}"
+    return f"it has been waiting to be claimed since {_at(row['next_attempt_at'])}"
 
 
 def _planned_skip(row: Row) -> str:
@@ -469,9 +494,9 @@ def _cancelled(row: Row) -> bool:
 
 
 def _started(row: Row) -> str:
-    # due_at is that of the first attempt, so it gives no delay for later ones.
+    # due_at is that of the first attempt, so it gives no delay for later ones. A wait is no delay.
     late: timedelta = row["started_at"] - row["due_at"]
-    first = row["attempt"] == 1
+    first = row["attempt"] == 1 and row["waits_until"] is None
     delay = "" if not first or late < _AT_ONCE else f", {durations.format(_whole(late))} late,"
     return f"started at {_at(row['started_at'])}{delay} on {row['runner_id']}"
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Protocol, TypeVar
 from uuid import UUID
 
+from psycopg.types.json import Jsonb
 from pydantic_core import to_jsonable_python
 
 from cronledger.ledger import audit_trail, queries, values
@@ -310,6 +311,58 @@ def unskip(skip_id: int) -> Call[Unskipped]:
     `unchanged`: it was withdrawn already. It is refused if planning has reached all of them.
     """
     return value_of("unskip", skip_id=skip_id)
+
+
+def plan_pause(
+    reason: str,
+    *,
+    begins: datetime | None = None,
+    until: datetime | None = None,
+    job: str | None = None,
+    queue: str | None = None,
+    owner: str | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Call[int]:
+    """Plan a pause of several jobs, and return its id.
+
+    What is due from `begins` (by default now) through `until` (by default until `end_pause`) is
+    skipped. `job`, `queue`, `owner` and `labels` select the jobs, and all that are given have to
+    match; without any, every job is paused.
+    """
+    return value_of(
+        "plan_pause", reason=reason, begins=_aware("begins", begins), until=_aware("until", until),
+        job=job, queue=queue, owner=owner, labels=Jsonb(dict(labels)) if labels else None,
+    )  # fmt: skip
+
+
+def change_pause(
+    pause_id: int,
+    *,
+    begins: datetime | None = None,
+    until: datetime | Literal["infinity"] | None = None,
+    reason: str | None = None,
+) -> Call[bool]:
+    """Change a pause that has not begun, and return whether anything changed.
+
+    None changes nothing. `until="infinity"`: until `end_pause`. It is refused once the pause has
+    begun.
+    """
+    end = until if until == "infinity" else _aware("until", until)
+    return value_of(
+        "change_pause", pause_id=pause_id, begins=_aware("begins", begins), until=end,
+        reason=reason,
+    )  # fmt: skip
+
+
+def end_pause(pause_id: int) -> Call[bool]:
+    """End a pause for all of its jobs, or withdraw it before it begins. False: it was over."""
+    return value_of("end_pause", pause_id=pause_id)
+
+
+def pauses(*, over: bool = False, limit: int = 1000) -> Call[list[values.PlannedPause]]:
+    """Return the pauses that are in force or planned, in this order, and with `over` the others."""
+    params = {"over": over, "max_rows": limit}
+    return Call("list_pauses", params, lambda rows: [values.planned_pause(row) for row in rows])
 
 
 def cancel(execution_id: int) -> Call[Cancelled]:

@@ -394,6 +394,10 @@ class Reports:
         """Return the skips of one scope whose range reaches into [since, until)."""
         return self._read("list_skips_at", since=since, until=until, **queries.scope(key))
 
+    def covering_window(self, key: ScopeKey, plan_time: datetime) -> Row | None:
+        """Return the window of a later success that contains a plan_time, or None."""
+        return self._one("show_covering_window", plan_time=plan_time, **queries.scope(key))
+
     def planned_skips_at(self, key: ScopeKey, since: datetime, until: datetime) -> list[Row]:
         """Return the planned skips of one scope that contain an instant of [since, until)."""
         return self._read(

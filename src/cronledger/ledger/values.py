@@ -95,6 +95,32 @@ class SkippedRange:
     labels: Mapping[str, str] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPause:
+    """A pause of jobs. Instants are in UTC.
+
+    `state`: `planned`, `in force`, `ended`, or `withdrawn` (before it began). `job`, `queue`,
+    `owner`, `labels`: what it selects; None does not restrict. `jobs`: how many jobs that are now.
+    `until_at`: None: it lasts until it is ended.
+    """
+
+    id: int
+    state: str
+    job: str | None
+    queue: str | None
+    owner: str | None
+    labels: Mapping[str, str] | None
+    from_at: datetime
+    until_at: datetime | None
+    reason: str | None
+    requested_by: str
+    created_at: datetime
+    begun_at: datetime | None
+    ended_at: datetime | None
+    ended_by: str | None
+    jobs: int
+
+
 def execution(row: Row) -> Execution:
     """Return a row of `execution_status` as a value."""
     values = _values(row, Execution)
@@ -107,7 +133,12 @@ def skipped_range(row: Row) -> SkippedRange:
     return SkippedRange(**_values(row, SkippedRange) | {"reason": SkipReason(row["reason"])})
 
 
-def _values(row: Row, kind: type[Execution | SkippedRange]) -> dict[str, Any]:
+def planned_pause(row: Row) -> PlannedPause:
+    """Return a row of `list_pauses` as a value."""
+    return PlannedPause(**_values(row, PlannedPause))
+
+
+def _values(row: Row, kind: type[Execution | SkippedRange | PlannedPause]) -> dict[str, Any]:
     columns = {"job": "job_name"}
     found = {field.name: row[columns.get(field.name, field.name)] for field in fields(kind)}
     return {name: _utc(value) for name, value in found.items()}

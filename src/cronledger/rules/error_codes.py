@@ -47,8 +47,8 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.NOT_STARTED: "The work could not be started, and no part of it ran.",
     ErrorCode.HTTP_STATUS: "The response had an unexpected status.",
     ErrorCode.PAYLOAD_INVALID: "The handler does not accept the payload. Never retried.",
-    ErrorCode.NOT_READY: "The handler raised `NotReady` until `wait_at_most` was over. "
-    "Never retried.",
+    ErrorCode.NOT_READY: "The handler raised `NotReady`, or failed with one of `not_ready_on`, "
+    "until `wait_at_most` was over. Never retried.",
     ErrorCode.UPSTREAM: "A backfill waited for the jobs that its job requires, and `wait_at_most` "
     "is over. It did not start.",
     ErrorCode.RESULT_INVALID: "On a SUCCESS: the result is not JSON, and was not stored.",

@@ -439,6 +439,17 @@ class Job(BaseModel):
         description="A failure that matches one of these is not retried, even if it matches "
         "`retry_on`.",
     )
+    not_ready_on: RetryFilter = Field(
+        None,
+        description="A failure that matches one of these means that the work cannot begin yet: the "
+        "execution waits and is tried again, and the attempt does not count. See "
+        "[Gates](howto/gates.md#conditions-that-only-the-handler-knows).",
+    )
+    not_ready_after: Duration | None = Field(
+        None,
+        description="How long an execution waits after a failure of `not_ready_on`. If it is not "
+        "set: 1m.",
+    )
     keep_output: Duration | None = Field(
         None,
         description="How long the ledger keeps payload, result, output, key and messages of an "

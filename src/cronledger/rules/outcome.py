@@ -77,6 +77,9 @@ class Discard(Exception):  # noqa: N818 - public word
         self.message = message
 
 
+NOT_READY_AFTER = timedelta(minutes=1)
+
+
 class NotReady(Exception):  # noqa: N818 - public word
     """Raised by a handler whose work cannot begin yet, such as for a file that is missing.
 
@@ -87,7 +90,7 @@ class NotReady(Exception):  # noqa: N818 - public word
 
     def __init__(
         self,
-        after: timedelta | float | str = timedelta(minutes=1),
+        after: timedelta | float | str = NOT_READY_AFTER,
         reason: str = "the handler is not ready",
     ) -> None:
         super().__init__(reason)
@@ -109,7 +112,7 @@ class Outcome:
     writes of the handler, and later requests do not change it. `covers`: the handler returned the
     `watermark` of its input; otherwise that of the claim applies. `causes`: the names of a failure,
     for the retry filters. `not_retried`: the filter that prevents a retry, which `decide` sets.
-    `postpone`: the handler raised `NotReady`, and is called again after this wait.
+    `postpone`: the handler is not ready, and is called again after this wait.
     """
 
     status: Status
@@ -320,10 +323,17 @@ def next_attempt(
 def decide(outcome: Outcome, job: Job, attempt: int, max_attempts: int, share: float) -> Outcome:
     """Return `outcome` with its `retry_after`; it is final if there is none.
 
+    A failure that matches `not_ready_on` becomes `not_ready`, with the wait in `postpone`.
     If a retry filter of the job prevents the next attempt, the last line of `error_msg` says that.
     """
     if outcome.final and outcome.retry_after is None:  # a success, for example
         return outcome
+    if outcome.end_known and retry_filters.says_not_ready(
+        job, outcome.error_code or "", outcome.causes
+    ):
+        waits = (outcome.asked_after, job.not_ready_after, NOT_READY_AFTER)
+        after = next(wait for wait in waits if wait is not None)
+        return replace(outcome, error_code=ErrorCode.NOT_READY, final=True, postpone=after)
     wait = next_attempt(job, attempt, max_attempts, outcome, share)
     filtered = None
     if wait is not None:

@@ -1,5 +1,6 @@
 """What a job requires of other jobs before it starts: `jobs.requires` and `jobs.after`."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,6 +62,34 @@ class UpstreamResults:
 
     by_job: Mapping[str, Sequence[UpstreamResult]]
     error: Exception | None = None
+
+    def as_json(self, most_bytes: int | None = None) -> str:
+        """Return the results by job as JSON in ASCII, for handlers other than functions.
+
+        Raises the error of the ledger, and ValueError if the JSON is longer than `most_bytes`.
+        """
+        if self.error is not None:
+            raise self.error
+        text = json.dumps({
+            job: [{"plan_time": one.plan_time.isoformat(), "result": one.result} for one in results]
+            for job, results in self.by_job.items()
+        })  # fmt: skip
+        if most_bytes is not None and len(text) > most_bytes:
+            raise ValueError(f"the results have {len(text)} bytes; at most {most_bytes} fit")
+        return text
+
+    def handed_over(self, name: str, most_bytes: int) -> dict[str, str]:
+        """Return a variable or header with the results, or one that says why they are left out.
+
+        A job that requires nothing has neither.
+        """
+        if self.error is None and not self.by_job:
+            return {}
+        try:
+            return {name: self.as_json(most_bytes)}
+        except Exception as error:  # noqa: BLE001 - of the ledger, which the handler is told
+            why = ascii(" ".join(str(error).split()))[1:-1]
+            return {name + ("_ERROR" if name.isupper() else "-Error"): why}
 
 
 def _requirements(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Retry filters: the items of `retry_on` and `never_retry_on`, and the failures that they match.
+"""Filters: the items of `retry_on`, `never_retry_on` and `not_ready_on`, and what they match.
 
 A failure has names. Its error_code is one of them. The others depend on the handler: the classes of
 an exception and their base classes, an exit status or a signal, a status of HTTP, a SQLSTATE and
@@ -13,7 +13,8 @@ from collections.abc import Collection
 from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import Job
 
-FILTERS = ("retry_on", "never_retry_on")
+RETRY_FILTERS = ("retry_on", "never_retry_on")
+FILTERS = (*RETRY_FILTERS, "not_ready_on")
 UNFILTERED = frozenset({ErrorCode.RETRY_REQUESTED, ErrorCode.LEASE_LOST, ErrorCode.SHUTDOWN})
 """The handler requested the retry, or the runner caused the end of the attempt."""
 NOT_RETRIED = "not retried: "
@@ -42,6 +43,17 @@ def refusal(job: Job, code: str, causes: Causes) -> str | None:
     if wanted and not all(any(_matches(item, names) for item in wanted) for names in failures):
         return "retry_on has no match"
     return None
+
+
+def says_not_ready(job: Job, code: str, causes: Causes) -> bool:
+    """Return whether this failure says that the work cannot begin yet.
+
+    A failure with several causes says so only if each of them does.
+    """
+    if code in UNFILTERED or not job.not_ready_on:
+        return False
+    failures = [names | {code} for names in causes or {frozenset[str]()}]
+    return all(any(_matches(item, names) for item in job.not_ready_on) for names in failures)
 
 
 def _matches(item: str, names: Collection[str]) -> bool:

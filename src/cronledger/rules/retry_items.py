@@ -1,4 +1,4 @@
-"""The items that `retry_on` and `never_retry_on` may have, which depend on the handler."""
+"""The items that the filters of a job may have, which depend on the handler."""
 
 import builtins
 import re
@@ -24,6 +24,13 @@ _ALWAYS = (ErrorCode.HANDLER_ERROR, ErrorCode.NOT_STARTED, ErrorCode.TIMEOUT)
 
 def problems(job: Job, where: str | None = None) -> Iterator[Problem]:
     """Yield the problems of the filters of `job`: items that no failure of its handler has."""
+    if job.not_ready_on and job.handler is Handler.EXTERNAL:
+        message = "does not apply to workers"
+        yield Problem(
+            where, job.name, "not_ready_on", shown(job.not_ready_on[0]), message,
+            "remove it; a worker calls the SQL function not_ready() instead",
+        )  # fmt: skip
+        return
     for field in FILTERS:
         for item in getattr(job, field) or ():
             if (found := _problem(job.handler, field, item)) is not None:

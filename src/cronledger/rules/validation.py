@@ -40,7 +40,7 @@ _TOGETHER = (
     | {*retry_filters.FILTERS},
     {"scope_kind", "scopes"},
     {"schedule", "timezone", "day_or", "dst_gap", "dst_fold", "calendar", "on_excluded"}
-    | {"requires", "after", "wait_at_most"},
+    | {"requires", "after", "wait_at_most", "not_ready_after"},
 )
 """The fields that are checked with each other."""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -221,7 +221,7 @@ def _combinations(report: Report) -> None:
         )
     if job.max_attempts > 1:
         return
-    retries = {"retry_backoff", "retry_jitter", *retry_filters.FILTERS}
+    retries = {"retry_backoff", "retry_jitter", *retry_filters.RETRY_FILTERS}
     for name in sorted(name for name in retries & explicit if getattr(job, name) is not None):
         report.add(
             name,
@@ -254,6 +254,9 @@ def _requirements(report: Report) -> None:
         )
     if job.wait_at_most == timedelta(0):
         report.add("wait_at_most", "leaves no time to wait", "use a longer duration")
+    if job.not_ready_after is not None and job.not_ready_on is None:
+        message = "has no effect without not_ready_on"
+        report.add("not_ready_after", message, "remove it, or add not_ready_on", warning=True)
 
 
 def _interval(report: Report) -> None:

@@ -148,6 +148,7 @@ OWN: Mapping[str, Mapping[str, object]] = {
     "mark_changed_hours": {"after": "0"},
     "progress": {"done": 40},
     "maintain_partitions": {"width": "7 days"},
+    "show_covering_window": {"plan_time": "2020-01-01"},
     "show_unfinished": {"before": "infinity"},
     "skip": {"plan_time": "2090-01-01", "reason": "because", "scope_kind": None, "scope_id": None},
     "claim_next": {"n": BATCH},
@@ -184,6 +185,7 @@ OF_HELD = (
     "not_ready",
     "progress",
     "release",
+    "upstream",
 )
 HELD_OR_ENDED = (("RUNNING", True), ("FAILED", False))
 _FUNCTIONS = """

@@ -306,7 +306,7 @@ class Executor:
             self._connections, running.lease, lambda: running.duration_ms
         )
         upstreams = UpstreamResults({})
-        if job.gates and self._takes_context(job):
+        if job.gates and (job.handler is not Handler.PYTHON or self._takes_context(job)):
             upstreams = await self._upstreams.read(running.lease)
         context = transaction.context = self._context(running, transaction, upstreams)
         if isinstance(context.payload, UnreadablePayload):

@@ -23,6 +23,8 @@ MOST = 200
 MOST_JOBS = 100
 """Jobs of a preview that are listed."""
 PATH = "/pauses"
+OPEN_END = "none"
+"""The text of an end that is not planned."""
 FIELDS = ("job", "queue", "owner", "labels", "from", "until", "reason")
 
 
@@ -81,6 +83,22 @@ async def plan(request: Request) -> Response:
     return site.done(request, f"Pause {pause} is planned.", PATH)
 
 
+async def change(request: Request) -> Response:
+    """Change a pause that has not begun. Empty fields change nothing."""
+    site = site_of(request)
+    form = await form_of(request)
+    now = (await site.reader.read("list_pauses", over=False, max_rows=1)).now
+    pause, until = form.whole("pause"), form.text("until").strip()
+    call = calls.change_pause(
+        pause,
+        begins=queries.later(form.text("from"), "from", now),
+        until="infinity" if until == OPEN_END else queries.later(until, "until", now),
+        reason=form.text("reason").strip() or None,
+    )
+    changed = await site.actor.call(call, identity_of(request))
+    return site.done(request, f"Pause {pause} is {'changed' if changed else 'unchanged'}.", PATH)
+
+
 async def end(request: Request) -> Response:
     """End a pause, or withdraw it."""
     site = site_of(request)
@@ -134,5 +152,6 @@ async def _preview(request: Request, wanted: Plan, now: datetime | None) -> Prev
 ROUTES = [
     Route(PATH, show, methods=["GET"]),
     Route("/pauses/plan", plan, methods=["POST"]),
+    Route("/pauses/change", change, methods=["POST"]),
     Route("/pauses/end", end, methods=["POST"]),
 ]

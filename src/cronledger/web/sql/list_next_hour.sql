@@ -1,7 +1,10 @@
 -- Lists the jobs that have a plan_time that is due within an hour, the soonest first: the first plan_time of each, and
--- the number of its scopes. It reads the due index queue by queue, so that each queue adds at most 2 * max_read rows to
+-- the number of its scopes; `pause`: the pause in which it lies. It reads the due index queue by queue, so that each queue adds at most 2 * max_read rows to
 -- those that are searched. A NULL owner or label does not restrict. No lock. Zero rows: nothing is due.
-SELECT u.* FROM (
+SELECT u.*, (SELECT min(p.id) FROM {schema}.job_pauses p
+             WHERE p.job_name = u.job_name AND u.due_at >= p.from_at
+               AND coalesce(u.due_at <= p.until_at, true)) AS pause
+FROM (
     SELECT u.job_name, u.scope_kind, u.scope_id, u.plan_time, u.due_at, u.due_at - {schema}.db_now() AS due_in,
            j.timezone, j.schedule, q.name AS queue, count(*) OVER (PARTITION BY u.job_name) AS scopes,
            row_number() OVER (PARTITION BY u.job_name ORDER BY u.due_at, u.scope_kind, u.scope_id) AS place

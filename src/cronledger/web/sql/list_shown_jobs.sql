@@ -4,7 +4,7 @@
 SELECT o.name, o.schedule, o.timezone, o.queue, o.state, o.scopes, o.parked, o.running, o.last_plan_time,
        o.last_status, o.source, o.description, o.owner, o.labels, o.spec_error, d.paused_by, d.paused_reason,
        nullif(o.paused_until, 'infinity') AS paused_until, nullif(o.next_plan_time, 'infinity') AS next_plan_time,
-       r.p95, r.streak, r.ended, t.scope_kind, t.scope_id
+       o.next_pause, r.p95, r.streak, r.ended, t.scope_kind, t.scope_id
 FROM (
     SELECT x.* FROM {schema}.job_overview x
     WHERE (%(search)s::text IS NULL OR strpos(lower(x.name), lower(%(search)s::text)) > 0)

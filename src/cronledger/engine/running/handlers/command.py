@@ -22,6 +22,9 @@ from cronledger.rules.outcome import Outcome
 from cronledger.rules.targets import CommandTarget, FromEnvironment
 from cronledger.tracing.interface import AttemptSpan
 
+UPSTREAM_BYTES = 64 * 1024
+"""Linux refuses a variable of 128 KiB."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommandHandlers:
@@ -124,4 +127,4 @@ def environment(context: Context) -> Mapping[str, str]:
     if context.window is not None:
         variables["CRONLEDGER_WINDOW_START"] = context.window.start.isoformat()
         variables["CRONLEDGER_WINDOW_END"] = context.window.end.isoformat()
-    return variables
+    return variables | context._upstreams.handed_over("CRONLEDGER_UPSTREAM", UPSTREAM_BYTES)

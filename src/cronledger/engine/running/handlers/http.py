@@ -35,6 +35,8 @@ REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 16 * 1024
 SHOWN_LOCATION = 500
 OWN_BODY = ("GET", "HEAD")
+UPSTREAM_BYTES = 4 * 1024
+"""Many servers refuse a longer header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,9 @@ def _request(target: HttpTarget, context: Context, environ: Mapping[str, str]) -
     if context.window is not None:
         headers.setdefault("Cronledger-Window-Start", context.window.start.isoformat())
         headers.setdefault("Cronledger-Window-End", context.window.end.isoformat())
+    results = context._upstreams.handed_over("Cronledger-Upstream", UPSTREAM_BYTES)
+    for name, text in results.items():
+        headers.setdefault(name, text)
     body = target.body
     if body is None and target.method not in OWN_BODY:
         body = context.payload

@@ -73,6 +73,7 @@ class Connections:
     def settings(self, context: Context) -> dict[str, str]:
         """Return the settings that SQL can read with `current_setting('cronledger.…', true)`."""
         payload = None if context.payload is None else json.dumps(context.payload)
+        results = context._upstreams
         return {
             MARK: str(context.execution_id),
             "cronledger.job": context.job,
@@ -82,6 +83,7 @@ class Connections:
             "cronledger.trigger": context.trigger.value,
             "cronledger.attempt": str(context.attempt),
             "cronledger.payload": payload or "",
+            "cronledger.upstream": results.as_json() if results.by_job else "",
             "cronledger.window_start": context.window.start.isoformat() if context.window else "",
             "cronledger.window_end": context.window.end.isoformat() if context.window else "",
         }
