@@ -1,5 +1,6 @@
 """`cronledger trigger`: create one execution of a job, due now."""
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import click
 from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
+from cronledger.cli.follow import follow, has_ended, status_line
 from cronledger.cli.parameters import Duration, payload_option, scope_options
 from cronledger.cli.session import Session, session
 from cronledger.cli.show import echo, json_option, print_json
@@ -25,8 +27,11 @@ from cronledger.rules.problems import Exit
 @click.option(
     "--wait", is_flag=True, help="Wait until the execution ends; exit 1 unless it succeeded."
 )
+@click.option(
+    "--follow", "follows", is_flag=True, help="As --wait, and print the output as it comes."
+)
 @click.option("--timeout", type=Duration(), metavar="DURATION",
-              help="With --wait: stop waiting after this time, and exit 1.")  # fmt: skip
+              help="With --wait, --follow: stop waiting after this time; exit 1.")  # fmt: skip
 @json_option
 def trigger(
     *,
@@ -37,6 +42,7 @@ def trigger(
     force: bool,
     require_runner: bool,
     wait: bool,
+    follows: bool,
     timeout: timedelta | None,
     as_json: bool,
 ) -> None:
@@ -46,8 +52,10 @@ def trigger(
     while an execution of the same scope is RUNNING. If no live replica can run the job, the
     execution stays PENDING until one can.
     """
-    if timeout is not None and not wait:
+    if timeout is not None and not (wait or follows):
         raise click.UsageError("--timeout needs --wait; add --wait, or omit --timeout")
+    if follows and as_json:
+        raise click.UsageError("--follow prints output, which is not JSON; use --wait with --json")
     with session() as ledger:
         key = ledger.scope(name, scope_kind, scope)
         made: int = ledger.call(
@@ -59,13 +67,28 @@ def trigger(
             force=force,
             require_runner=require_runner,
         )
-        row = _wait(ledger, made, timeout) if wait else ledger.reports.execution(made)
+        if follows:
+            row = _follow(ledger, made, timeout)
+        else:
+            row = _wait(ledger, made, timeout) if wait else ledger.reports.execution(made)
     if as_json:
         print_json(row)
-    else:
+    elif not follows:
         echo(str(made))
-    if wait and row is not None and row["status"] != "SUCCESS":
+    if (wait or follows) and row is not None and row["status"] != "SUCCESS":
         raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _follow(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, Any] | None:
+    """Print the output of the execution until it has ended, or for `timeout`; return its state."""
+    row = follow(ledger, made, None if timeout is None else timeout.total_seconds())
+    if row is not None and not has_ended(row):
+        _report_timeout(made)
+    return row
+
+
+def _report_timeout(made: int) -> None:
+    echo(f"#{made} has not ended within --timeout; it keeps running", err=True)
 
 
 def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, Any] | None:
@@ -78,7 +101,7 @@ def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, An
 
     def seen(found: Execution) -> bool:
         nonlocal printed
-        if (status := _status(found)) != printed:
+        if (status := status_line(asdict(found))) != printed:
             echo(status, err=True)
             printed = status
         return found.ended
@@ -86,16 +109,5 @@ def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, An
     try:
         ledger.wait(made, seconds, seen)
     except TimeoutError:
-        echo(f"#{made} has not ended within --timeout; it keeps running", err=True)
+        _report_timeout(made)
     return ledger.reports.execution(made)
-
-
-def _status(found: Execution) -> str:
-    status = f"#{found.id} {found.status}"
-    if found.status == "RUNNING":
-        status += f" on {found.runner_id}, attempt {found.attempt} of {found.max_attempts}"
-    elif found.status == "FAILED":
-        cause = (found.error_msg or "").partition("\n")[0]
-        status += f": {found.error_code}" + (f": {cause}" if cause else "")
-        status += ", waits for a retry" if found.next_attempt_at is not None else ""
-    return status

@@ -58,5 +58,6 @@ class Policies(TypedDict, total=False):
     retry_on: Sequence[Failure] | None
     never_retry_on: Sequence[Failure] | None
     keep_output: Length | None
+    capture_output: bool
     scope_kind: str
     scopes: Sequence[str] | Provider | None

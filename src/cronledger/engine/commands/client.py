@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -28,6 +28,9 @@ Reason = Literal[
     "not_started",
     "too_late",
 ]
+
+OnOutput = Callable[[str, int], None]
+"""Takes new output of a command, and how many bytes before it are missing."""
 
 CLOSE_SECONDS = 6.0
 """`close` waits this long for the commands to end (they have 2 s), then kills the supervisor."""
@@ -63,6 +66,7 @@ class _Run:
     future: asyncio.Future[CommandEnd]
     deadline: float
     process: "_Process"
+    output: OnOutput | None
     pid: int | None = None
 
 
@@ -132,6 +136,8 @@ class Supervisor:
         deadline: float,
         tail_bytes: int = 65536,
         grace: float = 5.0,
+        output: OnOutput | None = None,
+        follow_seconds: float = 0.0,
     ) -> CommandEnd:
         """Run `argv`, or `shell` by /bin/sh -c, until it ends or until `deadline` of `monotonic()`.
 
@@ -139,6 +145,9 @@ class Supervisor:
         `extend` moves it. SIGTERM is sent `grace` seconds before SIGKILL, or later if the lease is
         short. If the task is cancelled, the command gets SIGTERM, and SIGKILL after `grace`. A
         second cancellation sends SIGKILL. The task is cancelled when the command is dead.
+
+        `output` is called in the event loop with what the command writes, every two seconds, and
+        for `follow_seconds` at once. What it writes last is only in the CommandEnd.
 
         Raises ValueError unless exactly one of `argv` and `shell` is given, and if `key` is
         running. Raises RuntimeError after `close`. Any other failure to start is returned as
@@ -160,9 +169,11 @@ class Supervisor:
             "deadline": deadline,
             "tail_bytes": tail_bytes,
             "grace": grace,
+            "shown": output is not None,
+            "follow_until": monotonic() + follow_seconds,
         }
         try:
-            run = self._begin(key, request)
+            run = self._begin(key, request, output)
         except OSError as error:
             return _not_started(f"cannot start the command supervisor: {error}")
         return await self._until_dead(key, run)
@@ -179,6 +190,12 @@ class Supervisor:
             if running:
                 self._send({"op": "extend", "deadlines": running})
 
+    def follow(self, key: str, seconds: float) -> None:
+        """Pass the output of the command on at once for so long. Thread-safe, never waits."""
+        with self._lock:
+            if key in self._runs:
+                self._send({"op": "follow", "key": key, "until": monotonic() + seconds})
+
     def stop(self, key: str) -> None:
         """Send SIGTERM to the command, and SIGKILL after its grace. Thread-safe, never waits."""
         with self._lock:
@@ -191,9 +208,9 @@ class Supervisor:
 
     # -- one command -----------------------------------------------------------------------------
 
-    def _begin(self, key: str, request: dict[str, Any]) -> _Run:
+    def _begin(self, key: str, request: dict[str, Any], output: OnOutput | None) -> _Run:
         process = self._ensure()
-        run = _Run(asyncio.get_running_loop().create_future(), request["deadline"], process)
+        run = _Run(asyncio.get_running_loop().create_future(), request["deadline"], process, output)
         with self._lock:
             sent = self._send(request)
             if sent:
@@ -331,6 +348,10 @@ class Supervisor:
                 process.ready.set()
             case "started":
                 self._runs[event["key"]].pid = event["pid"]
+            case "output":
+                show = self._runs[event["key"]].output
+                assert show is not None, "the request asked for it"
+                show(event["text"], event["missing"])
             case "failed":
                 self._settle(event["key"], _not_started(event["error"], event["reason"]))
             case "ended":
