@@ -24,9 +24,9 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def chunks(whole: Whole, execution: int) -> str:
     rows = whole.rows(
-        "SELECT text FROM cronledger.output_chunks WHERE execution_id = %s ORDER BY attempt, number",
-        execution,
-    )
+        "SELECT text FROM cronledger.running_output WHERE execution_id = %s"
+        " ORDER BY attempt, number", execution,
+    )  # fmt: skip
     return "".join(row["text"] for row in rows)
 
 
@@ -84,8 +84,7 @@ async def test_f84_the_output_is_there_while_it_runs_and_joins_the_row(
 
     async def speaks() -> None:
         print("begun")
-        while not go.exists():
-            await asyncio.sleep(0.01)
+        await eventually("go", go.exists)
         print("over")
 
     if handler == "python":

@@ -20,6 +20,7 @@ from cronledger.web.access.identity import Access, Identity
 from cronledger.web.access.scheme import Scheme
 from cronledger.web.acting import Actor
 from cronledger.web.examining import Examiner
+from cronledger.web.following import Followers
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
@@ -62,6 +63,7 @@ class Site:
         self.operators = operators
         self.metrics = metrics
         self.refresh = refresh
+        self.followers = Followers()
         self.redaction = redaction
         self.reader = reader
         self.actor = actor

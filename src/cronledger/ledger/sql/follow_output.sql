@@ -6,7 +6,7 @@ SELECT e.id, e.job_name, e.status, e.attempt, e.max_attempts, e.runner_id, e.nex
 FROM {schema}.execution_status e
 LEFT JOIN LATERAL (
     SELECT max(o.number) AS number, string_agg(o.text, '' ORDER BY o.number) AS text
-    FROM {schema}.output_chunks o
+    FROM {schema}.running_output o
     WHERE o.execution_id = e.id AND o.attempt = e.attempt
       AND o.number > CASE WHEN e.attempt = %(attempt)s THEN %(number)s ELSE 0 END) c ON e.status = 'RUNNING'
 WHERE e.id = %(id)s
