@@ -4,8 +4,10 @@ import re
 
 from markupsafe import Markup, escape
 
-_SEQUENCE = re.compile(r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]{0,200}\x1b?)?\Z")
+_SEQUENCE = re.compile(
+    r"\x1b(?:\[([0-?]{0,60})[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
+)
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]{0,60}[ -/]*|\][^\x07\x1b]{0,200}\x1b?)?\Z")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _NAMES = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _ON = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse"}
@@ -41,7 +43,7 @@ class Ansi:
         return Markup('<span class="{}">{}</span>').format(" ".join(classes), shown)
 
     def _apply(self, parameters: str) -> None:
-        codes = [int(code) if code.isdigit() else 0 for code in parameters.split(";")]
+        codes = [int(code[:4]) if code.isdigit() else 0 for code in parameters.split(";")]
         while codes:
             code = codes.pop(0)
             kind = "bg" if 40 <= code <= 49 or code >= 100 else "fg"
