@@ -254,6 +254,7 @@ NOT_DURABLE = {
     "scope_providers": "written anew by each call of a provider",
     "turns": "written anew by each run of a step",
     "schedule_keys": "written by a trigger of schedules",
+    "output_chunks": "written while an execution runs, which may write it again",
     "gates": "written beside executions; the sweeper repeats a wake that is lost",
 }  # fmt: skip
 CALLS: dict[str, str] = {
