@@ -45,7 +45,8 @@ def test_the_output_comes_until_the_end(filled: Cli, database_url: str, command:
         notes.close()  # it holds the connection
         c.execute(
             "UPDATE cronledger.executions SET status = 'RUNNING', attempt = 1,"
-            " next_attempt_at = NULL, lease_token = gen_random_uuid(), started_at = due_at, runner_id = 'me' WHERE id = %s",
+            " next_attempt_at = NULL, lease_token = gen_random_uuid(), started_at = due_at,"
+            " runner_id = 'me' WHERE id = %s",
             [execution],
         )
         c.execute(CHUNK, [execution, 1, 1, "begun\n"])
