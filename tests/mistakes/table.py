@@ -369,18 +369,21 @@ MISTAKES = [
          "a.key NOT IN ('reason', 'requested_by')"),
     ),
     *_of(
-        SRC + "engine/running/output.py",
-        ("output is written although nobody follows and it is not due",
+        SRC + "engine/running/executor.py",
+        ("the end of a silent execution deletes chunks",
          OUTPUT + "test_f84_a_silent_execution_sends_no_further_statement",
-         "one.due <= now", "one.due <= now + 60"),
+         "has_chunks=self.capture.written", "has_chunks=True"),
+    ),
+    *_of(
+        SRC + "engine/running/output.py",
         ("a follower does not get output at once",
          OUTPUT + "test_f84_who_follows_gets_the_output_at_once[python]",  # after two minutes
          "FOLLOWED_EVERY if capture.is_followed else EVERY", "EVERY"),
         ("the chunks of an execution have no limit",
          OUTPUT + "test_f84_the_chunks_of_an_execution_have_a_limit",
-         "while sum(self._sizes.values()) > self._limit:", "while False:"),
+         "while sum(self._sizes.values()) > limit:", "while False:"),
         ("capture_output is not regarded", OUTPUT + "test_f85_a_job_may_opt_out[python]",
-         "if not job.capture_output or not self._limit:", "if not self._limit:"),
+         "if not job.capture_output or not self.limit:", "if not self.limit:"),
     ),
     *_of(
         SRC + "engine/running/capturing.py",

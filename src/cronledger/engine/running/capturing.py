@@ -19,6 +19,16 @@ _CAPTURE: ContextVar[Capture | None] = ContextVar("cronledger_capture", default=
 _FORMAT = logging.Formatter("%(levelname)s %(name)s: %(message)s")
 
 
+def begin(capture: Capture) -> None:
+    """Capture what this task prints and logs, until `end`. It is faster than `captured`."""
+    _CAPTURE.set(capture)
+
+
+def end() -> None:
+    """Capture no more in this task."""
+    _CAPTURE.set(None)
+
+
 @contextmanager
 def captured(capture: Capture | None) -> Iterator[None]:
     """Capture what is printed and logged inside; None: nothing is captured."""

@@ -6,7 +6,6 @@ for executions that last as long. While somebody follows an execution, they are 
 
 import asyncio
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
@@ -39,28 +38,18 @@ class Capture:
     the next chunk is due, if there is something to write. `over`: the attempt has ended.
     """
 
-    __slots__ = (
-        "_chunk", "_dropped", "_followed", "_limit", "_lock", "_note", "_noted", "_number",
-        "_pending", "_sizes", "_stored", "due", "lease", "over", "written",
-    )  # fmt: skip
+    # Defaults of the class, because most executions write nothing.
+    written = over = _noted = False
+    due = NEVER
+    _stored: LongText | None = None
+    _pending: LongText | None = None
+    _chunk: OutputChunk | None = None
+    _number = _dropped = 0
+    _sizes: dict[int, int]
 
-    def __init__(
-        self, lease: Lease, limit: int, note: Callable[["Capture"], None], followed: Awaited
-    ) -> None:
+    def __init__(self, lease: Lease, live: "LiveOutput") -> None:
         self.lease = lease
-        self._followed = followed
-        self.written = False
-        self.due = NEVER
-        self._limit = limit
-        self._note = note
-        self._lock = threading.Lock()
-        self._noted = self.over = False
-        self._stored: LongText | None = None
-        self._pending: LongText | None = None
-        self._chunk: OutputChunk | None = None
-        self._number = 0
-        self._sizes: dict[int, int] = {}
-        self._dropped = 0
+        self._live = live
 
     @property
     def execution_id(self) -> int:
@@ -69,35 +58,35 @@ class Capture:
     @property
     def is_followed(self) -> bool:
         """Return whether somebody follows the execution."""
-        return bool(self._followed.among([self.execution_id]))
+        return bool(self._live.followed.among([self.execution_id]))
 
     def write(self, text: str) -> None:
         """Add to the output. Nothing is added after the end of the attempt."""
         if not text or self.over:
             return
-        with self._lock:
+        with self._live.lock:
             if self._pending is None:
-                self._pending = LongText(self._limit)
+                self._pending = LongText(self._live.limit)
             self._pending.add(text)
             if self.lease.job.handler is Handler.PYTHON:  # otherwise the supervisor has the end
                 if self._stored is None:
-                    self._stored = LongText(self._limit)
+                    self._stored = LongText(self._live.limit)
                 self._stored.add(text)
             noted, self._noted = self._noted, True
         if not noted:
-            self._note(self)
+            self._live.note(self)
 
     def end(self, ended: Outcome) -> Outcome:
         """Return the outcome with the output, to which nothing is added any more."""
         self.over = True
-        with self._lock:
-            if self._stored is None or ended.output is not None:
-                return ended
+        if self._stored is None or ended.output is not None:
+            return ended
+        with self._live.lock:
             return replace(ended, output=self._stored.text())
 
     def chunk(self) -> OutputChunk | None:
         """Return the next chunk to write, the same one until it is `settled`; None: none."""
-        with self._lock:
+        with self._live.lock:
             if self._chunk is None and self._pending is not None:
                 text, self._pending = self._pending.text(), None
                 self._number += 1
@@ -109,10 +98,13 @@ class Capture:
 
     def _gap(self, text: str) -> tuple[int | None, int | None, str | None]:
         """Drop chunks from the middle of what is written, until it is not too long."""
+        limit = self._live.limit
+        if self._number == 1:
+            self._sizes = {}
         self._sizes[self._number] = len(text.encode())
-        first = 2 if self._sizes.get(1, self._limit) <= self._limit // 4 else 1
+        first = 2 if self._sizes.get(1, limit) <= limit // 4 else 1
         through = None
-        while sum(self._sizes.values()) > self._limit:
+        while sum(self._sizes.values()) > limit:
             oldest = next((one for one in self._sizes if first <= one < self._number), None)
             if oldest is None:
                 break
@@ -122,7 +114,7 @@ class Capture:
 
     def settled(self) -> bool:
         """Note that the chunk is written. Return whether there is another one."""
-        with self._lock:
+        with self._live.lock:
             self._chunk = None
             self._noted = self._pending is not None
             return self._noted
@@ -132,13 +124,14 @@ class LiveOutput:
     """Writes the chunks of all executions of a runner: `step` is the step of a loop.
 
     Event `due_within`: a step is due in so many seconds. `followed`: the executions that somebody
-    follows.
+    follows. `limit`: the bytes that are kept of one output. `lock` guards all captures.
     """
 
     def __init__(self, pool: AsyncPool, statements: Statements, limit: int) -> None:
         self._pool = pool
         self._statements = statements
-        self._limit = limit
+        self.limit = limit
+        self.lock = threading.Lock()
         self._loop = asyncio.get_running_loop()
         self._noted: dict[UUID, Capture] = {}
         self.due_within = Event[[float]]()
@@ -147,11 +140,11 @@ class LiveOutput:
     def capture(self, lease: Lease) -> Capture | None:
         """Return what collects the output of this attempt; None: it is not captured."""
         job = lease.job
-        if not job.capture_output or not self._limit:
+        if not job.capture_output or not self.limit:
             return None
         if job.handler not in (Handler.PYTHON, Handler.COMMAND):
             return None
-        return Capture(lease, self._limit, self._note, self.followed)
+        return Capture(lease, self)
 
     def forget(self, capture: Capture) -> None:
         """Write no further chunk of an attempt that has ended."""
@@ -163,7 +156,8 @@ class LiveOutput:
             capture.due = min(capture.due, monotonic())
             self.due_within(0.0)
 
-    def _note(self, capture: Capture) -> None:
+    def note(self, capture: Capture) -> None:
+        """Note that the capture has something to write. Any thread may call this."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._plan, capture)
 

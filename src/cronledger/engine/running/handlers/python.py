@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronledger.declaring.app import Bound, Context
-from cronledger.engine.running.capturing import captured
+from cronledger.engine.running import capturing
 from cronledger.engine.running.handlers.guard import Guard, LeaseEndedError
 from cronledger.engine.running.handlers.middleware import WrappedHandler
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
@@ -50,7 +50,9 @@ class PythonHandlers:
         bound = self.functions[name]
         wrapped = WrappedHandler(bound, guard, transaction) if bound.middleware else None
         try:
-            with guard, captured(capture):
+            if capture is not None:
+                capturing.begin(capture)
+            with guard:
                 ended = await self._ended(wrapped or bound, bound.is_async, context, guard)
             if wrapped is not None:
                 wrapped.raise_interruption()
@@ -66,6 +68,8 @@ class PythonHandlers:
                 return ended
             return await transaction.commit(ended if capture is None else capture.end(ended))
         finally:
+            if capture is not None:
+                capturing.end()
             await transaction.close()
 
     async def _ended(
