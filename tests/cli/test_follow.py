@@ -12,14 +12,14 @@ from tests.waiting import PATIENCE
 CHUNK = "INSERT INTO cronledger.output_chunks VALUES (%s, %s, %s, cronledger.db_now(), %s)"
 END = (
     "UPDATE cronledger.executions SET status = %s, output = %s, finished_at = cronledger.db_now(),"
-    " started_at = due_at, next_attempt_at = NULL, attempt = 1, lease_token = gen_random_uuid()"
+    " error_code = 'exit_code'"
     " WHERE id = %s"
 )
 
 
 def test_the_output_of_a_running_execution_is_printed(filled: Cli, ask: Ask) -> None:
     """Of the last attempt, or of an earlier one whose runner died."""
-    ask("UPDATE cronledger.executions SET attempt = 2 WHERE id = 3")
+    ask("UPDATE cronledger.executions SET attempt = 2, max_attempts = 2 WHERE id = 3")
     for attempt, number, text in ((1, 1, "lost\n"), (2, 1, "a\n"), (2, 2, "\x1b[31mb\n")):
         ask(CHUNK + " RETURNING 1", 3, attempt, number, text)
     assert filled("executions", "output", "3").stdout == "a\n\x1b[31mb\n"
@@ -46,7 +46,7 @@ def test_the_output_comes_until_the_end(filled: Cli, database_url: str, command:
         c.execute(
             "UPDATE cronledger.executions SET status = 'RUNNING', attempt = 1,"
             " next_attempt_at = NULL, lease_token = gen_random_uuid(), started_at = due_at,"
-            " runner_id = 'me' WHERE id = %s",
+            " heartbeat_at = due_at, stale_after = 'infinity', runner_id = 'me' WHERE id = %s",
             [execution],
         )
         c.execute(CHUNK, [execution, 1, 1, "begun\n"])
