@@ -124,6 +124,7 @@ CREATE TABLE {schema}.jobs (
     notify              jsonb CHECK (jsonb_typeof(notify) = 'array'),
     ping                text,
     keep_output         interval CHECK (keep_output BETWEEN interval '1 hour' AND interval '36525 days'),
+    capture_output      boolean NOT NULL DEFAULT true,
     source              text,
     deploy              bigint,
     paused_at           timestamptz,
@@ -214,6 +215,7 @@ COMMENT ON COLUMN {schema}.jobs.labels IS 'Labels of the job: a flat JSON object
 COMMENT ON COLUMN {schema}.jobs.notify IS 'Rules for alerts: a JSON array such as [{"channel": "ops", "on": ["failed", "recovered"], "after": 3, "remind": "4 hours"}]. NULL or empty: no alerts.';
 COMMENT ON COLUMN {schema}.jobs.ping IS 'URL of a check with the protocol of Healthchecks, to which replicas report each attempt; NULL: none. Views leave it out, because it is the key of the check.';
 COMMENT ON COLUMN {schema}.jobs.keep_output IS 'How long payload, result, output, key and messages of an execution are kept after the end of its last attempt; NULL: as long as the execution.';
+COMMENT ON COLUMN {schema}.jobs.capture_output IS 'The output of the handler is stored, and shown while it runs.';
 COMMENT ON COLUMN {schema}.jobs.source IS 'File or App that declared the job; NULL: SQL.';
 COMMENT ON COLUMN {schema}.jobs.deploy IS 'Deploy of the source when it was last applied.';
 COMMENT ON COLUMN {schema}.jobs.paused_at IS 'When the job was paused; NULL: it is not paused.';
@@ -593,6 +595,22 @@ COMMENT ON COLUMN {schema}.windows.window_start IS 'Start of the window, which i
 COMMENT ON COLUMN {schema}.windows.window_end IS 'End of the window, which is not part of it: the plan_time of the execution.';
 COMMENT ON COLUMN {schema}.windows.previous_end IS 'window_end of the window before it; NULL: it is the first one of its scope, or the first one that is kept.';
 COMMENT ON COLUMN {schema}.windows.execution_id IS 'The execution that succeeded.';
+-- No foreign key: executions has no unique id over all partitions, and a key of four columns would be checked for each
+-- chunk. The end of an attempt deletes its chunks. Those of stolen attempts stay until the retention of the ledger.
+CREATE TABLE {schema}.output_chunks (
+    execution_id bigint NOT NULL,
+    attempt      integer NOT NULL,
+    number       integer NOT NULL,
+    written_at   timestamptz NOT NULL,
+    text         text NOT NULL,
+    PRIMARY KEY (execution_id, attempt, number)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE {schema}.output_chunks IS 'The output of executions that are RUNNING, which their runners write while somebody may want to see it. At the end of an attempt its output joins the row of the execution, and its chunks are deleted. Chunks of an attempt whose runner died stay, if the execution was stolen.';
+COMMENT ON COLUMN {schema}.output_chunks.execution_id IS 'The execution.';
+COMMENT ON COLUMN {schema}.output_chunks.attempt IS 'Number of the attempt.';
+COMMENT ON COLUMN {schema}.output_chunks.number IS 'Place of the chunk. Numbers are missing where the middle of a long output was dropped, and the chunk before them says how much.';
+COMMENT ON COLUMN {schema}.output_chunks.written_at IS 'When the chunk was written.';
+COMMENT ON COLUMN {schema}.output_chunks.text IS 'The output, with secrets masked as in executions.output.';
 -- A table of its own, so that it is empty without gates, and the end of an execution needs one probe of an empty index.
 CREATE TABLE {schema}.gates (
     job_name           text COLLATE "C" NOT NULL,

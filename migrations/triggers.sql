@@ -45,8 +45,9 @@ BEGIN
         ) t(of_table, name, event, function, level)
         UNION ALL
         -- Not on runners, turns and scope_providers, whose rows are renewed all the time, not on gates, which change beside
-        -- executions, not on execution_progress, which travels with heartbeats, or for a check that the sweeper repeats, not on schedule_keys, which a
-        -- trigger of schedules writes, and not on undated and actions_in_progress, which are always empty.
+        -- executions, or for a check that the sweeper repeats, not on execution_progress, which travels with heartbeats,
+        -- not on output_chunks, whose loss harms nothing, not on schedule_keys, which a trigger of schedules writes, and
+        -- not on undated and actions_in_progress, which are always empty.
         SELECT d.name, 'commit_durably', 'BEFORE INSERT OR UPDATE OR DELETE', 'commit_durably', 'FOR EACH STATEMENT'
         FROM regexp_split_to_table(
             'queues calendars calendar_revisions jobs pauses unsettled_pauses job_revisions schedules executions windows skips sources identity pruned acceptances

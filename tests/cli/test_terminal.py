@@ -169,7 +169,7 @@ RESULTS_WITHOUT_JSON = {
     "web": "a log, not a result",
     "import-crontab": "a TOML file",
     "check": "--format json",
-    "schema": "JSON anyway",
+    "progress", "schema": "JSON anyway",
 }
 
 

@@ -255,6 +255,7 @@ NOT_DURABLE = {
     "turns": "written anew by each run of a step",
     "schedule_keys": "written by a trigger of schedules",
     "execution_progress": "written anew every few seconds",
+    "output_chunks": "written while an execution runs, which may write it again",
     "gates": "written beside executions; the sweeper repeats a wake that is lost",
 }  # fmt: skip
 CALLS: dict[str, str] = {

@@ -19,6 +19,7 @@ ALERTS = "tests/db/test_alerts.py::"
 AUDIT = "tests/db/test_audit.py::"
 DELIVERIES = "tests/db/test_deliveries.py::"
 WAIT = "tests/db/test_wait.py::"
+OUTPUT = "tests/db/test_live_output.py::"
 NOTIFIED = "tests/db/test_wait_notified.py::"
 ACCESS = "tests/web/test_access.py::"
 EXECUTION = "tests/web/test_execution.py::"
@@ -368,6 +369,46 @@ MISTAKES = [
          AUDIT + "test_a_refusal_has_no_payload_also_if_it_is_a_text",
          "a.key NOT IN ('payload', 'reason', 'requested_by')",
          "a.key NOT IN ('reason', 'requested_by')"),
+    ),
+    *_of(
+        SRC + "engine/running/executor.py",
+        ("the end of a silent execution deletes chunks",
+         OUTPUT + "test_f84_a_silent_execution_sends_no_further_statement",
+         "has_chunks=self.capture.written", "has_chunks=True"),
+    ),
+    *_of(
+        SRC + "engine/running/output.py",
+        ("a follower does not get output at once",
+         OUTPUT + "test_f84_who_follows_gets_the_output_at_once[python]",  # after two minutes
+         "FOLLOWED_EVERY if capture.is_followed else EVERY", "EVERY"),
+        ("the chunks of an execution have no limit",
+         OUTPUT + "test_f84_the_chunks_of_an_execution_have_a_limit",
+         "while sum(self._sizes.values()) > limit:", "while False:"),
+        ("capture_output is not regarded", OUTPUT + "test_f85_a_job_may_opt_out[python]",
+         "if not job.capture_output or not self.limit:", "if not self.limit:"),
+    ),
+    *_of(
+        SRC + "engine/running/capturing.py",
+        ("a pool keeps the capture of the handler that started it",
+         OUTPUT + "test_f85_prints_and_log_lines_become_the_output",
+         "with captured(capture):\n                return work", "with captured(None):\n                return work"),
+    ),
+    *_of(
+        SRC + "ledger/sql/write_output.sql",
+        ("a lost lease writes output",
+         OUTPUT + "test_f84_a_crash_leaves_what_was_written[True]",
+         "e.lease_token = u.token AND ", ""),
+    ),
+    *_of(
+        SRC + "ledger/sql/drop_output.sql",
+        ("a lost lease deletes output",
+         OUTPUT + "test_f84_a_crash_leaves_what_was_written[True]",
+         "AND e.attempt > u.attempt", "AND e.attempt < 0"),
+    ),
+    *_of(
+        SRC + "rules/masks.py",
+        ("half of a secret is shown", OUTPUT + "test_f84_secrets_are_masked_in_chunks",
+         "shown = _without_beginnings(text, self._hidden)", "shown = len(text)"),
     ),
     *_of(
         SRC + "client/waiting.py",

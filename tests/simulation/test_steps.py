@@ -17,7 +17,7 @@ pytestmark = pytest.mark.tools
 
 IN_A_LOOP = {
     "alerts", "check_in", "deliveries", "dispatcher", "finisher", "gates", "listener",
-    "scopes", "sweeper",
+    "output", "scopes", "sweeper",
 }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """The page Execution: one execution, its attempts, what changed, and what may be done."""
 
+import json
+import re
 from datetime import timedelta
 
 import psycopg
@@ -8,8 +10,12 @@ from psycopg.errors import InsufficientPrivilege
 from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
+from cronledger.ledger.following import Following
+from cronledger.settings import Settings
+from cronledger.web.application import make_site
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
+from tests.waiting import PATIENCE
 from tests.web.support.browsing import OPERATOR, VIEWER, act, app, client, panel, text
 from tests.web.support.logins import Logins
 
@@ -138,3 +144,52 @@ def test_an_execution_is_retried_and_cancelled(browser: TestClient, db: Db) -> N
     refused = act(browser, "/execution/retry", id=execution)
     assert "the end of attempt 1 is unknown (stale_timeout)" in refused
     assert "has one more attempt" in act(browser, "/execution/retry", id=execution, force="yes")
+
+
+async def test_f84_a_stream_continues_where_the_page_is(
+    database_url: str, logins: Logins, db: Db
+) -> None:
+    rows.job(db)
+    execution = rows.execution(db, "RUNNING", attempt=1)["id"]
+    chunk = "INSERT INTO cronledger.output_chunks VALUES (%s, 1, %s, cronledger.db_now(), %s)"
+    db.execute(chunk, [execution, 1, "begun <b>\n"])
+    settings = Settings.load({"web_act_url": logins.url(database_url, "operator")})
+    site = make_site(settings, database_url)
+    listening = psycopg.connect(database_url, autocommit=True)
+    listening.execute("LISTEN cronledger")
+    stream = site.followers.stream(site, Following(execution, attempt=1, number=0))
+    try:
+        assert (await anext(stream)).startswith("retry: ")
+        assert "begun &lt;b&gt;" in await anext(stream)
+        db.execute(chunk, [execution, 2, "\x1b[31mred\n"])
+        event = await anext(stream)
+        assert event.startswith("id: 1.2\nevent: output\n") and "fg-red" in event
+        (note,) = listening.notifies(timeout=PATIENCE, stop_after=1)
+        assert note.payload == f"follow {execution}"
+        site.refresh.stop()
+        assert [one async for one in stream] == []
+    finally:
+        await stream.aclose()
+        await site.close()
+        listening.close()
+
+
+def test_f84_the_stream_has_the_output_and_its_end(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    execution = rows.execution(
+        db, "FAILED", attempt=1, output="".join(f"line {n}\n" for n in range(30)) + "\x1b[31mred<\n"
+    )["id"]
+    found = browser.get(f"/execution/output?id={execution}&attempt=1&number=7")
+    assert found.headers["content-type"].startswith("text/event-stream")
+    events = dict(re.findall(r"event: (\w+)\ndata: (.*)", found.text))
+    assert json.loads(events["whole"]).endswith('line 29\n<span class="fg-red">red&lt;\n</span>')
+    assert list(events) == ["whole", "end"]
+    shown = page(browser, execution)
+    last = panel(shown, "execution")
+    assert "line 11 line 12" in last and "line 10" not in last and "red<" in last
+    assert "line 0 line 1" in panel(shown, "output")
+    file = browser.get(f"/execution/output.txt?id={execution}")
+    assert file.text.endswith("line 29\n\x1b[31mred<\n")
+    assert "attachment" in file.headers["content-disposition"]
+    assert browser.get("/execution/output.txt?id=999").status_code == 404
+    assert browser.get("/execution/output?id=x").status_code == 400

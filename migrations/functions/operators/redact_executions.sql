@@ -24,6 +24,7 @@ BEGIN
         RETURNING e.id
     ) SELECT array_agg(r.id) INTO changed FROM redacted r;
     DELETE FROM {schema}.execution_progress p WHERE p.execution_id = ANY (changed);
+    DELETE FROM {schema}.output_chunks c WHERE c.execution_id = ANY (changed);
     PERFORM {schema}_internal.redact_alerts(of_job, of_kind, of_scope, changed);
 END $$;
 COMMENT ON FUNCTION {schema}_internal.redact_executions(text, text, text, timestamptz[]) IS 'Redacts executions of one (job, scope) that have ended and are locked, and their alerts.';

@@ -201,6 +201,8 @@ BEGIN
         SELECT p.id FROM {schema}.pauses p WHERE coalesce(p.ended_at, p.until_at) < now_ - keep
         LIMIT 10000 FOR UPDATE SKIP LOCKED) p
     WHERE d.id = p.id;
+    DELETE FROM {schema}.output_chunks c WHERE c.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM {schema}.output_chunks o WHERE o.written_at < now_ - keep LIMIT 10000));
     DELETE FROM {schema}.planned_skips p WHERE p.ctid = ANY (ARRAY(
         SELECT o.ctid FROM {schema}.planned_skips o
         WHERE o.through_plan_time <= {schema}.pruned_through() LIMIT 10000 FOR UPDATE SKIP LOCKED));
@@ -231,7 +233,7 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, pauses and progress, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, pauses, progress and left output, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$

@@ -1,11 +1,10 @@
 """`cronledger executions`: list, show, output, retry, cancel, redact."""
 
-import sys
-
 import click
 
 from cronledger.cli import complete
 from cronledger.cli.execution import print_execution
+from cronledger.cli.follow import follow, print_output
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import job_option, limit_option, owner_options, since_option
 from cronledger.cli.session import session
@@ -137,23 +136,38 @@ def show(*, execution_id: int, as_json: bool) -> None:
 
 @executions.command()
 @failed_argument
+@click.option(
+    "-f", "--follow", "follows", is_flag=True, help="Print the output as it comes, until the end."
+)
+@click.option(
+    "--attempt", type=click.IntRange(1), metavar="N",
+    help="The output of an earlier attempt whose runner died.",
+)  # fmt: skip
 @json_option
-def output(*, execution_id: int, as_json: bool) -> None:
-    """Print the end of the output of an execution's last attempt."""
+def output(*, execution_id: int, follows: bool, attempt: int | None, as_json: bool) -> None:
+    """Print the output of an execution's last attempt, also while it runs.
+
+    Of a long output the middle or the beginning is left out. With --follow, the exit status is 1
+    unless the execution succeeds.
+    """
+    if follows and (as_json or attempt is not None):
+        raise click.UsageError("--follow prints output as it comes; omit --json and --attempt")
     with session() as ledger:
-        row = ledger.reports.output(execution_id)
+        if follows:
+            row = follow(ledger, execution_id)
+        else:
+            row = ledger.reports.output(execution_id, attempt)
     if row is None:
         raise _unknown(execution_id)
-    if as_json:
+    if follows:
+        if row["status"] != "SUCCESS":
+            raise click.exceptions.Exit(Exit.FAILED)
+    elif as_json:
         print_json(row)
     elif row["output"] is None:
         click.echo(f"execution {execution_id} ({row['status']}) has no stored output", err=True)
     else:
-        newline = not row["output"].endswith("\n")
-        if sys.stdout.isatty():
-            echo(row["output"], nl=newline)
-        else:  # write it to a file unchanged, including its colours
-            click.echo(row["output"], nl=newline, color=True)
+        print_output(row["output"], nl=not row["output"].endswith("\n"))
 
 
 @executions.command()

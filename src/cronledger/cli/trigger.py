@@ -1,5 +1,6 @@
 """`cronledger trigger`: create one execution of a job, due now."""
 
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -9,6 +10,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
 from cronledger.cli.execution import usual_text
+from cronledger.cli.follow import follow, has_ended, status_line
 from cronledger.cli.listing import relative
 from cronledger.cli.parameters import Duration, payload_option, scope_options
 from cronledger.cli.session import Session, session
@@ -32,8 +34,11 @@ PROGRESS_SECONDS = 5.0
 @click.option(
     "--wait", is_flag=True, help="Wait until the execution ends; exit 1 unless it succeeded."
 )
+@click.option(
+    "--follow", "follows", is_flag=True, help="As --wait, and print the output as it comes."
+)
 @click.option("--timeout", type=Duration(), metavar="DURATION",
-              help="With --wait: stop waiting after this time, and exit 1.")  # fmt: skip
+              help="With --wait, --follow: stop waiting after this time; exit 1.")  # fmt: skip
 @json_option
 def trigger(
     *,
@@ -44,6 +49,7 @@ def trigger(
     force: bool,
     require_runner: bool,
     wait: bool,
+    follows: bool,
     timeout: timedelta | None,
     as_json: bool,
 ) -> None:
@@ -53,8 +59,10 @@ def trigger(
     while an execution of the same scope is RUNNING. If no live replica can run the job, the
     execution stays PENDING until one can.
     """
-    if timeout is not None and not wait:
+    if timeout is not None and not (wait or follows):
         raise click.UsageError("--timeout needs --wait; add --wait, or omit --timeout")
+    if follows and as_json:
+        raise click.UsageError("--follow prints output, which is not JSON; use --wait with --json")
     with session() as ledger:
         key = ledger.scope(name, scope_kind, scope)
         made: int = ledger.call(
@@ -66,13 +74,28 @@ def trigger(
             force=force,
             require_runner=require_runner,
         )
-        row = _wait(ledger, made, timeout) if wait else ledger.reports.execution(made)
+        if follows:
+            row = _follow(ledger, made, timeout)
+        else:
+            row = _wait(ledger, made, timeout) if wait else ledger.reports.execution(made)
     if as_json:
         print_json(row)
-    else:
+    elif not follows:
         echo(str(made))
-    if wait and row is not None and row["status"] != "SUCCESS":
+    if (wait or follows) and row is not None and row["status"] != "SUCCESS":
         raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _follow(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, Any] | None:
+    """Print the output of the execution until it has ended, or for `timeout`; return its state."""
+    row = follow(ledger, made, None if timeout is None else timeout.total_seconds())
+    if row is not None and not has_ended(row):
+        _report_timeout(made)
+    return row
+
+
+def _report_timeout(made: int) -> None:
+    echo(f"#{made} has not ended within --timeout; it keeps running", err=True)
 
 
 def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, Any] | None:
@@ -86,7 +109,7 @@ def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, An
 
     def seen(found: Execution) -> bool:
         nonlocal printed, progress_from
-        status, reported = state = _status(found), found.progress_at
+        status, reported = state = status_line(asdict(found)), found.progress_at
         changed = printed is None or status != printed[0]
         if changed or (reported and state != printed and monotonic() >= progress_from):
             expected = _expected(ledger, found) if found.status == "RUNNING" else ""
@@ -97,7 +120,7 @@ def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, An
     try:
         ledger.wait(made, seconds, seen)
     except TimeoutError:
-        echo(f"#{made} has not ended within --timeout; it keeps running", err=True)
+        _report_timeout(made)
     return ledger.reports.execution(made)
 
 
@@ -116,14 +139,3 @@ def _expected(ledger: Session, found: Execution) -> str:
     if row["expected_end"] is not None:
         text += f"; expected end {relative(row['expected_end'], now)}"
     return text
-
-
-def _status(found: Execution) -> str:
-    status = f"#{found.id} {found.status}"
-    if found.status == "RUNNING":
-        status += f" on {found.runner_id}, attempt {found.attempt} of {found.max_attempts}"
-    elif found.status == "FAILED":
-        cause = (found.error_msg or "").partition("\n")[0]
-        status += f": {found.error_code}" + (f": {cause}" if cause else "")
-        status += ", waits for a retry" if found.next_attempt_at is not None else ""
-    return status

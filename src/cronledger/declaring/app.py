@@ -332,6 +332,8 @@ class App:
             not_ready_after: How long an execution waits after a failure of `not_ready_on`.
             keep_output: How long the ledger keeps payload, result, output, key and messages of an
                 execution after its end.
+            capture_output: `True`: the output of the handler is stored, and shown while it runs.
+                Default: True.
             scope_kind: Kind of the job's scopes, such as `tenant`. Default: "global".
             scopes: The scope_ids, or a function without parameters that returns them.
 

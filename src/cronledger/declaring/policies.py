@@ -60,5 +60,6 @@ class Policies(TypedDict, total=False):
     not_ready_on: Sequence[Failure] | None
     not_ready_after: Length | None
     keep_output: Length | None
+    capture_output: bool
     scope_kind: str
     scopes: Sequence[str] | Provider | None

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 import psycopg
 
 from cronledger.ledger import queries
+from cronledger.ledger.following import Following
 from cronledger.ledger.transactions import transaction
 from cronledger.rules import calendars
 from cronledger.rules.calendars import Calendar, CalendarKey
@@ -196,9 +197,20 @@ class Reports:
             row |= self._permitted("show_payload", id=execution_id) or {}
         return row
 
-    def output(self, execution_id: int) -> Row | None:
-        """Return the `output` of one execution, or None if the execution does not exist."""
-        return self._one("show_output", id=execution_id)
+    def output(self, execution_id: int, attempt: int | None = None) -> Row | None:
+        """Return the `output` of one execution, or None if the execution does not exist.
+
+        `attempt`: None: the last one.
+        """
+        return self._one("show_output", id=execution_id, attempt=attempt)
+
+    def followed(self, of: Following) -> Row | None:
+        """Return the state of an execution for those who follow its output, or None."""
+        return self._one("follow_output", **of.params)
+
+    def announce_follow(self, execution_id: int) -> None:
+        """Announce to the replicas that somebody follows the output of an execution."""
+        self._one("call_announce_follow", id=execution_id)
 
     def runners(self, *, former: bool = False) -> list[Row]:
         """Return the runners of the last day, the last seen first; with `former` all that are kept.

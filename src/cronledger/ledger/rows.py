@@ -311,6 +311,21 @@ class LeaseKey(NamedTuple):
     stale_timeout: timedelta
 
 
+class OutputChunk(NamedTuple):
+    """One element of `write_output`: a chunk of the output of an attempt.
+
+    `gap_text` replaces the chunks from `gap_from` to `gap_through`; None: nothing is replaced.
+    """
+
+    key: ExecutionKey
+    token: UUID
+    number: int
+    text: str
+    gap_from: int | None
+    gap_through: int | None
+    gap_text: str | None
+
+
 class Ending(NamedTuple):
     """One element of `finish_executions`; `result` is JSON text.
 

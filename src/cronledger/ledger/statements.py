@@ -40,6 +40,7 @@ from cronledger.ledger.rows import (
     NewClaim,
     NewSkip,
     NextDue,
+    OutputChunk,
     Postponement,
     RedactedOutputs,
     Renewed,
@@ -429,6 +430,19 @@ class Statements:
         rest["traces"] = array(traces) if any(traces) else None
         rest["with_windows"] = any(ending.has_window for ending in endings)
         return _keys([ending.key for ending in endings]) | rest
+
+    async def write_output(self, c: Connection, chunks: Sequence[OutputChunk]) -> StepCursor[UUID]:
+        rest = _attributes(
+            chunks, tokens="token", numbers="number", texts="text", gaps_from="gap_from",
+            gaps_through="gap_through", gap_texts="gap_text",
+        )  # fmt: skip
+        keys = _keys([chunk.key for chunk in chunks])
+        return await self._values(c, "write_output", **keys, **rest)
+
+    async def drop_output(self, c: Connection, attempts: Sequence[Claimed]) -> Rows:
+        """`attempts`: those whose chunks are deleted."""
+        rest = _attributes(attempts, ids="id", attempts="attempt")
+        return await self._rows(c, "drop_output", **_keys([x.key for x in attempts]), **rest)
 
     async def release_executions(
         self,

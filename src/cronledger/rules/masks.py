@@ -33,9 +33,7 @@ def redacted(text: str, hidden: tuple[str, ...]) -> str:
     """Return `text` with every spelling of the secrets in `hidden` masked."""
     if not hidden:
         return text
-    return re.sub(
-        "|".join(_pattern(x) for secret in hidden for x in _spellings(secret)), MASK, text
-    )
+    return re.sub("|".join(_patterns(hidden)), MASK, text)
 
 
 def longest_spelling(hidden: tuple[str, ...]) -> int:
@@ -46,6 +44,65 @@ def longest_spelling(hidden: tuple[str, ...]) -> int:
 def redacted_tail(text: str, hidden: tuple[str, ...], limit: int) -> str:
     """Return the last `limit` bytes of `text`, after the secrets in `hidden` are masked."""
     return redacted(text, hidden).encode()[-limit:].decode("utf-8", "ignore") if limit else ""
+
+
+class StreamMask:
+    """Masks secrets in a text that arrives in parts, as `redacted` does in the whole text.
+
+    The end of a part that may be the beginning of a secret is held back until the next one.
+    """
+
+    def __init__(self, hidden: tuple[str, ...]) -> None:
+        self._hidden = hidden
+        self._held = ""
+        self._pattern = re.compile("|".join(_patterns(hidden))) if hidden else None
+
+    def feed(self, text: str) -> str:
+        """Return what can be shown after this part."""
+        if self._pattern is None:
+            return text
+        text = self._held + text
+        shown = _without_beginnings(text, self._hidden)
+        for match in self._pattern.finditer(text):
+            if match.start() < shown < match.end():
+                shown = match.start()
+        self._held = text[shown:]
+        return redacted(text[:shown], self._hidden)
+
+    def after_gap(self, text: str) -> str:
+        """Return what can be shown of a part before which others were lost.
+
+        A secret may have begun in the lost part, so as much as a secret takes is left out.
+        """
+        self._held = ""
+        if self._pattern is None:
+            return text
+        first = min(longest_spelling(self._hidden), len(text))
+        for match in self._pattern.finditer(text):
+            if match.start() < first < match.end():
+                first = match.end()
+        return self.feed(text[first:])
+
+
+def _without_beginnings(text: str, hidden: tuple[str, ...]) -> int:
+    """Return the length of `text` without an end with which a secret may begin."""
+    shown = len(text)
+    for spelling in {x for secret in hidden for x in _spellings(secret)}:
+        plain = spelling.replace("\\", "")
+        skipped = "\\" if plain else ""
+        plain = plain or spelling
+        place, seen = len(text), ""
+        while place > 0 and len(seen) < len(plain) - 1:
+            place -= 1
+            if text[place] != skipped:
+                seen = text[place] + seen
+                if plain.startswith(seen):
+                    shown = min(shown, place)
+    return shown
+
+
+def _patterns(hidden: tuple[str, ...]) -> list[str]:
+    return [_pattern(x) for secret in hidden for x in _spellings(secret)]
 
 
 def _spellings(secret: str) -> tuple[str, ...]:

@@ -456,6 +456,11 @@ class Job(BaseModel):
         "execution after its end. At least 1 h. If it is not set: as long as the execution. See "
         "[What is stored](data.md#keep_output).",
     )
+    capture_output: StrictBool = Field(
+        True,
+        description="`true`: the output of the handler is stored, and shown while it runs. See "
+        "[Follow the output](howto/output.md).",
+    )
     scope_kind: Name = Field(GLOBAL, description="Kind of the job's scopes, such as `tenant`.")
     scopes: tuple[Name, ...] | None = Field(
         None,

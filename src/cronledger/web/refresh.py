@@ -21,6 +21,10 @@ STREAM_SECONDS = 30.0
 when it stops.
 """
 MOST_STREAMS = 1_000
+UNBUFFERED = {"X-Accel-Buffering": "no"}
+"""Headers of a stream: nginx would keep its events back."""
+ANNOUNCEMENTS = ("wait ", "follow ")
+"""Notifications that somebody is interested in an execution, which change nothing."""
 EVENT = "event: change\ndata: -\n\n"
 
 
@@ -65,6 +69,11 @@ class Refresh:
         """Let all open pages read themselves again, because this process changed something."""
         self._woken("notified")
 
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether the server stops, so that its streams have to end."""
+        return self._stopped
+
     def stop(self) -> None:
         """End all streams soon. A signal handler may call this."""
         self._stopped = True
@@ -95,6 +104,8 @@ class Refresh:
         finally:
             await listener.close()
 
-    def _woken(self, _: str) -> None:
+    def _woken(self, payload: str) -> None:
+        if payload.startswith(ANNOUNCEMENTS):
+            return
         for changed in self._streams:
             changed.set()

@@ -21,6 +21,7 @@ from cronledger.web.access.identity import Access, Identity
 from cronledger.web.access.scheme import Scheme
 from cronledger.web.acting import Actor
 from cronledger.web.examining import Examiner
+from cronledger.web.following import Followers
 from cronledger.web.links import Links, local_address, path_of, root_of
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.redaction import Redaction
@@ -64,6 +65,7 @@ class Site:
         self.operators = operators
         self.metrics = metrics
         self.refresh = refresh
+        self.followers = Followers()
         self.redaction = redaction
         self.reader = reader
         self.actor = actor

@@ -400,6 +400,7 @@ def judge(heir: Heir, step: str, marks: Path) -> None:
             assert status == "SUCCESS", (execution, status)
         if not reentrant and execution not in ended:
             assert execution not in heir.started, execution
+    assert not heir.values("SELECT * FROM cronledger.output_chunks")
     _judge_effects(heir)
     _judge_definitions(heir, step)
     _judge_hours(heir, step)

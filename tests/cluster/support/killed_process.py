@@ -25,8 +25,10 @@ from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.claiming import request
 from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.commands.client import Supervisor
+from cronledger.engine.lease import Lease
 from cronledger.engine.maintenance.alerts import Alerts
 from cronledger.engine.running.heartbeats import Heartbeats
+from cronledger.engine.running.output import LiveOutput
 from cronledger.engine.running.upstreams import Upstreams
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.access import Access
@@ -130,9 +132,24 @@ async def heartbeat(url: str, watch: Watch) -> None:
     beats.close()
 
 
+async def written_output(runner: Runner, start: Lease) -> None:
+    """A chunk of the output of an execution that runs."""
+    output = LiveOutput(runner.pool, runner.statements, 1000)
+    capture = output.capture(start)
+    assert capture is not None
+    capture.write("half of it")
+    await asyncio.sleep(0)  # it is noted
+    output.hurry(capture)
+    await output.step()
+
+
 async def finish(url: str, watch: Watch) -> None:
     runner = await opened(url)
     starts = await runner.settle()
+    watch.armed = True
+    plain = next(start for start in starts if start.claimed.key.job_name == "plain")
+    await written_output(runner, plain)
+    watch.armed = False
     for start in starts:
         say("start", start)
         runner.awaited.note(f"wait {start.claimed.id}")
@@ -149,7 +166,7 @@ async def finish(url: str, watch: Watch) -> None:
             case "unready":
                 ended = outcome.failure(outcome.NotReady("1m", "no file yet"))
         say("end", start)
-        runner.put(start, ended, back)
+        runner.put(start, ended, back, has_chunks=start is plain)
     watch.armed = True
     while runner.finisher.waiting:
         await runner.finisher.step()

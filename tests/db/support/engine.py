@@ -368,14 +368,17 @@ class Runner:
         with mock.patch.object(self.finisher._follow_up, "rearm", crashed):
             await self.finisher._write(self.finisher._waiting, Settled())
 
-    def put(self, start: Lease, ended: Outcome | None = None, release: bool = False) -> None:
+    def put(
+        self, start: Lease, ended: Outcome | None = None, release: bool = False,
+        *, has_chunks: bool = False,
+    ) -> None:  # fmt: skip
         ended = ended or outcome.success(None)
         claimed = start.claimed
         decided = outcome.decide(ended, start.job, claimed.attempt, claimed.max_attempts, 0.0)
         self.held.remove(start)
         lease = next((x for x in self.leases.all() if x.token == claimed.token), None)
         if lease is not None:
-            self.finisher.put(Ended(lease, decided, 5, release))
+            self.finisher.put(Ended(lease, decided, 5, release, has_chunks=has_chunks))
 
     def before_sending(self, act: Callable[[str], Awaitable[object]]) -> None:
         """Let `act` run with the name of each statement before it is sent, from now on."""

@@ -119,6 +119,8 @@ LEFT_OUT = {
     # Call a function that is measured.
     "begin_pauses", "call_enqueue_many", "call_enqueue_task", "call_pause", "call_progress",
     "call_trigger", "settle_pauses",
+    # Write and delete chunks of output by the keys of executions, as heartbeat_leases.
+    "write_output", "drop_output",
     # Compares definitions of jobs, which are its parameter.
     "compare_source", "list_upstreams", "plan_pending", "upsert_jobs",
     # Probe `gates` and executions by key; tests/db/test_query_plans.py measures them with gates.
@@ -257,6 +259,7 @@ def _values(c: psycopg.Connection[Any]) -> dict[str, Any]:
     arrays = {name: [] if value is None else value for name, value in many.items()}
     jobs = arrays["jobs"]
     return dict.fromkeys(NULLS) | arrays | one | {
+        "attempt": 1, "number": 0,
         "after": day, "after_kind": "", "after_scope": "", "at": now, "before": 2**62,
         "buckets": 60, "by": "runner", "calendars": [], "days": 90,
         "max_dates": 5, "delivery": None, "changes": [], "channels": ["ops"] * len(jobs),

@@ -30,6 +30,9 @@ Reason = Literal[
 ]
 
 ProgressReport = Callable[[int, int | None, str | None], None]
+OnOutput = Callable[[str, int], None]
+"""Takes new output of a command, and how many bytes before it are missing."""
+
 CLOSE_SECONDS = 6.0
 """`close` waits this long for the commands to end (they have 2 s), then kills the supervisor."""
 STUCK_SECONDS = 5.0
@@ -64,7 +67,8 @@ class _Run:
     future: asyncio.Future[CommandEnd]
     deadline: float
     process: "_Process"
-    progress: ProgressReport | None = None
+    progress: ProgressReport | None
+    output: OnOutput | None
     pid: int | None = None
 
 
@@ -135,6 +139,8 @@ class Supervisor:
         tail_bytes: int = 65536,
         grace: float = 5.0,
         progress: ProgressReport | None = None,
+        output: OnOutput | None = None,
+        follow_seconds: float = 0.0,
     ) -> CommandEnd:
         """Run `argv`, or `shell` by /bin/sh -c, until it ends or until `deadline` of `monotonic()`.
 
@@ -143,6 +149,9 @@ class Supervisor:
         short. If the task is cancelled, the command gets SIGTERM, and SIGKILL after `grace`. A
         second cancellation sends SIGKILL. The task is cancelled when the command is dead.
         `progress` is called with done, total and text of progress lines in the output.
+
+        `output` is called in the event loop with what the command writes, every two seconds, and
+        for `follow_seconds` at once. What it writes last is only in the CommandEnd.
 
         Raises ValueError unless exactly one of `argv` and `shell` is given, and if `key` is
         running. Raises RuntimeError after `close`. Any other failure to start is returned as
@@ -164,9 +173,11 @@ class Supervisor:
             "deadline": deadline,
             "tail_bytes": tail_bytes,
             "grace": grace,
+            "shown": output is not None,
+            "follow_until": monotonic() + follow_seconds,
         }
         try:
-            run = self._begin(key, request, progress)
+            run = self._begin(key, request, progress, output)
         except OSError as error:
             return _not_started(f"cannot start the command supervisor: {error}")
         return await self._until_dead(key, run)
@@ -183,6 +194,12 @@ class Supervisor:
             if running:
                 self._send({"op": "extend", "deadlines": running})
 
+    def follow(self, key: str, seconds: float) -> None:
+        """Pass the output of the command on at once for so long. Thread-safe, never waits."""
+        with self._lock:
+            if key in self._runs:
+                self._send({"op": "follow", "key": key, "until": monotonic() + seconds})
+
     def stop(self, key: str) -> None:
         """Send SIGTERM to the command, and SIGKILL after its grace. Thread-safe, never waits."""
         with self._lock:
@@ -195,10 +212,13 @@ class Supervisor:
 
     # -- one command -----------------------------------------------------------------------------
 
-    def _begin(self, key: str, request: dict[str, Any], progress: ProgressReport | None) -> _Run:
+    def _begin(
+        self, key: str, request: dict[str, Any], progress: ProgressReport | None,
+        output: OnOutput | None,
+    ) -> _Run:  # fmt: skip
         process = self._ensure()
         future = asyncio.get_running_loop().create_future()
-        run = _Run(future, request["deadline"], process, progress)
+        run = _Run(future, request["deadline"], process, progress, output)
         with self._lock:
             sent = self._send(request)
             if sent:
@@ -340,6 +360,10 @@ class Supervisor:
                 report = self._runs[event["key"]].progress
                 if report is not None:
                     report(event["done"], event["total"], event["text"])
+            case "output":
+                show = self._runs[event["key"]].output
+                assert show is not None, "the request asked for it"
+                show(event["text"], event["missing"])
             case "failed":
                 self._settle(event["key"], _not_started(event["error"], event["reason"]))
             case "ended":

@@ -3,6 +3,8 @@
 Like the supervisor, it uses the standard library only.
 """
 
+import codecs
+from time import monotonic
 from typing import Any
 
 from cronledger.engine.commands.progress_lines import ProgressLines
@@ -10,6 +12,9 @@ from cronledger.engine.commands.progress_lines import ProgressLines
 KILL_LEAD = 0.1
 """Seconds between SIGKILL and the deadline, at which no process of the command is alive."""
 NEVER = float("inf")
+SHOW_EVERY = 2.0
+FOLLOWED_EVERY = 0.1
+"""Seconds between two parts of the output, and while somebody follows it."""
 
 
 class Command:
@@ -39,6 +44,11 @@ class Command:
         self.reason: str | None = None  # why the supervisor ends it; None: it exits by itself
         self.drain_by = self.gone_by = NEVER
         self.next_at = NEVER  # when it is checked again
+        self.shown: bool = request.get("shown", False)
+        self.follow_until: float = request.get("follow_until", 0.0)
+        self.show_at = NEVER  # when the next part of its output is sent
+        self.shown_bytes = 0
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.extend(request["deadline"], now)
 
     def extend(self, deadline: float, now: float) -> None:
@@ -57,6 +67,26 @@ class Command:
         self.tail += data
         if len(self.tail) > 2 * self.tail_bytes:
             del self.tail[: len(self.tail) - self.tail_bytes]
+        if self.shown and data and self.show_at == NEVER:
+            now = monotonic()
+            self.show_at = now + (FOLLOWED_EVERY if now < self.follow_until else SHOW_EVERY)
+
+    def follow(self, until: float) -> None:
+        """Send the output at once until that instant."""
+        self.follow_until = until
+        if self.show_at != NEVER:
+            self.show_at = min(self.show_at, monotonic() + FOLLOWED_EVERY)
+
+    def news(self) -> dict[str, Any]:
+        """Return the output since the last call, as far as it is kept. None is due afterwards."""
+        self.show_at = NEVER
+        new = min(self.total_bytes - self.shown_bytes, len(self.tail))
+        missing = self.total_bytes - self.shown_bytes - new
+        self.shown_bytes = self.total_bytes
+        if missing:
+            self.decoder.reset()
+        text = self.decoder.decode(bytes(self.tail[len(self.tail) - new :])).replace("\0", "")
+        return {"event": "output", "key": self.key, "text": text, "missing": missing}
 
     def ended(self) -> dict[str, Any]:
         self.keep(self.progress.take(b""))

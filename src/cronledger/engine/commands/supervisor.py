@@ -8,8 +8,9 @@ runner or a program on a hung filesystem must not delay the deadline of another 
 Requests::
 
     {"op": "start", "key", "argv": [...] | null, "shell": str | null, "cwd": str | null,
-     "env": {additions}, "deadline", "grace", "tail_bytes"}
+     "env": {additions}, "deadline", "grace", "tail_bytes", "shown", "follow_until"}
     {"op": "extend", "deadlines": {key: deadline}}
+    {"op": "follow", "key", "until"}    send its output at once until that instant
     {"op": "stop", "key"}     SIGTERM now, SIGKILL after the command's grace
     {"op": "kill", "key"}     SIGKILL now
     {"op": "ping"}            the supervisor responds with the event pong
@@ -18,6 +19,8 @@ Events: ``ready`` once; then for each start either ``failed`` (key, error) or ``
 followed by ``ended`` (key, returncode, signal, reason, output, truncated, total_bytes), once each.
 Between these, ``progress`` (key, done, total, text) for the newest progress line of each part of
 the output. Progress lines are not part of the output.
+In between, if it is ``shown``, ``output`` (key, text, missing) has what it has written since the
+last one, and how many bytes before that are lost.
 
 Deadlines are instants of CLOCK_MONOTONIC in seconds. All processes of a host share that clock, so
 the supervisor and the `time.monotonic()` of the runner agree. It stops while the host is suspended.
@@ -177,6 +180,10 @@ class Supervisor:
                     if command := self._commands.get(key):
                         command.extend(deadline, monotonic())
                         self._soonest = min(self._soonest, command.next_at)
+            case "follow":
+                if command := self._commands.get(request["key"]):
+                    command.follow(request["until"])
+                    self._soonest = min(self._soonest, command.show_at)
             case "stop" | "kill":
                 self._reap()  # a command that has already exited was not stopped
                 if command := self._commands.get(request["key"]):
@@ -243,6 +250,7 @@ class Supervisor:
         command.keep(command.progress.take(data))
         if (progress := command.progress.fetch()) is not None:
             self._emit({"event": "progress", "key": command.key, **progress})
+        self._soonest = min(self._soonest, command.show_at)
         if not data:
             command.output = self._close(command.output)
         return bool(data)
@@ -340,13 +348,17 @@ class Supervisor:
         for command in tuple(commands):
             if self._commands.get(command.key) is not command:
                 continue  # an earlier callback of this round ended it
+            if monotonic() >= command.show_at:
+                self._emit(command.news())
             if command.lost:
                 self._check_lost(command, monotonic())
             elif command.exit_code is None:
                 self._check_running(command, monotonic())
             else:
                 self._check_exited(command, monotonic())
-        self._soonest = min((c.next_at for c in self._commands.values()), default=NEVER)
+        self._soonest = min(
+            (min(c.next_at, c.show_at) for c in self._commands.values()), default=NEVER
+        )
 
     def _check_running(self, command: Command, now: float) -> None:
         if now >= command.kill_at:

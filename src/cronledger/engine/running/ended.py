@@ -20,7 +20,8 @@ class Ended:
     handler that is not ready (`outcome.postpone`) does so as well, unless its wait is over, which
     the ledger decides: `as_written` sets `release` then. `stripped`:
     the ledger refused its values, so it has none. `span`: that of the attempt, which ends with the
-    outcome that the ledger has given to it; None without traces.
+    outcome that the ledger has given to it; None without traces. `has_chunks`: chunks of its output
+    were written, which its end deletes.
     """
 
     lease: Lease
@@ -29,6 +30,7 @@ class Ended:
     release: bool = False
     stripped: bool = False
     span: AttemptSpan | None = None
+    has_chunks: bool = False
 
     @property
     def token(self) -> UUID:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, assert_never
 from uuid import UUID
 
 from cronledger.declaring.app import CancelToken, Context
+from cronledger.engine.awaited import FOLLOW_SECONDS
 from cronledger.engine.event import Event
 from cronledger.engine.late import Late
 from cronledger.engine.lease import Lease, Leases, Stop
-from cronledger.engine.running import attempt_spans
+from cronledger.engine.running import attempt_spans, capturing
 from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.running.handlers.command import CommandHandlers
@@ -26,6 +27,7 @@ from cronledger.engine.running.handlers.guard import (
 from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.sql import SqlHandlers
 from cronledger.engine.running.handlers.transaction import Connections, ExecutionTransaction
+from cronledger.engine.running.output import Capture, LiveOutput
 from cronledger.engine.running.upstreams import Upstreams
 from cronledger.ledger.rows import UnreadablePayload
 from cronledger.logs.fields import EXECUTION, fields_from
@@ -50,6 +52,7 @@ class Running:
     `called_at`: the monotonic instant at which its task began, or None before that. `stop`: the
     reason why the handler was requested to end, or None. `overran`: it did not end in time.
     `abandoned`: the executor no longer waits for its end. `span`: of the attempt, if it is traced.
+    `capture`: its output; None: it is not captured.
     """
 
     lease: Lease
@@ -61,6 +64,7 @@ class Running:
     overran: bool = False
     abandoned: bool = False
     span: AttemptSpan | None = None
+    capture: Capture | None = None
 
     @property
     def duration_ms(self) -> int:
@@ -70,7 +74,15 @@ class Running:
         """Return the outcome to write. The span ends now, and gets its outcome later."""
         if self.span is not None:
             self.span.stop()
-        return Ended(self.lease, decided, self.duration_ms, release, span=self.span)
+        if not self.lease.job.capture_output and decided.output is not None:
+            decided = replace(decided, output=None)
+        if self.capture is None:
+            return Ended(self.lease, decided, self.duration_ms, release, span=self.span)
+        decided = self.capture.end(decided)
+        return Ended(
+            self.lease, decided, self.duration_ms, release, span=self.span,
+            has_chunks=self.capture.written,
+        )  # fmt: skip
 
 
 class Executor:
@@ -99,6 +111,7 @@ class Executor:
         http: "Late[HttpHandlers]",
         connections: Connections,
         upstreams: Upstreams,
+        output: LiveOutput,
         runner: str,
         slots: int,
         tracing: Tracing | None = None,
@@ -111,6 +124,7 @@ class Executor:
         self._http = http
         self._connections = connections
         self._upstreams = upstreams
+        self._output = output
         self._runner = runner
         self._slots = slots
         self._tracing = tracing
@@ -124,9 +138,11 @@ class Executor:
         self._idle.set()
         self._loop = asyncio.get_running_loop()
         guard_tasks(self._loop)
+        capturing.install()
 
     def close(self) -> None:
-        """Restore the event loop as it was. No handler may be started afterwards."""
+        """Restore the event loop and the streams. No handler may be started afterwards."""
+        capturing.uninstall()
         unguard_tasks(self._loop)
 
     @property
@@ -168,6 +184,7 @@ class Executor:
         # A thread that reads the token sees the end of its lease before it is requested to stop.
         running = Running(lease, CancelToken(lambda: not lease.usable))
         lease.stop = lambda why: self._stop_from_any_thread(running, why)
+        running.capture = self._output.capture(lease)
         self._running[lease.token] = running
         self._idle.clear()
         return running
@@ -229,6 +246,14 @@ class Executor:
             )
         self._stop_handler(running)
         running.stop_again = self._loop.call_later(self.REPEAT, self._repeat_stop, running)
+
+    def followed(self) -> None:
+        """Show the output of the executions that somebody follows as it comes."""
+        for running in self._running.values():
+            capture = running.capture
+            if capture is not None and capture.is_followed:
+                self._commands.supervisor.follow(str(running.lease.token), FOLLOW_SECONDS)
+                self._output.hurry(capture)
 
     async def wait_idle(self) -> None:
         """Wait until no handler is running."""
@@ -315,9 +340,11 @@ class Executor:
         match job.handler:
             case Handler.PYTHON:
                 name = job.target["python"]
-                ended = await self._python.run(name, context, transaction, guard)
+                ended = await self._python.run(name, context, transaction, guard, running.capture)
             case Handler.COMMAND:
-                ended = await self._commands.run(job, context, running.lease, running.span)
+                ended = await self._commands.run(
+                    job, context, running.lease, running.span, running.capture
+                )
             case Handler.SQL:
                 ended = await self._sql.run(job, context, transaction, running.span)
             case Handler.HTTP:
@@ -409,6 +436,8 @@ class Executor:
             )
         _log_end(decided, running.duration_ms, release=release)
         end = running.end(decided, release=release)
+        if running.capture is not None:
+            self._output.forget(running.capture)
         if lease.held:
             self._finisher.put(end)
         else:

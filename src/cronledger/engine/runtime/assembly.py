@@ -33,6 +33,7 @@ from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.sql import SqlHandlers
 from cronledger.engine.running.handlers.transaction import Connections
 from cronledger.engine.running.heartbeats import Heartbeats
+from cronledger.engine.running.output import LiveOutput
 from cronledger.engine.running.upstreams import Upstreams
 from cronledger.engine.runtime.app_lifecycle import AppLifecycle
 from cronledger.engine.runtime.diagnostics import Inspector
@@ -136,6 +137,7 @@ class Components:
             self.pool, self._statements, self.leases,
             FollowUp(self.pool, self._statements, self.awaited),
         )  # fmt: skip
+        self.output = LiveOutput(self.pool, self._statements, s.output_tail_bytes)
         self.executor = Executor(
             self.leases,
             self.finisher,
@@ -145,6 +147,7 @@ class Components:
             http=Late(self._make_http),
             connections=Connections(self._access, self._statements, self.threads),
             upstreams=Upstreams(self.pool, self._statements),
+            output=self.output,
             runner=self._runner,
             slots=s.slots,
             tracing=tracing_of(s),

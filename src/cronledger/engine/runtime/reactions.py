@@ -47,6 +47,7 @@ def connect(p: Components) -> None:
     p.dispatcher.due_within.then(partial(p.loops.wake_within, "dispatcher"))
     p.gates.due_within.then(partial(p.loops.wake_within, "gates"))
     p.sweeper.due_within.then(partial(p.loops.wake_within, "sweeper"))
+    p.output.due_within.then(partial(p.loops.wake_within, "output"))
 
     # Notifications. Those from before the start of LISTEN are lost, so `connected` does everything.
     deliver_surely, renew = p.deliveries.request, p.heartbeats.renew_now
@@ -107,7 +108,9 @@ def plain(reaction: Callable[[], object]) -> Callable[[object], object]:
 
 
 def _notified(p: Components, notifications: Notifications, payload: str) -> None:
-    if not p.awaited.note(payload):
+    if p.output.followed.note(payload):
+        p.executor.followed()
+    elif not p.awaited.note(payload):
         for reaction in notifications.get(payload, notifications[""]):
             reaction()
 

@@ -181,6 +181,7 @@ class Runtime:
         drive("sweeper", parts.sweeper.step, parts.sweeper.wake)
         drive("gates", parts.gates.step, parts.gates.wake)
         drive("scopes", parts.scopes.step)
+        drive("output", parts.output.step)
         drive("alerts", parts.alerts.step, parts.alerts.wake)
         drive("deliveries", parts.deliveries.step, parts.deliveries.wake)
         drive("dispatcher", parts.dispatcher.step, parts.dispatcher.wake, observes_clock=True)

@@ -1,5 +1,6 @@
 -- Ends stale leases that may not be stolen, because the job is not reentrant, has no attempt left, or is
--- deleted or retired: FAILED stale_timeout, never retried; CANCELLED after a requested cancel.
+-- deleted or retired: FAILED stale_timeout, never retried; CANCELLED after a requested cancel. What the attempt had
+-- written becomes its output.
 -- Lock: executions FOR UPDATE in key order, SKIP LOCKED. trusted_since: see is_stale. Reads every RUNNING
 -- row. Zero rows: nothing to sweep.
 WITH held AS MATERIALIZED (
@@ -18,6 +19,7 @@ SET status = CASE WHEN e.cancel_requested_at IS NULL THEN 'FAILED' ELSE 'CANCELL
     error_code = 'stale_timeout',
     error_msg = format('runner %%s was last seen at %%s and its lease ended at %%s (stale_timeout = %%s); the end of attempt %%s is unknown',
                        e.runner_id, e.heartbeat_at, e.stale_after, e.stale_after - e.heartbeat_at, e.attempt),
+    output = {schema}_internal.take_output(e.id, e.attempt),
     finished_at = {schema}.db_now(), next_attempt_at = NULL, updated_at = {schema}.db_now(),
     changed_xact = pg_current_xact_id()
 FROM held h

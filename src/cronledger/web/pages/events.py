@@ -5,6 +5,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from cronledger.web.refresh import UNBUFFERED
 from cronledger.web.site import site_of
 
 
@@ -13,8 +14,7 @@ async def events(request: Request) -> Response:
     refresh = site_of(request).refresh
     if refresh.is_full:
         raise HTTPException(503, "This process serves as many open pages as it can.")
-    headers = {"X-Accel-Buffering": "no"}  # nginx would keep the events back
-    return StreamingResponse(refresh.stream(), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(refresh.stream(), media_type="text/event-stream", headers=UNBUFFERED)
 
 
 ROUTES = [Route("/events", events, methods=["GET"])]

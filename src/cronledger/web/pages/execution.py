@@ -6,24 +6,29 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from cronledger.ledger import calls
+from cronledger.ledger.following import Following
 from cronledger.ledger.reports import Row
-from cronledger.web import links
+from cronledger.web import ansi, links
 from cronledger.web.changes import changes
 from cronledger.web.drawing.line import line
 from cronledger.web.expected import expected
 from cronledger.web.forms import form_of, whole
 from cronledger.web.reading import Reading
 from cronledger.web.redaction import Redaction
+from cronledger.web.refresh import UNBUFFERED
 from cronledger.web.site import identity_of, site_of
 
 MOST_ATTEMPTS = 100
 MOST_ALERTS = 20
 MOST_BREACHES = 10
 """A plan_time has one for each kind of deadline."""
+LAST_LINES = 20
+"""The lines of the output beneath the error of a failed execution."""
+_NOTHING = {"result": None, "output": None, "status": None, "attempt": 0, "number": 0}
 UNKNOWN_END = ("stale_timeout", "shutdown")
 CANCELLED = {
     "cancelled": "Execution {id} was waiting, and is CANCELLED.",
@@ -83,17 +88,20 @@ def _line(row: Row, attempts: Reading, found: Reading) -> Any:
     return line(row["due_at"], attempts.known, row["finished_at"] or max(now, row["due_at"]))
 
 
-async def _contents(request: Request, execution: int) -> Mapping[str, str | None]:
+async def _contents(request: Request, execution: int) -> Mapping[str, Any]:
     """Return result and output as text, and for an operator the payload.
 
     `problem`: why one of them could not be read.
     """
     site = site_of(request)
     read = await site.reader.read("show_outputs", id=execution)
-    (stored,) = read.known or [{"result": None, "output": None}]
+    (stored,) = read.known or [_NOTHING]
+    output = stored["output"] or ""
     found = {
-        "result": site.redaction.text(stored["result"]), "output": stored["output"],
-        "problem": read.problem,
+        "result": site.redaction.text(stored["result"]), "problem": read.problem, "output": output,
+        "shown": ansi.shown(output), "is_running": stored["status"] == "RUNNING",
+        "last_lines": ansi.last_lines(output, LAST_LINES) if stored["status"] == "FAILED" else None,
+        "attempt": stored["attempt"], "number": stored["number"],
     }  # fmt: skip
     if not identity_of(request).is_operator:
         return found
@@ -119,6 +127,33 @@ def _changes(row: Row, success: Reading, redaction: Redaction) -> list[tuple[str
     return [change for change in found if change[1] != change[2]] + definition
 
 
+async def output(request: Request) -> Response:
+    """Return the stream of the output of a running execution."""
+    site, given = site_of(request), request.query_params
+    if site.followers.is_full:
+        raise HTTPException(503, "This process follows as many executions as it can.")
+    # A browser that connects again names the last event that it has received.
+    attempt, _, number = request.headers.get("last-event-id", "").partition(".")
+    following = Following(
+        whole(given.get("id", ""), "id"),
+        whole(attempt or given.get("attempt", "0"), "attempt"),
+        whole(number or given.get("number", "0"), "number"),
+    )
+    stream = site.followers.stream(site, following)
+    return StreamingResponse(stream, media_type="text/event-stream", headers=UNBUFFERED)
+
+
+async def download(request: Request) -> Response:
+    """Return the output as a file, with its colours."""
+    execution = whole(request.query_params.get("id", ""), "id")
+    read = await site_of(request).reader.read_once("show_outputs", id=execution)
+    if not read.known:
+        raise HTTPException(503 if read.problem else 404, read.problem or "Not Found")
+    name = f"execution-{execution}.txt"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return PlainTextResponse(read.known[0]["output"] or "", headers=headers)
+
+
 async def cancel(request: Request) -> Response:
     """Request that an execution ends."""
     form = await form_of(request)
@@ -139,7 +174,9 @@ async def retry(request: Request) -> Response:
 
 
 ROUTES = [
-    *links.routes("/execution", show),
+    Route("/execution/output", output, methods=["GET"]),
+    Route("/execution/output.txt", download, methods=["GET"]),
     Route("/execution/cancel", cancel, methods=["POST"]),
     Route("/execution/retry", retry, methods=["POST"]),
+    *links.routes("/execution", show),
 ]

@@ -10,13 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from cronledger.declaring.app import Context, LeaseLost
-from cronledger.engine.commands.client import CommandEnd, Supervisor
+from cronledger.engine.awaited import FOLLOW_SECONDS
+from cronledger.engine.commands.client import CommandEnd, OnOutput, Supervisor
 from cronledger.engine.lease import Lease
 from cronledger.engine.running.attempt_spans import trace_context
 from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.engine.running.handlers.variables import secrets, unset
+from cronledger.engine.running.output import Capture
 from cronledger.rules import outcome
-from cronledger.rules.masks import longest_spelling, redacted, redacted_tail
+from cronledger.rules.long_text import left_out
+from cronledger.rules.masks import StreamMask, longest_spelling, redacted, redacted_tail
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome
 from cronledger.rules.targets import CommandTarget, FromEnvironment
@@ -35,7 +38,12 @@ class CommandHandlers:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     async def run(
-        self, job: Job, context: Context, lease: Lease, span: AttemptSpan | None
+        self,
+        job: Job,
+        context: Context,
+        lease: Lease,
+        span: AttemptSpan | None,
+        capture: Capture | None = None,
     ) -> Outcome:
         """Run the command to its end. A cancellation stops all its processes and then propagates.
 
@@ -52,11 +60,11 @@ class CommandHandlers:
         if trace:  # otherwise the state of the trace in which the replica was started is inherited
             trace.setdefault("TRACESTATE", "")
         variables = {**self._declared(target), **environment(context), **trace}
-        end = await self._run(target, context, variables, deadline)
+        end = await self._run(target, context, variables, deadline, capture)
         # Nothing has run. If the lease was renewed meanwhile, there is time for it again.
         while end.reason == "too_late" and lease.usable and lease.deadline > deadline:
             deadline = lease.deadline
-            end = await self._run(target, context, variables, deadline)
+            end = await self._run(target, context, variables, deadline, capture)
         match end.reason:
             case "too_late":
                 raise LeaseEndedError
@@ -89,6 +97,7 @@ class CommandHandlers:
         context: Context,
         variables: Mapping[str, str],
         deadline: float,
+        capture: Capture | None,
     ) -> CommandEnd:
         command, hidden = target.command, secrets(target.env, self.environ)
 
@@ -105,10 +114,21 @@ class CommandHandlers:
             deadline=deadline,
             tail_bytes=self.tail_bytes + longest_spelling(hidden),
             progress=report,
+            output=None if capture is None else _shown(capture, StreamMask(hidden)),
+            follow_seconds=FOLLOW_SECONDS if capture is not None and capture.is_followed else 0.0,
         )
         if not hidden:
             return end
         return replace(end, output=redacted_tail(end.output, hidden, self.tail_bytes))
+
+
+def _shown(capture: Capture, mask: StreamMask) -> OnOutput:
+    """Return what passes the output of a command to its capture, with its secrets masked."""
+
+    def write(text: str, missing: int) -> None:
+        capture.write(left_out(missing) + mask.after_gap(text) if missing else mask.feed(text))
+
+    return write
 
 
 def environment(context: Context) -> Mapping[str, str]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronledger.declaring.app import Bound, Context
+from cronledger.engine.running import capturing
 from cronledger.engine.running.handlers.guard import Guard, LeaseEndedError
 from cronledger.engine.running.handlers.middleware import WrappedHandler
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
+from cronledger.engine.running.output import Capture
 from cronledger.engine.threads import Threads
 from cronledger.rules import outcome
 from cronledger.rules.model import Status
@@ -27,7 +29,12 @@ class PythonHandlers:
     max_result_bytes: int
 
     async def run(
-        self, name: str, context: Context, transaction: ExecutionTransaction, guard: Guard
+        self,
+        name: str,
+        context: Context,
+        transaction: ExecutionTransaction,
+        guard: Guard,
+        capture: Capture | None = None,
     ) -> Outcome:
         """Run the function to its end, and commit its writes in `transaction` with its SUCCESS.
 
@@ -43,6 +50,8 @@ class PythonHandlers:
         bound = self.functions[name]
         wrapped = WrappedHandler(bound, guard, transaction) if bound.middleware else None
         try:
+            if capture is not None:
+                capturing.begin(capture)
             with guard:
                 ended = await self._ended(wrapped or bound, bound.is_async, context, guard)
             if wrapped is not None:
@@ -55,8 +64,12 @@ class PythonHandlers:
                         "the handler returned while one of its helpers was inside ctx.transaction()"
                     )
                 )
-            return await transaction.commit(ended) if transaction.pending else ended
+            if not transaction.pending:
+                return ended
+            return await transaction.commit(ended if capture is None else capture.end(ended))
         finally:
+            if capture is not None:
+                capturing.end()
             await transaction.close()
 
     async def _ended(

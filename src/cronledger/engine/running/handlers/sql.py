@@ -49,7 +49,7 @@ class SqlHandlers:
         all statements, or None without any of these. The output contains the notices and the tag of
         each statement.
         """
-        output = _Output(self.tail_bytes)
+        output = _Output(self.tail_bytes if job.capture_output else 0)
         limit = job.run_timeout
         began = monotonic()
         try:
@@ -107,7 +107,7 @@ class _Output:
         self._text = ""
 
     def add(self, line: str) -> None:
-        self._text = (self._text + line + "\n")[-self._limit :]
+        self._text = (self._text + line + "\n")[-self._limit :] if self._limit else ""
 
     def notice(self, notice: Diagnostic) -> None:
         self.add(f"{notice.severity}: {notice.message_primary}")

@@ -1,0 +1,197 @@
+"""The output of running executions: collected in memory, and written in chunks.
+
+A handler that prints nothing causes no work here. Chunks are written every two seconds, and only
+for executions that last as long. While somebody follows an execution, they are written at once.
+"""
+
+import asyncio
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from time import monotonic
+from uuid import UUID
+
+from cronledger.engine.awaited import FOLLOW_SECONDS, Awaited
+from cronledger.engine.event import Event
+from cronledger.engine.lease import NEVER, Lease
+from cronledger.ledger.connections import AsyncPool
+from cronledger.ledger.rows import OutputChunk
+from cronledger.ledger.statements import Statements
+from cronledger.ledger.transactions import step_transaction
+from cronledger.rules.long_text import LongText, left_out
+from cronledger.rules.model import Handler
+from cronledger.rules.outcome import Outcome
+
+EVERY = 2.0
+"""Seconds between two chunks of an execution that nobody follows."""
+FOLLOWED_EVERY = 0.1
+BUSY_SECONDS = 0.25
+"""The wait after another transaction had locked the row of an execution."""
+LARGEST_BATCH = 100
+"""Chunks of one statement, because each may have the size of a whole output."""
+
+
+class Capture:
+    """The output of one attempt. Every thread may `write`.
+
+    `written`: a chunk was sent, so that the end of the attempt has to delete chunks. `due`: when
+    the next chunk is due, if there is something to write. `over`: the attempt has ended.
+    """
+
+    # Defaults of the class, because most executions write nothing.
+    written = over = _noted = False
+    due = NEVER
+    _stored: LongText | None = None
+    _pending: LongText | None = None
+    _chunk: OutputChunk | None = None
+    _number = _dropped = 0
+    _sizes: dict[int, int]
+
+    def __init__(self, lease: Lease, live: "LiveOutput") -> None:
+        self.lease = lease
+        self._live = live
+
+    @property
+    def execution_id(self) -> int:
+        return self.lease.claimed.id
+
+    @property
+    def is_followed(self) -> bool:
+        """Return whether somebody follows the execution."""
+        return bool(self._live.followed.among([self.execution_id]))
+
+    def write(self, text: str) -> None:
+        """Add to the output. Nothing is added after the end of the attempt."""
+        if not text or self.over:
+            return
+        with self._live.lock:
+            if self._pending is None:
+                self._pending = LongText(self._live.limit)
+            self._pending.add(text)
+            if self.lease.job.handler is Handler.PYTHON:  # otherwise the supervisor has the end
+                if self._stored is None:
+                    self._stored = LongText(self._live.limit)
+                self._stored.add(text)
+            noted, self._noted = self._noted, True
+        if not noted:
+            self._live.note(self)
+
+    def end(self, ended: Outcome) -> Outcome:
+        """Return the outcome with the output, to which nothing is added any more."""
+        self.over = True
+        if self._stored is None or ended.output is not None:
+            return ended
+        with self._live.lock:
+            return replace(ended, output=self._stored.text())
+
+    def chunk(self) -> OutputChunk | None:
+        """Return the next chunk to write, the same one until it is `settled`; None: none."""
+        with self._live.lock:
+            if self._chunk is None and self._pending is not None:
+                text, self._pending = self._pending.text(), None
+                self._number += 1
+                self.written = True
+                self._chunk = OutputChunk(
+                    self.lease.claimed.key, self.lease.token, self._number, text, *self._gap(text)
+                )
+            return self._chunk
+
+    def _gap(self, text: str) -> tuple[int | None, int | None, str | None]:
+        """Drop chunks from the middle of what is written, until it is not too long."""
+        limit = self._live.limit
+        if self._number == 1:
+            self._sizes = {}
+        self._sizes[self._number] = len(text.encode())
+        first = 2 if self._sizes.get(1, limit) <= limit // 4 else 1
+        through = None
+        while sum(self._sizes.values()) > limit:
+            oldest = next((one for one in self._sizes if first <= one < self._number), None)
+            if oldest is None:
+                break
+            self._dropped += self._sizes.pop(oldest)
+            through = oldest
+        return (None, None, None) if through is None else (first, through, left_out(self._dropped))
+
+    def settled(self) -> bool:
+        """Note that the chunk is written. Return whether there is another one."""
+        with self._live.lock:
+            self._chunk = None
+            self._noted = self._pending is not None
+            return self._noted
+
+
+class LiveOutput:
+    """Writes the chunks of all executions of a runner: `step` is the step of a loop.
+
+    Event `due_within`: a step is due in so many seconds. `followed`: the executions that somebody
+    follows. `limit`: the bytes that are kept of one output. `lock` guards all captures.
+    """
+
+    def __init__(self, pool: AsyncPool, statements: Statements, limit: int) -> None:
+        self._pool = pool
+        self._statements = statements
+        self.limit = limit
+        self.lock = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._noted: dict[UUID, Capture] = {}
+        self.due_within = Event[[float]]()
+        self.followed = Awaited("follow", FOLLOW_SECONDS)
+
+    def capture(self, lease: Lease) -> Capture | None:
+        """Return what collects the output of this attempt; None: it is not captured."""
+        job = lease.job
+        if not job.capture_output or not self.limit:
+            return None
+        if job.handler not in (Handler.PYTHON, Handler.COMMAND):
+            return None
+        return Capture(lease, self)
+
+    def forget(self, capture: Capture) -> None:
+        """Write no further chunk of an attempt that has ended."""
+        self._noted.pop(capture.lease.token, None)
+
+    def hurry(self, capture: Capture) -> None:
+        """Write now what the execution has to write, because somebody follows it."""
+        if capture.lease.token in self._noted:
+            capture.due = min(capture.due, monotonic())
+            self.due_within(0.0)
+
+    def note(self, capture: Capture) -> None:
+        """Note that the capture has something to write. Any thread may call this."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._plan, capture)
+
+    def _plan(self, capture: Capture) -> None:
+        if capture.over:
+            return
+        every = FOLLOWED_EVERY if capture.is_followed else EVERY
+        capture.due = monotonic() + every
+        self._noted[capture.lease.token] = capture
+        self.due_within(every)
+
+    async def step(self) -> float | None:
+        """Write the chunks that are due. Return the seconds until the next ones; None: none."""
+        now = monotonic()
+        due = [one for one in self._noted.values() if one.due <= now]
+        due.sort(key=lambda one: one.lease.claimed.key.plan_time)  # for few partitions in each
+        for first in range(0, len(due), LARGEST_BATCH):
+            await self._write(due[first : first + LARGEST_BATCH])
+        following = min((one.due for one in self._noted.values()), default=None)
+        return None if following is None else max(0.0, following - monotonic())
+
+    async def _write(self, captures: list[Capture]) -> None:
+        chunks = [chunk for one in captures if (chunk := one.chunk()) is not None]
+        if not chunks:
+            return
+        async with self._pool.connection() as c, step_transaction(c):
+            result = await self._statements.write_output(c, chunks)
+        written = set(await result.fetchall())
+        for one in captures:
+            if one.over:
+                continue
+            if one.lease.token not in written:  # busy or lost
+                one.due = monotonic() + BUSY_SECONDS
+            elif one.settled():
+                self._plan(one)
+            else:
+                self.forget(one)

@@ -1,0 +1,79 @@
+"""F84: long outputs, secrets in outputs that arrive in parts, and the colours of a terminal."""
+
+import random
+
+import pytest
+
+from cronledger.rules.long_text import LongText
+from cronledger.rules.masks import StreamMask, redacted
+from cronledger.web.ansi import Ansi, last_lines, shown
+
+HIDDEN = ("hunter2&<", "ter2", "2x", 'q"\\z')
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_text_in_parts_is_masked_as_in_one(seed: int) -> None:
+    """Whatever the parts, and what is held back is only what may be the beginning of a secret."""
+    chance = random.Random(seed)
+    pieces = [*HIDDEN, *redacted_spellings(), "h", "hun", "2", "\\", "a", "\n"]
+    text = "".join(chance.choices(pieces, k=chance.randint(1, 12)))
+    mask, found, place = StreamMask(HIDDEN), "", 0
+    while place < len(text):
+        size = chance.randint(1, 5)
+        found += mask.feed(text[place : place + size])
+        place += size
+    found += mask.feed("\n\n")
+    assert found == redacted(text + "\n\n", HIDDEN)
+
+
+def redacted_spellings() -> list[str]:
+    return ["hunter2%26%3C", "hunter2&amp;&lt;", 'q\\\\"\\\\\\\\z', "hun\\ter2&<"]
+
+
+def test_a_line_without_secret_is_shown_at_once() -> None:
+    mask = StreamMask(("hunter2",))
+    assert mask.feed("password? ") == "password? "
+    assert mask.feed("it is hun") == "it is "
+    assert mask.feed("dred") == "hundred"
+
+
+def test_what_a_gap_leaves_of_a_secret_is_not_shown() -> None:
+    mask = StreamMask(("hunter2",))
+    assert mask.feed("a hun") == "a "
+    after = mask.after_gap("ter2 " + "x" * 200)
+    assert "ter2" not in after and after.endswith("xxx")
+    mask = StreamMask(("hunter2",))
+    assert mask.after_gap("x" * 80 + "hunter2 tail") == " tail"
+
+
+def test_beginning_and_end_of_a_long_text_are_kept() -> None:
+    text = LongText(64)
+    assert text.text() == ""
+    text.add("begin")
+    text.add("é" * 10 + "\0\ud800")
+    assert text.text() == "begin" + "é" * 10
+    for _ in range(100):
+        text.add("0123456789")
+    text.add("end")
+    assert text.text() == (
+        "begi\n[cronledger: 964 bytes of the output are left out]\n"
+        + ("0123456789" * 6)[3:] + "end"
+    )  # fmt: skip
+
+
+def test_colours_are_classes_and_other_sequences_are_left_out() -> None:
+    assert shown("a\x1b[1;31mb<\x1b[0mc\x1b[2K\x1b]0;title\x07\rd\x08") == (
+        'a<span class="bold fg-red">b&lt;</span>c\nd'
+    )
+    assert shown("\x1b[38;5;9;4mx\x1b[24;103my\x1b[mz") == (
+        '<span class="underline">x</span><span class="bg-yellow">y</span>z'
+    )
+    assert shown("\x1b[" + "9" * 50 + "mx\x1b[?25l") == "x"
+
+
+def test_a_sequence_may_be_split_over_two_parts() -> None:
+    ansi = Ansi()
+    assert ansi.feed("a\x1b[3") == "a"
+    assert ansi.feed("2mb\x1b") == '<span class="fg-green">b</span>'
+    assert ansi.feed("[0mc") == "c"
+    assert last_lines("\x1b[31m1\n2\n3\n", 2) == '<span class="fg-red">2\n3</span>'
