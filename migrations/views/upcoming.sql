@@ -3,14 +3,15 @@ SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time AS plan_time, s.du
        s.due_at - {schema}.db_now() AS due_in,
        {schema}_internal.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue,
        s.owner, s.labels,
-       (SELECT min(p.id) FROM {schema}.job_pauses p
-        WHERE p.job_name = s.job_name AND s.due_at >= p.from_at AND coalesce(s.due_at <= p.until_at, true)) AS pause
+       (SELECT min(p.id) FROM {schema}.pauses p
+        WHERE p.ended_at IS NULL AND s.due_at >= p.from_at AND coalesce(s.due_at <= p.until_at, true)
+          AND {schema}_internal.pause_covers(p, s.job)) AS pause
 FROM (
     -- Sorted before the zones are converted, so that a LIMIT converts only the rows that it returns.
     SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time,
            -- It is due earlier if it was edited, or to record plan_times that are skipped.
            greatest(s.next_due_at, s.next_plan_time) AS due_at, s.queue,
-           j.timezone, j.schedule, j.owner, j.labels
+           j.timezone, j.schedule, j.owner, j.labels, j AS job
     FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name
     WHERE s.next_due_at IS NOT NULL AND s.next_plan_time IS NOT NULL AND j.retired_at IS NULL
       AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)

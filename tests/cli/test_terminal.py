@@ -169,7 +169,8 @@ RESULTS_WITHOUT_JSON = {
     "web": "a log, not a result",
     "import-crontab": "a TOML file",
     "check": "--format json",
-    "progress", "schema": "JSON anyway",
+    "progress": "no result",
+    "schema": "JSON anyway",
 }
 
 

@@ -31,7 +31,10 @@ def test_the_page_lists_policies_error_codes_and_settings() -> None:
 def test_it_lists_the_environment_of_a_command() -> None:
     context = MagicMock(spec=Context, plan_time=datetime(2030, 1, 1, tzinfo=UTC))
     listed = re.findall(r"^\| `([^`]+)` \|", ENVIRONMENT, re.MULTILINE)
+    upstream = ["CRONLEDGER_UPSTREAM", "CRONLEDGER_UPSTREAM_ERROR"]  # one of them, or neither
+    context._upstreams.handed_over.return_value = dict.fromkeys(upstream, "")
     assert listed == list(environment(context))
+    assert context._upstreams.handed_over.call_args.args[0] == upstream[0]
 
 
 def test_its_example_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
