@@ -43,15 +43,13 @@ def progress(*, done: int, total: int | None, text: str | None) -> None:
         )
     found = rules.checked(done, total, text)
     from cronledger.cli.session import session, settings_here
-    from cronledger.client import Client
     from cronledger.ledger import calls
 
     if settings_here().database_url is None:
         click.echo(_line(found))
         return
     with session() as ledger:
-        sender = Client(connection=ledger.connection, settings=ledger.settings).sender
-        result = sender.send(calls.progress(int(execution), UUID(token), found))
+        result = ledger.send(calls.progress(int(execution), UUID(token), found))
     if result == "lost":
         click.echo(f"Error: the lease of execution {execution} is lost; stop the work", err=True)
         raise click.exceptions.Exit(Exit.FAILED)

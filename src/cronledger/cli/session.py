@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import psycopg
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cronledger.embedded.server import Embedded
 
 HERE = "cronledger.toml"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +54,22 @@ class Session:
 
         This user is its `requested_by`. A refusal is recorded in the audit trail.
         """
-        call = calls.function(function, **arguments)
+        try:
+            return self.send(calls.function(function, **arguments))
+        except psycopg.errors.NoDataFound:
+            if isinstance(job := arguments.get("job"), str):
+                self.require_job(job)
+            raise
+
+    def send(self, call: calls.Call[T]) -> T:
+        """Send a call in the name of this user, and return its value. Raises psycopg.Error."""
         tracing = tracing_of(self.settings) if call.enqueues else None
         schema, lock_timeout = self.settings.schema_name, self.settings.lock_timeout
         transactions = CommandTransactions(self.connection, lock_timeout)
         sender = Sender(transactions, schema, tracing)
         sender.actor, sender.surface = requester(), None
-        try:
-            with nullcontext() if tracing is None else tracing.continuing(os.environ):
-                return sender.send(call)
-        except psycopg.errors.NoDataFound:
-            if isinstance(job := arguments.get("job"), str):
-                self.require_job(job)
-            raise
+        with nullcontext() if tracing is None else tracing.continuing(os.environ):
+            return sender.send(call)
 
     def wait(
         self, execution_id: int, seconds: float | None, seen: Callable[[Execution], bool]
