@@ -465,24 +465,22 @@ CREATE TABLE {schema}.executions (
     CONSTRAINT uq_execution PRIMARY KEY (job_name, scope_kind, scope_id, plan_time),
     CONSTRAINT attempts_bounded CHECK (attempt <= max_attempts),
     CONSTRAINT window_has_a_length CHECK (window_start < plan_time),
-    -- One constraint, because PostgreSQL parses each of them for each statement that writes a row.
+    -- One constraint with few terms, because PostgreSQL parses it for each statement that writes a row.
     -- PENDING with next_attempt_at NULL: it waits for required jobs, and has a row in gates. Later than due_at: it
     -- has waited for them, or its handler raised NotReady.
     CONSTRAINT status_columns CHECK (CASE WHEN finished_at IS NULL THEN
         CASE status
             WHEN 'PENDING' THEN
-                CASE WHEN attempt > 0 THEN coalesce(next_attempt_at >= due_at, false)
-                     ELSE coalesce(next_attempt_at = due_at OR (gated_at IS NOT NULL AND next_attempt_at > due_at),
-                              gated_at IS NOT NULL) END
-                AND runner_id IS NULL AND lease_token IS NULL AND stale_after IS NULL AND started_at IS NULL
+                CASE WHEN attempt = 0 AND gated_at IS NULL THEN next_attempt_at IS NOT DISTINCT FROM due_at
+                     ELSE coalesce(next_attempt_at >= due_at, attempt = 0) END
+                AND ROW(runner_id, lease_token, stale_after, started_at) IS NULL
             WHEN 'RUNNING' THEN
-                runner_id IS NOT NULL AND lease_token IS NOT NULL AND heartbeat_at IS NOT NULL
-                AND stale_after IS NOT NULL AND started_at IS NOT NULL AND attempt >= 1 AND next_attempt_at IS NULL
+                ROW(runner_id, lease_token, heartbeat_at, stale_after, started_at) IS NOT NULL
+                AND attempt >= 1 AND next_attempt_at IS NULL
             ELSE false END
         ELSE CASE status
             WHEN 'SUCCESS' THEN
-                lease_token IS NOT NULL AND started_at IS NOT NULL AND duration_ms IS NOT NULL
-                AND next_attempt_at IS NULL
+                ROW(lease_token, started_at, duration_ms) IS NOT NULL AND next_attempt_at IS NULL
             WHEN 'FAILED' THEN error_code IS NOT NULL
             WHEN 'CANCELLED' THEN next_attempt_at IS NULL
             ELSE false END END)

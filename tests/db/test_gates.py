@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
+from cronledger.engine.maintenance import sweeper
 from cronledger.rules import outcome
 from cronledger.rules.outcome import NotReady
 from tests.db.support.engine import Ledger, Runner, runners
@@ -320,6 +321,26 @@ async def test_a_gate_that_a_crash_left_closed_is_found_by_the_sweeper(
     assert (await one.poll()).left_behind == ["gates"]
     await one.repair()
     assert await one.check_gates()
+
+
+async def test_the_sweeper_wakes_many_gates_in_several_transactions(
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeper, "MOST_GATES", 1)
+    chain(ledger, wait_at_most="1 h")
+    ledger.job("report", schedule="* * * * *", requires=requires("extract"))
+    await until_planned(one)
+    fire(ledger)
+    (extract,) = await one.settle()
+    await one.check_gates()
+    one.put(extract)
+    await one.only_write()
+    await one.poll()
+    sent = one.record()
+    await one.repair()
+    assert sent.count("wake_left_gates") == 3  # the last one finds none
+    assert await one.check_gates()
+    assert sorted(names(await one.settle())) == ["load", "report"]
 
 
 async def test_limits_and_slots_do_not_count_what_waits(ledger: Ledger, one: Runner) -> None:

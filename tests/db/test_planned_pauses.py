@@ -351,6 +351,19 @@ async def test_a_job_that_is_being_edited_waits_without_delay_for_the_others(
     assert not ledger.violations()
 
 
+async def test_a_pause_of_many_schedules_is_applied_in_several_transactions(
+    ledger: Ledger, one: Runner
+) -> None:
+    for name in ("many", "other"):
+        ledger.job(name, schedule="@hourly", scope_kind="shard", scopes=["a", "b"])
+    await one.settle()
+    plan(ledger)
+    ledger.one("SELECT cronledger_internal.begin_pauses()")
+    settled = [ledger.one("SELECT cronledger_internal.settle_pauses(3)") for _ in range(3)]
+    assert settled == [2, 1, 0]
+    assert all(paused(ledger, name) for name in ("job", "many", "other"))
+
+
 async def test_what_exists_does_not_start_before_the_pause_of_its_job_is_applied(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:

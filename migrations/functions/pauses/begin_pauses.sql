@@ -41,6 +41,7 @@ DECLARE
     job     text;
     mark    {schema}.unsettled_pauses;
     settled bigint := 0;
+    edited  bigint := 0;
 BEGIN
     LOCK TABLE {schema}.jobs IN ROW EXCLUSIVE MODE;  -- as lock_job
     DELETE FROM {schema}.unsettled_pauses u WHERE NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.name = u.job_name);
@@ -53,11 +54,13 @@ BEGIN
             DELETE FROM {schema}.unsettled_pauses u WHERE u.id = mark.id;
         END LOOP;
         settled := settled + 1;
+        edited := edited + greatest(1, (SELECT count(*) FROM {schema}.schedules s WHERE s.job_name = job));
+        EXIT WHEN edited >= most;
     END LOOP;
     PERFORM {schema}_internal.end_action(began);
     RETURN settled;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.settle_pauses(integer) IS 'Edits the jobs whose pauses have begun or ended, at most this many, and returns how many. A job that is locked is left to a later call.';
+COMMENT ON FUNCTION {schema}_internal.settle_pauses(integer) IS 'Edits the jobs whose pauses have begun or ended, and returns how many. most: it stops after the job with which it has edited this many schedules; a job without schedules counts as one. A job that is locked is left to a later call.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.take_up_pauses() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -66,7 +69,7 @@ BEGIN
         PERFORM {schema}_internal.begin_pauses();
     END IF;
     IF EXISTS (SELECT FROM {schema}.unsettled_pauses) THEN
-        PERFORM {schema}_internal.settle_pauses(100);
+        PERFORM {schema}_internal.settle_pauses(1000);
     END IF;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.take_up_pauses() IS 'Begins and settles the pauses that are due. For workers in other languages, before they lock anything.';

@@ -248,8 +248,8 @@ class Statements:
     async def wake_gates(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "wake_gates", **_scopes(scopes))
 
-    async def wake_left_gates(self, c: Connection) -> Rows:
-        return await self._rows(c, "wake_left_gates")
+    async def wake_left_gates(self, c: Connection, max_rows: int) -> Rows:
+        return await self._rows(c, "wake_left_gates", max_rows=max_rows)
 
     async def lock_gates(self, c: Connection, most: int) -> StepCursor[WaitingGate]:
         return await self._made(c, "lock_gates", waiting_gate, most=most)

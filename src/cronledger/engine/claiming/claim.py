@@ -57,8 +57,9 @@ MUST_NOT_START = "CL007"
 """The SQLSTATE with which the database refuses a start: not yet, or not in a paused queue."""
 
 
-SETTLED_JOBS = 200
-"""The number of jobs whose pauses a claim applies afterwards. The next claim applies the others."""
+SETTLED_SCHEDULES = 10_000
+"""A claim stops to apply pauses of jobs after this number of their schedules, which takes about
+0.4 s. The next claim applies the others."""
 
 
 class PausesDueError(Exception):
@@ -297,7 +298,7 @@ class Claim:
         if not self._unsettled:
             return False
         async with step_transaction(c):
-            result = await self._statements.settle_pauses(c, SETTLED_JOBS)
+            result = await self._statements.settle_pauses(c, SETTLED_SCHEDULES)
         settled = await result.fetchone() or 0
         if settled:
             log.info("pauses_settled", jobs=settled)

@@ -28,6 +28,8 @@ EXAMINE_SECONDS = 30.0
 """The longest time between two searches for what a crash left behind."""
 SLACK_SECONDS = 1.0
 """A search may be later by this, because the timers of check-ins are not exact."""
+MOST_GATES = 5_000
+"""Gates that one transaction makes due to be checked."""
 MAINTENANCE = 3600.0
 REPAIRS = frozenset({"schedules", "inputs", "orphans", "gates", "runners"})
 """What a crash may leave behind: the results of the SQL function `left_behind`. One more of them,
@@ -203,11 +205,14 @@ class Sweeper:
                 async with step_transaction(c):
                     orphans = await s.end_orphans(c)
                 ended = await orphans.fetchall()
-            if "gates" in left:
+            while "gates" in left:
                 async with step_transaction(c):
-                    woken = await s.wake_left_gates(c)
-                if await woken.fetchall():
+                    woken = await s.wake_left_gates(c, MOST_GATES)
+                found = len(await woken.fetchall())
+                if found:
                     self.gates()
+                if found < MOST_GATES:
+                    break
             if "runners" in left:
                 async with step_transaction(c):
                     await s.reap_runners(c)

@@ -1,3 +1,3 @@
--- Edits the jobs whose pauses have begun or ended, at most `most`, and returns how many. Lock: jobs by name, SKIP LOCKED,
--- then (by trigger) their schedules by key. 0: all of them are locked, or none is left.
+-- Edits jobs whose pauses have begun or ended, until it has edited `most` of their schedules, and returns how many jobs.
+-- Lock: jobs by name, SKIP LOCKED, then (by trigger) their schedules by key. 0: all of them are locked, or none is left.
 SELECT {schema}_internal.settle_pauses(%(most)s)

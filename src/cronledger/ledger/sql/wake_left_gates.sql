@@ -1,8 +1,11 @@
--- Makes the gates due to be checked whose required job has gone on without waking them: see unblocked_gates.
--- Lock: gates by key, SKIP LOCKED. One row for each gate. Zero rows: there are none.
+-- Makes at most max_rows gates due to be checked whose required job has gone on without waking them: see
+-- unblocked_gates. Lock: gates by key, SKIP LOCKED. One row for each gate. Fewer rows than max_rows: the others are
+-- locked, or there are none.
 WITH held AS MATERIALIZED (
     SELECT f.* FROM (
-        SELECT u.job_name, u.scope_kind, u.scope_id, u.plan_time FROM {schema}_internal.unblocked_gates(NULL) u
+        SELECT u.* FROM (
+            SELECT u.job_name, u.scope_kind, u.scope_id, u.plan_time FROM {schema}_internal.unblocked_gates(NULL) u
+            LIMIT %(max_rows)s) u
         ORDER BY u.job_name, u.scope_kind, u.scope_id, u.plan_time) f
     CROSS JOIN LATERAL (
         SELECT FROM {schema}.gates g
