@@ -546,6 +546,13 @@ MISTAKES = [
          'if result not in ("failing", "overdue"):', 'if result not in ("overdue",):'),
     ),
     *_of(
+        SRC + "web/sql/list_scope_cells.sql",
+        ("the search among scopes distinguishes capital letters",
+         WEB + "test_job.py::"
+         "test_the_newest_executions_have_their_errors_and_scopes_their_last_outcome",
+         "lower(%(search)s::text)", "%(search)s::text"),
+    ),
+    *_of(
         SQL + "alerts/delivery_message.sql",
         ("an alert of a job has no runbook", ALERTS + "test_alerts_are_delivered_in_groups_of_a_minute",
          "WHERE j.name = a.job_name", "WHERE false"),
