@@ -1,4 +1,4 @@
-"""Draw the durations of a scope by hour: the median, the 95th percentile, and failures as points."""
+"""Draw the durations of a scope by hour: median, 95th percentile, and failures as points."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
