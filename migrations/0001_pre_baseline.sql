@@ -121,6 +121,7 @@ CREATE TABLE {schema}.jobs (
     owner               text CHECK (length(owner) BETWEEN 1 AND 200 AND owner ~ '[^[:space:]]'
                                     AND owner !~ '[[:cntrl:]]'),
     labels              jsonb CHECK (jsonb_typeof(labels) = 'object'),
+    runbook             text CHECK (runbook ~ '^https?://[^[:space:]/][^[:space:]]*$'),
     notify              jsonb CHECK (jsonb_typeof(notify) = 'array'),
     ping                text,
     keep_output         interval CHECK (keep_output BETWEEN interval '1 hour' AND interval '36525 days'),
@@ -212,6 +213,7 @@ COMMENT ON COLUMN {schema}.jobs.scopes IS 'The scope_ids if they are fixed; NULL
 COMMENT ON COLUMN {schema}.jobs.description IS 'Description for people.';
 COMMENT ON COLUMN {schema}.jobs.owner IS 'The person or team that is responsible for the job; NULL: none is declared.';
 COMMENT ON COLUMN {schema}.jobs.labels IS 'Labels of the job: a flat JSON object of texts, such as {"team": "data"}. NULL or empty: none.';
+COMMENT ON COLUMN {schema}.jobs.runbook IS 'URL of instructions for people, http or https, which the page and alerts of the job show; NULL: none.';
 COMMENT ON COLUMN {schema}.jobs.notify IS 'Rules for alerts: a JSON array such as [{"channel": "ops", "on": ["failed", "recovered"], "after": 3, "remind": "4 hours"}]. NULL or empty: no alerts.';
 COMMENT ON COLUMN {schema}.jobs.ping IS 'URL of a check with the protocol of Healthchecks, to which replicas report each attempt; NULL: none. Views leave it out, because it is the key of the check.';
 COMMENT ON COLUMN {schema}.jobs.keep_output IS 'How long payload, result, output, key and messages of an execution are kept after the end of its last attempt; NULL: as long as the execution.';

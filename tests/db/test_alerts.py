@@ -647,7 +647,8 @@ def test_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(ledger: L
 
 
 def test_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
-    watched(ledger, owner="data", labels=Jsonb({"team": "bi"}))
+    runbook = "https://wiki.example.org/job"
+    watched(ledger, owner="data", labels=Jsonb({"team": "bi"}), runbook=runbook)
     (failed,) = end(ledger, "-")
     step(ledger)
     end(ledger, "+-")
@@ -666,6 +667,7 @@ def test_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
     assert {key: alert[key] for key in alert.keys() - {"id", "at", "since", "plan_time"}} == {
         "event": "failed", "kind": "opened", "job": "job", "scope_kind": "global",
         "scope": "global", "owner": "data", "labels": {"team": "bi"}, "runner": None,
+        "runbook": runbook,
         "execution_id": failed, "count": 1, "summary": "job failed: broken: no disk",
         "details": {
             "status": "FAILED", "error_code": "failed", "error_msg": "broken: no disk",

@@ -49,7 +49,7 @@ def test_each_policy_is_stored_as_declared(ledger: Ledger) -> None:
         "retry_backoff": ["1s", "2d"], "starts_at": "2030-01-01T00:00:00+02:00", "max_running": 3,
         "scope_kind": "shard", "scopes": ["a", "b"], "overlap": "wait", "catch_up": "all",
         "retry_on": ["OSError", "shop.Busy"], "never_retry_on": ["timeout"],
-        "keep_output": "7d",
+        "keep_output": "7d", "runbook": "https://wiki.example.org/x#y",
     }  # fmt: skip
     whole = job("whole", **more)
     apply(ledger.url, [whole], source="file")

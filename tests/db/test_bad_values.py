@@ -187,6 +187,7 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"finish_by": "99999999999w"}, "finish_by = "),
     ({"expect_duration": "06:00"}, 'expect_duration = "06:00": is invalid; use a duration'),
     ({"ping": "hc-ping.com/hunter2"}, "ping: must begin with http:// or https://"),
+    ({"runbook": "https://wiki:99999/"}, "runbook = "),
 ]
 
 

@@ -87,7 +87,7 @@ def test_an_app_declares_them_and_the_default_is_not_part_of_the_definition(ledg
     ]  # fmt: skip
     # A definition without them is the same as one from before there were any.
     definition = ledger.one("SELECT definition FROM job_revisions WHERE job_name = 'plain'")
-    newer = {"owner", "labels", "payload_schema", "retry_on", "never_retry_on"}
+    newer = {"owner", "labels", "runbook", "payload_schema", "retry_on", "never_retry_on"}
     assert not definition.keys() & newer
     for _ in range(2):
         ledger.edit("plain", owner="data")

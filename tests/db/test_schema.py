@@ -107,6 +107,7 @@ BAD_JOBS: list[tuple[dict[str, Any], str]] = [
     ({"owner": "a\nb"}, "jobs_owner_check"),
     ({"owner": "x" * 201}, "jobs_owner_check"),
     ({"labels": '["team"]'}, "jobs_labels_check"),
+    ({"runbook": "javascript:alert(1)"}, "jobs_runbook_check"),
     ({"grace": "1000000 years"}, "at_most_a_century"),
     ({"retry_backoff": ["1000000 years"]}, "at_most_a_century"),
     ({"starts_at": "infinity"}, "years_of_four_digits"),
@@ -235,8 +236,8 @@ EDITS: tuple[LiteralString, ...] = (
     "schedule = '@daily'", "overlap = 'wait'", "payload = '1'", "paused_at = '2030-01-01'",
     "retry_backoff = '{1 s}'", "ends_at = '2030-01-01'", "timezone = 'Asia/Tokyo'",
     "retry_on = '{timeout}'", "never_retry_on = '{timeout}'", "payload_schema = '{}'",
-    "keep_output = '7 d'", "owner = 'data'", """labels = '{"team": "data"}'""",
-    "retired_at = '2030-01-01'",
+    "keep_output = '7 d'", "owner = 'data'", "retired_at = '2030-01-01'",
+    "runbook = 'https://wiki/x'", """labels = '{"team": "data"}'""",
 )  # fmt: skip
 OTHER_CHANGES: tuple[LiteralString, ...] = (
     "description = 'x'", "source = 'f'", "deploy = 3", "spec_error = 'bad'", "revision = 9",

@@ -581,6 +581,24 @@ MISTAKES = [
          "self.due_from is not None and reply.due < self.due_from", "False"),
     ),
     *_of(
+        SRC + "web/pages/jobs.py",
+        ("all jobs that match a result: those with other results are paused as well",
+         WEB + "test_jobs.py::test_jobs_are_filtered_and_counted_by_result",
+         'if result not in ("failing", "overdue"):', 'if result not in ("overdue",):'),
+    ),
+    *_of(
+        SRC + "web/sql/list_scope_cells.sql",
+        ("the search among scopes distinguishes capital letters",
+         WEB + "test_job.py::"
+         "test_the_newest_executions_have_their_errors_and_scopes_their_last_outcome",
+         "lower(%(search)s::text)", "%(search)s::text"),
+    ),
+    *_of(
+        SQL + "alerts/delivery_message.sql",
+        ("an alert of a job has no runbook", ALERTS + "test_alerts_are_delivered_in_groups_of_a_minute",
+         "WHERE j.name = a.job_name", "WHERE false"),
+    ),
+    *_of(
         SRC + "web/sql/list_window_pauses.sql",
         ("the timeline draws a pause that was withdrawn",
          TIMELINE + "test_pauses_are_drawn_behind_what_ran_and_planned_ones_alone",

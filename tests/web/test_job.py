@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.support.browsing import panel, text
+from tests.web.support.browsing import expire, panel, text
 from tests.web.support.history import planned, verified
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -115,3 +115,36 @@ def test_a_job_that_does_not_exist_or_has_nothing_to_show_says_so(
     shown = page(browser, "enqueued")
     assert "None: it has no schedule" in panel(shown, "firings")
     assert "0 planned = 0 ran · 0 unexplained" in panel(shown, "day")
+
+
+def test_the_durations_of_each_hour_are_drawn_with_failures(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    shown = page(browser)
+    assert "is counted yet." in panel(shown, "durations") and 'class="panel folded"' in shown
+    for days, failed in ((1, 2), (20, 1)):
+        db.execute(
+            "INSERT INTO cronledger.rolled_up_hours (job_name, scope_kind, scope_id, hour, success,"
+            " failed, cancelled, retries, durations, duration_ms_sum, duration_ms_min,"
+            " duration_ms_max, duration_counts, starts, late_ms_sum, late_counts, rolled_up_at)"
+            " VALUES ('job', 'global', 'global', date_trunc('hour', %s::timestamptz), 3, %s, 0, 0,"
+            " 5, 10000, 2000, 2000, '{5}', 0, 0, '{}', cronledger.db_now())",
+            [rows.now(db) - days * DAY, failed],
+        )
+    expire(browser)
+    week, month = (page(browser, days=days) for days in (7, 30))
+    assert "an hour at most 2.0s, 2 failed" in week and week.count(": 2 failed</title>") == 1
+    assert "an hour at most 2.0s, 3 failed" in month
+    assert browser.get("/job/job", params={"days": 8}).status_code == 400
+
+
+def test_the_newest_executions_have_their_errors_and_scopes_their_last_outcome(
+    browser: TestClient, db: Db
+) -> None:
+    rows.job(db, "shards", scope_kind="shard", scopes=["east", "west", "north"])
+    of_west = {"scope_kind": "shard", "scope_id": "west"}
+    rows.execution(db, "FAILED", "shards", error_msg="no disk <1>", **of_west)
+    shown = page(browser, "shards", scope_kind="shard", scope="west")
+    assert "no disk <1>" in panel(shown, "newest")
+    cells = panel(shown, "cells")
+    assert "west: FAILED" in cells and "east: never ran" in cells
+    assert panel(page(browser, "shards", find="ES"), "cells").endswith("west: FAILED")

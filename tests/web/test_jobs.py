@@ -39,7 +39,7 @@ def test_jobs_are_in_alphabetical_order_whatever_their_state(browser: TestClient
     assert names(browser, "?state=retired") == ["Z"]
     shown = panel(browser.get("/jobs").text, "jobs")
     assert re.search(r"b paused by alice: moving", shown)
-    assert re.search(r"c .*: 1 failed failing .*@hourly UTC .*FAILED .*1 failed", shown)
+    assert re.search(r"c .*: 1 failed failing for .*, 1 in a row @hourly UTC .*FAILED ", shown)
 
 
 @pytest.mark.long
@@ -51,7 +51,8 @@ def test_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db) -> 
         rows.execution(
             db, status, "report", plan_time=at - timedelta(hours=number), duration_ms=1000 * number
         )
-    assert "47s 3 failed" in panel(browser.get("/jobs").text, "jobs")
+    shown = panel(browser.get("/jobs").text, "jobs")
+    assert re.search(r"failing for .*, 3 in a row @hourly .* 47s ", shown)
 
 
 def test_the_durations_of_a_job_are_those_of_all_its_scopes(browser: TestClient, db: Db) -> None:
@@ -93,8 +94,8 @@ def test_a_job_has_the_strip_of_its_scopes_which_names_the_worst_one(
         ("/job/wide?scope_kind=shard&scope=s177", "shard/s177: failed"),
     ]
     jobs = panel(shown, "jobs")
-    assert re.search(r"shards 3 scopes .* 2 failed shard/b default", jobs)
-    assert "shard/s177: failed 10 of 200 scopes" in jobs and "1 failed shard/s177" in jobs
+    assert re.search(r"shards 3 scopes .* failing for .*, 2 in a row in shard/b ", jobs)
+    assert "shard/s177: failed 10 of 200 scopes" in jobs and "1 in a row in shard/s177" in jobs
 
 
 @pytest.mark.long
@@ -116,8 +117,60 @@ def test_a_job_beyond_the_first_page_is_found(browser: TestClient, db: Db) -> No
     many(db, 130)
     assert names(browser, "?search=b-0007") == [f"job-0007{n}" for n in range(10)]
     first = browser.get("/jobs").text
-    assert panel(first, "jobs").startswith("Jobs 100+")
-    assert names(browser, next_page(first).removeprefix("/jobs"))[0] == "job-00101"
+    assert panel(first, "jobs").startswith("Jobs 130 jobs") and "Page 1 of 2" in text(first)
+    assert names(browser, next_page(first).removeprefix("/jobs")) == [
+        f"job-{number:05}" for number in range(101, 131)
+    ]
+    assert names(browser, "?sort=name&order=desc")[0] == "job-00130"
+
+
+def test_jobs_are_filtered_and_counted_by_result(by_token: TestClient, db: Db) -> None:
+    for name in ("bad", "fine", "new", "worse"):
+        rows.job(db, name)
+    at = rows.now(db)
+    for name, status, hours in (
+        ("bad", "FAILED", 1),
+        ("fine", "SUCCESS", 1),
+        ("worse", "FAILED", 2),
+    ):
+        rows.execution(db, status, name, plan_time=at - timedelta(hours=hours))
+    rows.execution(db, "FAILED", "worse", plan_time=at - timedelta(hours=1))
+    sign_in(by_token)
+    shown = panel(by_token.get("/jobs").text, "jobs")
+    assert "4 jobs, 2 failing" in shown and "never ran" in shown
+    assert names(by_token, "?result=failing") == ["bad", "worse"]
+    assert names(by_token, "?result=never+ran") == ["new"]
+    assert by_token.get("/jobs?result=odd").status_code == 400
+    for result, expected in (("failing", ["bad", "worse"]), ("never ran", ["new"])):
+        preview = post(by_token, "/jobs/pause", every="yes", result=result)
+        assert re.findall(r'name="job" value="([^"]*)"', preview.text) == expected
+
+
+def test_jobs_are_sorted_by_the_head_of_each_column(browser: TestClient, db: Db) -> None:
+    at = rows.now(db)
+    for name, given in (
+        ("a", {"queue": "z", "owner": "b", "schedule": "@daily"}),
+        ("b", {"queue": "y", "owner": "a", "schedule": "@weekly"}),
+        ("c", {"queue": "x", "schedule": "@hourly"}),
+    ):
+        rows.job(db, name, **given)
+    for name, status, hours in (("a", "SUCCESS", 2), ("b", "FAILED", 3), ("c", "SUCCESS", 1)):
+        rows.execution(db, status, name, plan_time=at - timedelta(hours=hours))
+    for name, days in (("a", 2), ("b", 3), ("c", 1)):
+        db.execute(
+            "UPDATE cronledger.schedules SET next_plan_time = %s WHERE job_name = %s",
+            [at + timedelta(days=days), name],
+        )
+    for column, expected in (
+        ("name", "abc"), ("state", "bac"), ("schedule", "acb"), ("next", "cab"), ("last", "bac"),
+        ("queue", "cba"), ("owner", "bac"),
+    ):  # fmt: skip
+        assert names(browser, f"?sort={column}") == list(expected), column
+        assert names(browser, f"?sort={column}&order=desc")[0] == {"owner": "a", "state": "a"}.get(
+            column, expected[-1]
+        ), column
+    shown = browser.get("/jobs?sort=queue&search=").text
+    assert 'aria-sort="ascending"><a class="sort" href="/jobs?sort=queue&amp;order=desc"' in shown
 
 
 # --- actions --------------------------------------------------------------------------------------
@@ -196,7 +249,7 @@ def test_a_job_whose_last_executions_failed_is_not_active(browser: TestClient, d
     at = rows.now(db)
     rows.copies(db, rows.execution(db, "FAILED", "report", plan_time=at - timedelta(minutes=1)), 63)
     shown = panel(browser.get("/jobs").text, "jobs")
-    assert "report" in shown and "failing @hourly" in shown and "active" not in shown
+    assert re.search(r"failing for .*, 64 in a row @hourly", shown) and "active" not in shown
     assert "report failing @hourly" in text(browser.get("/job/report").text)
     rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(seconds=1))
     expire(browser)

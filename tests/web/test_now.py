@@ -277,3 +277,13 @@ def test_a_running_execution_shows_its_progress_and_usual_duration_F87(
         assert "ends about" in shown
         assert "usually 1m, 95 of 100 up to 1m" in shown
         assert "takes longer" in shown
+
+
+def test_the_runbook_of_a_job_is_on_its_page_and_beside_its_trouble(
+    browser: TestClient, db: Db
+) -> None:
+    rows.job(db, "report", runbook="https://wiki.example.org/?a=1&b=2")
+    rows.execution(db, "FAILED", "report")
+    link = '<a href="https://wiki.example.org/?a=1&amp;b=2" rel="noopener noreferrer">'
+    assert link + "Runbook</a>" in browser.get("/").text
+    assert f"Runbook: {link}" in browser.get("/job/report").text

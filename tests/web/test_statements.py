@@ -129,7 +129,9 @@ def test_a_window_is_read_by_an_index_with_and_without_a_job(filled: Db) -> None
             assert ("job-07" in condition) is (job is not None), scan
             assert "IS NULL OR" not in json.dumps(scan)
     # The condition of a label is part of the plan.
-    params = dict.fromkeys(("search", "queue", "source", "owner", "state", "after", "names"))
+    filters = ("search", "queue", "source", "owner", "state", "result", "among", "names")
+    params: dict[str, Any] = dict.fromkeys(filters)
+    params |= {"failing": "{}", "overdue": "{}", "sort": "name", "descending": False, "skipped": 0}
     for name in ("list_shown_jobs", "list_job_states"):
         found = nodes(plan(filled, name, **params, label="team=data", max_rows=100))
         written = json.dumps(list(found))

@@ -7,7 +7,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET t
         'alerts', coalesce(jsonb_agg(jsonb_build_object(
             'id', a.id, 'event', a.event, 'kind', a.kind, 'at', a.at, 'since', a.since, 'job', a.job_name,
             'scope_kind', a.scope_kind, 'scope', a.scope_id, 'owner', a.owner, 'labels', coalesce(a.labels, '{}'),
-            'runner', a.runner_id, 'execution_id', a.execution_id, 'plan_time', a.plan_time, 'count', a.count,
+            'runbook', (SELECT j.runbook FROM {schema}.jobs j WHERE j.name = a.job_name), 'runner', a.runner_id, 'execution_id', a.execution_id, 'plan_time', a.plan_time, 'count', a.count,
             'summary', a.summary, 'details', a.details) ORDER BY a.id), '[]'))
     FROM (SELECT r.* FROM {schema}.raised_alerts r WHERE r.delivery_id = delivery.id
           UNION ALL

@@ -277,6 +277,7 @@ class App:
             description: A description for people. Default: the first line of the docstring.
             owner: The person or team that is responsible for the job.
             labels: Texts by which listings are filtered, such as {"team": "data"}.
+            runbook: URL of instructions for people, which the page and alerts of the job show.
             notify: The channel that gets alerts, or rules such as Notify(channel="ops", after=3).
             ping: URL of a check of Healthchecks, or of a service with the same protocol.
             timezone: Time zone of the schedule. Default: "UTC".

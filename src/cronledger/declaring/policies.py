@@ -22,6 +22,7 @@ class Policies(TypedDict, total=False):
     description: str | None
     owner: str | None
     labels: Mapping[str, str] | None
+    runbook: str | None
     notify: str | Notify | Sequence[str | Notify] | None
     ping: str | None
     timezone: str

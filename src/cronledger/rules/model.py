@@ -273,6 +273,10 @@ class Job(BaseModel):
         f"{MOST_LABELS}: keys of at most 63 letters, digits and `._/-`, values of at most 200 "
         "characters. A job that has labels takes none of `[defaults]`.",
     )
+    runbook: HttpUrl | None = Field(
+        None,
+        description="URL of instructions for people, which the page and alerts of the job show.",
+    )
     notify: Rules = Field(
         None,
         description="Which events are sent to which channel: the name of a channel, or rules such "

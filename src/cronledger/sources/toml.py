@@ -30,7 +30,16 @@ WORK = ("command", "sql", "http", "python", "external")
 SURROUNDINGS = ("cwd", "env")
 POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
 OF_ONE_JOB = frozenset(
-    {"description", "schedule", "payload", "payload_schema", "starts_at", "ends_at", "ping"}
+    {
+        "description",
+        "schedule",
+        "payload",
+        "payload_schema",
+        "starts_at",
+        "ends_at",
+        "ping",
+        "runbook",
+    }
     | {"scope_kind", "scopes", "requires", "after"}
     | {*retry_filters.FILTERS}  # their items depend on the handler
 )

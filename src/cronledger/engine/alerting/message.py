@@ -65,6 +65,7 @@ def _described(alert: Mapping[str, Any]) -> str:
         "plan_time": alert["plan_time"],
         "execution": alert["execution_id"],
         "owner": alert["owner"],
+        "runbook": alert.get("runbook"),
         "error": details.get("error_code"),
     }
     lines += [f"{name}: {value}" for name, value in known.items() if value is not None]

@@ -26,6 +26,7 @@ from cronledger.rules.model import ScopeKey
 from cronledger.web import links, queries
 from cronledger.web.changes import changes
 from cronledger.web.drawing.accounted_day import draw
+from cronledger.web.drawing.durations import draw_durations
 from cronledger.web.expected import expected
 from cronledger.web.forms import whole
 from cronledger.web.links import Links, root_of
@@ -44,6 +45,9 @@ MOST_BREACHES = 20
 MOST_MONTHS = 12
 SUMS_DAYS = 7
 SUMS_SECONDS = 10.0
+DURATIONS_DAYS = (7, 30)
+MOST_CELLS = 1_000
+CELLS_SECONDS = 5.0
 FIRINGS = 10
 TODAY_SECONDS, PAST_SECONDS = 2.0, 30.0
 """A day that is over changes by retries and backfills only."""
@@ -94,6 +98,19 @@ async def show(request: Request) -> Response:
         ),
     )
     key = scope_of(request, row, scopes)
+    find = queries.text(request, "find")
+    cells = Reading()
+    if find or len(scopes.known) > 1:
+        cells = await site.reader.read(
+            "list_scope_cells", job=row["name"], search=find, max_rows=MOST_CELLS + 1,
+            fresh=CELLS_SECONDS,
+        )  # fmt: skip
+    days = int(next(iter(queries.choices(request, "days", [*map(str, DURATIONS_DAYS)])), "7"))
+    shown_since = _whole_hour(now) - timedelta(days=days)
+    durations = await site.reader.read(
+        "list_duration_hours", job=row["name"], scope_kind=key.scope_kind, scope_id=key.scope_id,
+        since=shown_since, max_rows=24 * days + 1, fresh=SUMS_SECONDS,
+    )  # fmt: skip
     calendars = await site.reader.calendars([row])
     ending = await site.reader.read("examine_calendars", days=ENDS_SOON.days, fresh=SUMS_SECONDS)
     sums = await site.reader.read(
@@ -115,7 +132,9 @@ async def show(request: Request) -> Response:
         changes=_changes(revisions, site.redaction), day=day, target=target,
         firings=firings, note=note, skips=skips, most_skips=MOST_SKIPS,
         ending=[one for one in ending.known if one["name"] == row["calendar"]],
-        sums=sums, sums_days=SUMS_DAYS,
+        sums=sums, sums_days=SUMS_DAYS, durations=durations, durations_days=days,
+        all_durations_days=DURATIONS_DAYS, find=find, cells=cells, most_cells=MOST_CELLS,
+        durations_figure=Markup(draw_durations(durations.known, shown_since, now)),
         most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS, **kept,
     )  # fmt: skip
 

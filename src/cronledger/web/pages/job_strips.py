@@ -22,6 +22,9 @@ MOST_SCOPES = 10
 MOST_FAILURES = 500
 """The newest failures of all jobs. Their scopes are looked at before others."""
 
+MOST_STREAK = 50
+"""Failures in a row that the statements of the list count."""
+
 _TROUBLE = BY_URGENCY[: BY_URGENCY.index(State.WAITING)]
 
 
@@ -44,6 +47,7 @@ class Streak:
 
     key: ScopeKey
     count: int
+    since: datetime | None
 
 
 async def read_jobs_strips(
@@ -54,11 +58,7 @@ async def read_jobs_strips(
     `rows`: those of `list_shown_jobs`. Jobs without a scope, and what could not be read, are
     missing.
     """
-    found = [
-        Streak(ScopeKey(row["name"], row["scope_kind"], row["scope_id"]), row["streak"])
-        for row in rows
-        if row["scope_id"] is not None
-    ]
+    found = [_streak(row["name"], row) for row in rows if row["scope_id"] is not None]
     found += await _scopes(request, [row["name"] for row in rows if row["scopes"] > 1])
     keys = tuple(one.key for one in found)
     if not keys or now is None:
@@ -73,7 +73,7 @@ async def read_jobs_strips(
     drawn = await site_of(request).reader.compute("strips", draw, keys=keys, fresh=STRIPS_SECONDS)
     streaks: dict[str, Streak] = {}
     for one in found:
-        if one.count > streaks.get(one.key.job_name, Streak(one.key, 0)).count:
+        if one.count > (streaks[one.key.job_name].count if one.key.job_name in streaks else 0):
             streaks[one.key.job_name] = one
     return drawn.value or {}, streaks
 
@@ -86,10 +86,12 @@ async def _scopes(request: Request, names: Sequence[str]) -> list[Streak]:
         "list_shown_scopes", names=list(names), max_scopes=MOST_SCOPES,
         max_failures=MOST_FAILURES, max_rows=MOST_SCOPES * len(names), fresh=STRIPS_SECONDS,
     )  # fmt: skip
-    return [
-        Streak(ScopeKey(row["job_name"], row["scope_kind"], row["scope_id"]), row["streak"])
-        for row in found.known
-    ]
+    return [_streak(row["job_name"], row) for row in found.known]
+
+
+def _streak(job: str, row: Row) -> Streak:
+    key = ScopeKey(job, row["scope_kind"], row["scope_id"])
+    return Streak(key, row["streak"], row["failing_since"])
 
 
 def _strip(strips: Sequence[Strip]) -> JobStrip:

@@ -1,8 +1,9 @@
-"""Jobs: one row per job in alphabetical order, and the pause and resume of many."""
+"""Jobs: one row per job in the order of a column, and the pause and resume of many."""
 
 import asyncio
+import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -15,13 +16,15 @@ from starlette.routing import Route
 from cronledger.ledger import calls
 from cronledger.ledger.reports import Row
 from cronledger.web import owners, queries
-from cronledger.web.forms import Form, form_of
-from cronledger.web.pages.job_strips import read_jobs_strips
+from cronledger.web.attention import MOST_FAILURES
+from cronledger.web.forms import Form, form_of, whole
+from cronledger.web.pages.job_strips import MOST_STREAK, read_jobs_strips
 from cronledger.web.reading import Reading
 from cronledger.web.site import Entry, identity_of, site_of
 
 MOST = 100
 """Jobs of a page."""
+MOST_PAGES = 100_000
 MOST_CHANGED = 10_000
 """Jobs that one action pauses or resumes."""
 MOST_EVENTS = 10
@@ -31,7 +34,15 @@ NEWEST, SCOPES = 20, 10
 DAY = timedelta(days=1)
 DURATIONS_SECONDS = 60.0
 STATES = ("active", "paused", "broken", "retired")
-FIELDS = ("search", "state", "queue", "source", *owners.FIELDS)
+RESULTS = ("failing", "overdue", "never ran")
+SORTS = ("name", "state", "schedule", "next", "last", "queue", "owner")
+FIELDS = ("search", "state", "result", "queue", "source", *owners.FIELDS)
+ORDER = ("sort", "order")
+"""The fields of the address that order the rows: a column, and `desc`."""
+CHOICES = {"state": STATES, "result": RESULTS, "sort": SORTS, "order": ("desc",)}
+RESULTS_SECONDS = 10.0
+MOST_SCOPES = 10_000
+"""Scopes of which the last execution is looked at, beside those of the newest failures."""
 
 ENTRY = Entry("Jobs", "/jobs")
 
@@ -40,29 +51,64 @@ async def show(request: Request) -> Response:
     """Return a page of jobs."""
     site = site_of(request)
     filters: dict[str, Any] = {name: queries.text(request, name) for name in FIELDS}
-    queries.choices(request, "state", STATES)
-    after = queries.text(request, "after")
-    reading, sources = await asyncio.gather(
-        site.reader.read("list_shown_jobs", after=after, max_rows=MOST + 1, **filters),
-        owners.sources(request),
-    )
+    for name, known in CHOICES.items():
+        queries.choices(request, name, known)
+    order = {name: queries.text(request, name) for name in ORDER}
+    number = min(max(whole(request.query_params.get("page") or "1", "page"), 1), MOST_PAGES)
+    results, sources = await asyncio.gather(_results(request), owners.sources(request))
+    reading = await site.reader.read(
+        "list_shown_jobs", sort=order["sort"] or "name", descending=order["order"] == "desc",
+        failing=_places(results.failing), overdue=_places(results.overdue), max_rows=MOST,
+        skipped=(number - 1) * MOST, **filters,
+    )  # fmt: skip
     (strips, streaks), p95, alerts = await asyncio.gather(
-        read_jobs_strips(request, reading.first(MOST), reading.now), _p95(request, reading),
+        read_jobs_strips(request, reading.known, reading.now), _p95(request, reading),
         _alerts(request, reading),
     )  # fmt: skip
-    following = reading.first(MOST)[-1]["name"] if reading.has_more(MOST) else None
     return await site.page(
-        request, "jobs.html", reading=reading, filters=filters, after=after, most=MOST,
-        following=following, strips=strips, streaks=streaks, p95=p95, states=STATES,
-        most_changed=MOST_CHANGED, alerts=alerts,
+        request, "jobs.html", reading=reading, filters=filters, most=MOST, order=order,
+        number=number, totals=next(iter(reading.known), None), results=results, strips=strips,
+        streaks=streaks, p95=p95, states=STATES, most_failures=MOST_FAILURES,
+        most_streak=MOST_STREAK, known_results=RESULTS, alerts=alerts,
         queues=owners.distinct(sources, "queue"), sources=owners.distinct(sources, "source"),
         owners=owners.distinct(sources, "owner"),
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The jobs that fail, and those of which something is overdue and not held, by their names.
+
+    The first ones need a person first. `problem`: why they are not up to date.
+    """
+
+    failing: Mapping[str, Row]
+    overdue: Mapping[str, Row]
+    problem: str | None
+
+
+def _places(names: Iterable[str]) -> str:
+    """Return the names with their places as an object of JSON."""
+    return json.dumps({name: place for place, name in enumerate(names)})
+
+
+async def _results(request: Request) -> Results:
+    read = site_of(request).reader.read
+    most: dict[str, Any] = {"max_rows": MOST_CHANGED, "owner": None, "label": None}
+    failing, overdue = await asyncio.gather(
+        read("list_failing", fresh=RESULTS_SECONDS, most_scopes=MOST_SCOPES, **most),
+        read("list_overdue", fresh=RESULTS_SECONDS, **most),
+    )
+    late = {row["job_name"]: row for row in overdue.known if not row["is_held"]}
+    late.pop(None, None)  # deliveries of alerts
+    return Results(
+        {row["job_name"]: row for row in failing.known}, late, failing.problem or overdue.problem
+    )
+
+
 async def _alerts(request: Request, reading: Reading) -> Mapping[str, list[Row]]:
     """Return the events of which alerts are open, of the jobs that have some."""
-    names = [row["name"] for row in reading.first(MOST)]
+    names = [row["name"] for row in reading.known]
     if not names:
         return {}
     found = await site_of(request).reader.read(
@@ -79,7 +125,7 @@ async def _p95(request: Request, reading: Reading) -> Mapping[str, float]:
 
     It is that of the last executions, of several scopes those of the last day.
     """
-    rows, now = reading.first(MOST), reading.now
+    rows, now = reading.known, reading.now
     newest = {row["name"]: row["p95"] for row in rows if row["p95"] is not None}
     others = [row["name"] for row in rows if row["scopes"] > 1]
     if not others or now is None:
@@ -156,14 +202,26 @@ async def _chosen(request: Request, form: Form) -> list[Row]:
     if not every and not names:
         raise HTTPException(400, "No job is chosen. Choose jobs, or all that match the filters.")
     filters = {name: (form.text(name) or None) if every else None for name in FIELDS}
+    among = await _among(request, filters["result"])
     found = await site_of(request).reader.read_once(
-        "list_job_states", names=None if every else names, max_rows=MOST_CHANGED + 1, **filters
-    )
+        "list_job_states", names=None if every else names, among=among,
+        max_rows=MOST_CHANGED + 1, **filters,
+    )  # fmt: skip
     if found.problem is not None:
         raise HTTPException(503, found.problem)
     if found.has_more(MOST_CHANGED):
         raise HTTPException(400, f"More than {MOST_CHANGED:,} jobs match. Use narrower filters.")
     return found.known
+
+
+async def _among(request: Request, result: str | None) -> list[str] | None:
+    """Return the jobs that have a result of those that `_results` reads; None: any job."""
+    if result not in ("failing", "overdue"):
+        return None
+    results = await _results(request)
+    if results.problem is not None:
+        raise HTTPException(503, results.problem)
+    return list(results.failing if result == "failing" else results.overdue)
 
 
 async def _preview(request: Request, change: Change, form: Form) -> Response:
@@ -181,7 +239,7 @@ async def _preview(request: Request, change: Change, form: Form) -> Response:
 
 def _kept(form: Form) -> dict[str, str]:
     """Return the filters of the page from which the person came."""
-    return {name: form.text(name) for name in FIELDS}
+    return {name: form.text(name) for name in (*FIELDS, *ORDER)}
 
 
 ROUTES = [

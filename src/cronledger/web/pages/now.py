@@ -1,6 +1,7 @@
 """Now: what needs a person, what is held on purpose, what runs, and what comes next."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,6 +62,7 @@ async def show(request: Request) -> Response:
     rows = running.rows and await expected(site.reader, running.rows, running.now)
     live = [row for row in runners.known if row["state"] != "stopped"]
     states = {row["state"] for row in live}
+    runbooks = await _runbooks(site.reader, [*wrong[:MOST], *held[:MOST]])
     trouble = (overdue, failing, *(readings[name] for name in ("violations", "breaches", "alerts")))
     return await site.page(
         request, "now.html", most=MOST, first=FIRST, wrong=attention.of_kind(wrong, only),
@@ -70,7 +72,7 @@ async def show(request: Request) -> Response:
         violating=readings["violating"], runners=replace(runners, rows=runners.rows and live),
         ending=readings["ending"], are_all_known=are_all_known, most_scopes=MOST_SCOPES,
         filters=filters, is_filtered=is_filtered, is_empty=sources.rows == [],
-        owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT,
+        owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT, runbooks=runbooks,
         is_calm="alive" in states
         and "failing" not in states
         and sources.rows != []
@@ -108,6 +110,17 @@ async def _readings(
         "ending": read("examine_calendars", days=ENDS_SOON.days, fresh=CALENDARS_SECONDS),
     }  # fmt: skip
     return dict(zip(wanted, await asyncio.gather(*wanted.values()), strict=True))
+
+
+async def _runbooks(reader: Reader, troubles: Sequence[attention.Trouble]) -> dict[str, str]:
+    """Return the runbooks of these jobs by their names."""
+    names = sorted({name for one in troubles if (name := one.row["job_name"]) is not None})
+    if not names:
+        return {}
+    found = await reader.read(
+        "list_runbooks", names=names, max_rows=len(names), fresh=CALENDARS_SECONDS
+    )
+    return {row["name"]: row["runbook"] for row in found.known}
 
 
 def _counts(

@@ -1,4 +1,5 @@
 -- Lists the states of jobs for a preview: those with these names, or those that match the filters of the page Jobs.
+-- `among`: the jobs with a result; NULL: any.
 -- No lock. Zero rows: none matches.
 SELECT o.name, CASE WHEN o.retired_at IS NOT NULL THEN 'retired'
                     WHEN o.paused_at IS NOT NULL AND coalesce(o.paused_until > {schema}.db_now(), true) THEN 'paused'
@@ -10,6 +11,9 @@ WHERE (%(names)s::text[] IS NULL OR o.name = ANY (%(names)s::text[]))
   AND (%(source)s::text IS NULL OR o.source = %(source)s::text)
   AND (%(owner)s::text IS NULL OR o.owner = %(owner)s::text)
   AND (%(label)s::text IS NULL OR {schema}_internal.has_label(o.labels, %(label)s::text))
+  AND (%(among)s::text[] IS NULL OR o.name = ANY (%(among)s::text[]))
+  AND (%(result)s::text IS DISTINCT FROM 'never ran'
+       OR (SELECT e.id FROM {schema}.execution_status e WHERE e.job_name = o.name LIMIT 1) IS NULL)
   AND (%(names)s::text[] IS NOT NULL OR CASE %(state)s::text
        WHEN 'retired' THEN o.retired_at IS NOT NULL
        WHEN 'broken' THEN o.retired_at IS NULL AND o.spec_error IS NOT NULL

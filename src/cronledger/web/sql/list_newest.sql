@@ -1,6 +1,7 @@
 -- Lists the newest rows of the ledger of one scope, up to now, by plan_time. No lock. Zero rows: nothing was planned yet.
 SELECT l.kind, l.plan_time, l.through_plan_time, l.count, l.outcome, l.reason, l.id, l.duration, l.runner_id,
-       l.job_name, l.outcome AS status, r.started_at, r.progress_done, r.progress_total, r.progress_text, r.progress_at
+       l.job_name, l.outcome AS status, CASE WHEN l.outcome = 'FAILED' THEN l.detail END AS error,
+       r.started_at, r.progress_done, r.progress_total, r.progress_text, r.progress_at
 FROM {schema}.ledger l
 LEFT JOIN {schema}.running r
     ON l.outcome = 'RUNNING'

@@ -1,36 +1,94 @@
--- Lists jobs by name after a name, with what a page shows of each. A NULL parameter does not restrict; retired jobs
--- are listed only if `state` asks for them. `p95` and `streak` are those of the last 50 executions that ended, of jobs
--- with one scope, which is named; list_job_durations has more. No lock. Zero rows: none matches.
+-- Lists a page of the jobs in the order of a column (`sort`: name, state, schedule, next, last, queue, owner), after
+-- `skipped` rows, with what the page shows of each. `total`, `all_failing` and `all_overdue` count all that match.
+-- `failing` and `overdue` are objects of names of jobs, with their places in the order in which they need a person. A
+-- NULL parameter does not restrict; retired jobs are listed only if `state` asks for them. `p95`, `streak` and `failing_since` are those of the
+-- last 50 executions that ended, of jobs with one scope, which is named; list_job_durations has more. No lock. Zero
+-- rows: none matches, or the page is after the last one.
+WITH matching AS MATERIALIZED (
+    SELECT k.*, count(*) OVER () AS total, count(k.failing) OVER () AS all_failing,
+           count(k.overdue) OVER () AS all_overdue
+    FROM (
+        SELECT x.name, f.failing, f.overdue,
+               CASE %(sort)s::text WHEN 'schedule' THEN x.schedule WHEN 'queue' THEN x.queue
+                                   WHEN 'owner' THEN x.owner COLLATE "C" END AS words,
+               CASE WHEN %(sort)s::text <> 'state' THEN NULL
+                    WHEN x.spec_error IS NOT NULL THEN 0
+                    WHEN x.paused_at IS NOT NULL AND coalesce(x.paused_until > {schema}.db_now(), true) THEN 3
+                    WHEN f.failing IS NOT NULL THEN 1 WHEN f.overdue IS NOT NULL THEN 2 ELSE 4 END AS rank,
+               CASE %(sort)s::text
+               WHEN 'next' THEN (
+                   SELECT min(v.next_plan_time) FROM {schema}.verify_schedules v
+                   WHERE v.job_name = x.name AND (v.retired_at IS NULL OR v.returned_at IS NOT NULL)
+                     AND (v.parked IS NULL OR v.parked IN ('waiting', 'limit', 'no_runner')))
+               WHEN 'last' THEN (
+                   SELECT max(n.plan_time)
+                   FROM (SELECT v.scope_kind, v.scope_id FROM {schema}.verify_schedules v
+                         WHERE v.job_name = x.name LIMIT 100) s
+                   CROSS JOIN LATERAL (
+                       SELECT e.plan_time FROM {schema}.execution_status e
+                       WHERE (e.job_name, e.scope_kind, e.scope_id) = (x.name, s.scope_kind, s.scope_id)
+                         AND e.plan_time <= {schema}.db_now()  -- otherwise partitions of the future are searched
+                       ORDER BY e.plan_time DESC LIMIT 1) n)
+               END AS at
+        FROM {schema}.job_details x
+        CROSS JOIN LATERAL (  -- in an object, PostgreSQL searches a key in halves
+            SELECT (%(failing)s::jsonb ->> x.name)::bigint AS failing, (%(overdue)s::jsonb ->> x.name)::bigint AS overdue
+        ) f
+        WHERE (%(search)s::text IS NULL OR strpos(lower(x.name), lower(%(search)s::text)) > 0)
+          AND (%(queue)s::text IS NULL OR x.queue = %(queue)s::text)
+          AND (%(source)s::text IS NULL OR x.source = %(source)s::text)
+          AND (%(owner)s::text IS NULL OR x.owner = %(owner)s::text)
+          AND (%(label)s::text IS NULL OR {schema}_internal.has_label(x.labels, %(label)s::text))
+          AND CASE %(state)s::text
+              WHEN 'retired' THEN x.retired_at IS NOT NULL
+              WHEN 'broken' THEN x.retired_at IS NULL AND x.spec_error IS NOT NULL
+              WHEN 'paused' THEN x.retired_at IS NULL AND x.spec_error IS NULL AND x.paused_at IS NOT NULL
+                                 AND coalesce(x.paused_until > {schema}.db_now(), true)
+              WHEN 'active' THEN x.retired_at IS NULL AND x.spec_error IS NULL
+                                 AND NOT (x.paused_at IS NOT NULL AND coalesce(x.paused_until > {schema}.db_now(), true))
+              ELSE x.retired_at IS NULL END
+          AND CASE %(result)s::text
+              WHEN 'failing' THEN f.failing IS NOT NULL
+              WHEN 'overdue' THEN f.overdue IS NOT NULL
+              WHEN 'never ran' THEN (  -- not EXISTS, which might read all executions
+                  SELECT e.id FROM {schema}.execution_status e WHERE e.job_name = x.name LIMIT 1) IS NULL
+              ELSE true END
+    ) k
+    ORDER BY CASE WHEN NOT %(descending)s::boolean THEN k.words END,
+             CASE WHEN %(descending)s::boolean THEN k.words END DESC NULLS LAST,
+             CASE WHEN NOT %(descending)s::boolean THEN k.rank END, CASE WHEN %(descending)s::boolean THEN k.rank END DESC,
+             CASE WHEN NOT %(descending)s::boolean THEN k.at END,
+             CASE WHEN %(descending)s::boolean THEN k.at END DESC NULLS LAST,
+             CASE WHEN %(sort)s::text = 'state' THEN coalesce(k.failing, k.overdue) END,
+             CASE WHEN %(descending)s::boolean AND %(sort)s::text = 'name' THEN k.name END DESC, k.name
+    LIMIT %(max_rows)s OFFSET %(skipped)s
+), ordered AS (
+    SELECT m.name, m.total, m.all_failing, m.all_overdue, row_number() OVER () AS place FROM matching m
+)
 SELECT o.name, o.schedule, o.timezone, o.queue, o.state, o.scopes, o.parked, o.running, o.last_plan_time,
        o.last_status, o.source, o.description, o.owner, o.labels, o.spec_error, d.paused_by, d.paused_reason,
        nullif(o.paused_until, 'infinity') AS paused_until, nullif(o.next_plan_time, 'infinity') AS next_plan_time,
-       o.next_pause, r.p95, r.streak, r.ended, t.scope_kind, t.scope_id
-FROM (
-    SELECT x.* FROM {schema}.job_overview x
-    WHERE (%(search)s::text IS NULL OR strpos(lower(x.name), lower(%(search)s::text)) > 0)
-      AND (%(queue)s::text IS NULL OR x.queue = %(queue)s::text)
-      AND (%(source)s::text IS NULL OR x.source = %(source)s::text)
-      AND (%(owner)s::text IS NULL OR x.owner = %(owner)s::text)
-      AND (%(label)s::text IS NULL OR {schema}_internal.has_label(x.labels, %(label)s::text))
-      AND CASE WHEN %(state)s::text IS NULL THEN x.state <> 'retired' ELSE x.state = %(state)s::text END
-      AND (%(after)s::text IS NULL OR x.name > %(after)s::text COLLATE "C")
-    ORDER BY x.name
-    LIMIT %(max_rows)s
-) o
-JOIN {schema}.job_details d ON d.name = o.name
+       o.next_pause, r.p95, r.streak, r.failing_since, t.scope_kind, t.scope_id, m.total, m.all_failing, m.all_overdue,
+       o.last_plan_time IS NULL
+       AND (SELECT e.id FROM {schema}.execution_status e WHERE e.job_name = m.name LIMIT 1) IS NULL AS is_unrun
+FROM ordered m
+JOIN {schema}.job_overview o ON o.name = m.name
+JOIN {schema}.job_details d ON d.name = m.name
 LEFT JOIN LATERAL (
     SELECT v.job_name, v.scope_kind, v.scope_id FROM {schema}.verify_schedules v
-    WHERE v.job_name = o.name AND o.scopes = 1 AND (v.retired_at IS NULL OR v.returned_at IS NOT NULL)
+    WHERE v.job_name = m.name AND o.scopes = 1 AND (v.retired_at IS NULL OR v.returned_at IS NOT NULL)
     ORDER BY v.scope_kind, v.scope_id LIMIT 1
 ) t ON true
 LEFT JOIN LATERAL (
-    SELECT percentile_disc(0.95) WITHIN GROUP (ORDER BY e.duration_ms) AS p95, count(*) AS ended,
-           count(*) FILTER (WHERE e.is_streak) AS streak
-    FROM (SELECT n.duration_ms, bool_and(n.status = 'FAILED') OVER (ORDER BY n.plan_time DESC) AS is_streak
-          FROM (SELECT x.plan_time, x.status, x.duration_ms
+    SELECT percentile_disc(0.95) WITHIN GROUP (ORDER BY e.duration_ms) AS p95,
+           count(*) FILTER (WHERE e.is_streak) AS streak,
+           min(e.finished_at) FILTER (WHERE e.is_streak) AS failing_since
+    FROM (SELECT n.duration_ms, n.finished_at,
+                 bool_and(n.status = 'FAILED') OVER (ORDER BY n.plan_time DESC) AS is_streak
+          FROM (SELECT x.plan_time, x.status, x.duration_ms, x.finished_at
                 FROM {schema}.execution_status x
                 WHERE (x.job_name, x.scope_kind, x.scope_id) = (t.job_name, t.scope_kind, t.scope_id)
                   AND x.status IN ('SUCCESS', 'FAILED')
                 ORDER BY x.plan_time DESC LIMIT 50) n) e
 ) r ON true
-ORDER BY o.name
+ORDER BY m.place

@@ -1,7 +1,7 @@
 -- Lists the scopes of these jobs that a list of jobs shows, at most max_scopes of each job: those of the newest
 -- max_failures failures of the last day of all jobs, and then the first ones by kind and id. `streak`: the failures in a
--- row among the last 50 executions that ended. No lock. Zero rows for a job: it has no scope.
-SELECT c.job_name, c.scope_kind, c.scope_id, s.streak
+-- row among the last 50 executions that ended, which began to fail at `failing_since`. No lock. Zero rows for a job: it has no scope.
+SELECT c.job_name, c.scope_kind, c.scope_id, s.streak, s.failing_since
 FROM (
     SELECT f.job_name, f.scope_kind, f.scope_id,
            row_number() OVER (PARTITION BY f.job_name
@@ -37,9 +37,10 @@ LEFT JOIN LATERAL (  -- 50 rows are read only of those that have just failed
           ORDER BY x.plan_time DESC LIMIT 1) n
 ) m ON true
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE e.is_streak) AS streak
-    FROM (SELECT bool_and(n.status = 'FAILED') OVER (ORDER BY n.plan_time DESC) AS is_streak
-          FROM (SELECT x.plan_time, x.status FROM {schema}.execution_status x
+    SELECT count(*) FILTER (WHERE e.is_streak) AS streak,
+           min(e.finished_at) FILTER (WHERE e.is_streak) AS failing_since
+    FROM (SELECT n.finished_at, bool_and(n.status = 'FAILED') OVER (ORDER BY n.plan_time DESC) AS is_streak
+          FROM (SELECT x.plan_time, x.status, x.finished_at FROM {schema}.execution_status x
                 WHERE (x.job_name, x.scope_kind, x.scope_id) = (c.job_name, c.scope_kind, c.scope_id)
                   AND x.status IN ('SUCCESS', 'FAILED')
                 ORDER BY x.plan_time DESC LIMIT coalesce(m.max_rows, 0)) n) e
