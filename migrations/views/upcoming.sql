@@ -3,8 +3,13 @@ SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time AS plan_time, s.du
        s.due_at - {schema}.db_now() AS due_in,
        {schema}_internal.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue,
        s.owner, s.labels,
-       (SELECT min(p.id) FROM {schema}.job_pauses p
-        WHERE p.job_name = s.job_name AND s.due_at >= p.from_at AND coalesce(s.due_at <= p.until_at, true)) AS pause
+       -- Not job_pauses, which reads a job for each pause of another one.
+       (SELECT min(p.id) FROM {schema}.pauses p
+        WHERE p.ended_at IS NULL AND coalesce(p.until_at > {schema}.db_now(), true)
+          AND s.due_at >= p.from_at AND coalesce(s.due_at <= p.until_at, true)
+          AND coalesce(p.job_name = s.job_name, true)
+          AND EXISTS (SELECT FROM {schema}.jobs j
+                      WHERE j.name = s.job_name AND {schema}_internal.pause_covers(p, j))) AS pause
 FROM (
     -- Sorted before the zones are converted, so that a LIMIT converts only the rows that it returns.
     SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time,

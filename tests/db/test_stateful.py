@@ -110,10 +110,7 @@ class Machine(Scenes):
 
     def settle_all(self) -> None:
         """Everything resumes, and time passes: in the end nothing runs or waits."""
-        for name, known in self.model.jobs.items():
-            self.ledger.one("SELECT resume(%s)", name)
-            known.paused_at = known.paused_until = None
-            self.read_revision(name, known.policy)
+        self.resume_all()
         for replica in self.bench.replicas:
             replica.crash()
         for _ in range(40):

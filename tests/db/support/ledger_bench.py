@@ -17,7 +17,7 @@ from tests.db.support.model_of_rows import CALENDAR, COLUMNS, Known, Policy, Row
 START = datetime(2030, 1, 7, 12, 0, 30, 500_000, tzinfo=UTC)
 EMPTIED = (
     "executions", "skips", "schedules", "job_revisions", "jobs", "rolled_up_hours", "changed_hours",
-    "windows",
+    "windows", "pauses", "unsettled_pauses",
 )  # fmt: skip
 
 
@@ -115,15 +115,39 @@ class Bound(RuleBasedStateMachine):
         return scopes[pick % len(scopes)]
 
     def read_revision(self, name: str, policy: Policy) -> None:
-        """After a write to a job: its newest revision began now, unless nothing changed."""
+        """After a write to a job: its new revisions, if there are any, have this policy."""
         known = self.model.jobs[name]
         known.policy = policy
-        number, since = self.ledger.one(
-            "SELECT revision, effective_from FROM job_revisions WHERE job_name = %s"
-            " ORDER BY revision DESC LIMIT 1", name,
-        )  # fmt: skip
-        if not known.history or number != known.history[-1][0]:
-            known.history.append((number, since, policy))
+        known.history += [
+            (number, since, policy)
+            for number, since in self.ledger.values(
+                "SELECT revision, effective_from FROM job_revisions WHERE job_name = %s"
+                " AND revision > %s ORDER BY revision",
+                name, known.history[-1][0] if known.history else 0,
+            )
+        ]  # fmt: skip
+
+    def take_up_pauses(self) -> None:
+        """A worker begins the planned pauses that are due."""
+        self.ledger.values("SELECT cronledger_internal.take_up_pauses()")
+        self.pauses_are_taken_up()
+
+    def pauses_are_taken_up(self) -> None:
+        """Every pause that is due has begun, and each job is paused in the union of its pauses.
+
+        The end of a pause may be unstated until a sweep.
+        """
+        model = self.model
+        for pause in model.pauses.values():
+            pause.begun = pause.begun or (pause.begins <= model.now and not pause.ended)
+        for name, at, until in self.ledger.values(
+            "SELECT name, paused_at, paused_until FROM jobs ORDER BY name"
+        ):
+            known, expected = model.jobs[name], model.paused(name)
+            over = at is None or (until is not None and until <= model.now)
+            assert over if expected is None else (at, until) == expected, (name, at, until)
+            known.paused_at, known.paused_until = at, until
+            self.read_revision(name, known.policy)
 
     # -- jobs --------------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ class Scenes(Rules):
     def start(self, pick: int, number: int) -> list[Row]:
         """What runs in this scope, made to run if nothing does; empty where it may not."""
         where = self.pick_scope(pick)
-        self.resume(sorted(self.model.jobs).index(where[0]))
+        self.resume_all()
         self.then()
         if not self.model.running(*where):
             self.trigger(pick, False)

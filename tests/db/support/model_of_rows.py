@@ -49,6 +49,24 @@ class Policy:
 
 
 @dataclass
+class Pause:
+    """A row of `pauses`. `job` None: it covers all jobs."""
+
+    job: str | None
+    begins: datetime
+    until: datetime | None
+    begun: bool = False
+    ended: bool = False
+
+    def is_over(self, now: datetime) -> bool:
+        return self.ended or (self.until is not None and self.until <= now)
+
+    def holds(self, job: str, now: datetime) -> bool:
+        """It is in force for this job."""
+        return self.begun and not self.is_over(now) and self.job in (None, job)
+
+
+@dataclass
 class Known:
     """A job: its policy now, its pause, and which revision began when.
 
@@ -128,9 +146,23 @@ class Facts:
         self.inputs: dict[Scope, int] = {}
         self.workers: dict[str, tuple[datetime, datetime]] = {}  # trusted since, seen last
         self.started: dict[tuple[Scope, str], int] = {}  # newest payload of a key that was claimed
+        self.pauses: dict[int, Pause] = {}
         # Retried by a person, who may put an old payload after a new one:
         self.by_hand: set[int] = set()
         self.now = EPOCH
+
+    # -- pauses -----------------------------------------------------------------------------------
+
+    def pauses_of(self, job: str) -> list[Pause]:
+        return [p for p in self.pauses.values() if p.holds(job, self.now)]
+
+    def paused(self, job: str) -> tuple[datetime, datetime | None] | None:
+        """From when until when a job is paused; None: no pause is in force."""
+        held = self.pauses_of(job)
+        ends = [p.until for p in held if p.until is not None]
+        if not held:
+            return None
+        return min(p.begins for p in held), max(ends) if len(ends) == len(held) else None
 
     # -- what there is ----------------------------------------------------------------------------
 
