@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from tests.db.support.model_of_rows import CALENDAR, COLUMNS, Known, Policy, Row
 START = datetime(2030, 1, 7, 12, 0, 30, 500_000, tzinfo=UTC)
 EMPTIED = (
     "executions", "skips", "schedules", "job_revisions", "jobs", "rolled_up_hours", "changed_hours",
-    "windows", "pauses", "unsettled_pauses",
+    "windows", "pauses", "unsettled_pauses", "gates",
 )  # fmt: skip
 
 
@@ -70,6 +71,8 @@ def policies(draw: st.DrawFn) -> Policy:
         draw(st.sampled_from([None, None, 1, 2])),
         draw(st.sampled_from([False, False, True])),
         windows=overlap != "allow" and draw(st.booleans()),
+        ungated=draw(st.sampled_from([False, False, True])),
+        wait_at_most=draw(st.sampled_from([None, timedelta(seconds=200)])),
     )
 
 
@@ -153,15 +156,24 @@ class Bound(RuleBasedStateMachine):
 
     @initialize(
         drawn=st.lists(st.tuples(policies(), st.integers(1, 2)), min_size=1, max_size=3),
+        gates=st.lists(st.sampled_from([None, "requires", "after"]), min_size=3, max_size=3),
         last=st.tuples(picks, replicas, zombie_ends),
     )
-    def declare(self, drawn: list[tuple[Policy, int]], last: tuple[int, int, str]) -> None:
-        """The jobs; and how the zombie writes in which every example ends."""
+    def declare(
+        self, drawn: list[tuple[Policy, int]], gates: list[str | None], last: tuple[int, int, str]
+    ) -> None:
+        """The jobs, each of which may require the one before; and how every example ends."""
         self.last = last
         self.set_calendar(excluded=False)
-        for letter, (policy, count) in zip("abc", drawn, strict=False):
+        before = None
+        for letter, (drawn_policy, drawn_count), gate in zip("abc", drawn, gates, strict=False):
+            policy, count = drawn_policy, drawn_count
             # A name of its own for each example: replicas remember revisions by name.
             name = f"{letter}{self.bench.examples:06}"
+            if before is not None and gate is not None:
+                policy, count = self.gated(policy, before, gate), self.scopes_of(before, count)
+            if policy.schedule is not None:
+                before = name
             scopes = ("one", "two")[:count]
             target = {"python": FUNCTION} if policy.handler == "python" else {}
             self.ledger.job(
@@ -169,6 +181,17 @@ class Bound(RuleBasedStateMachine):
             )
             self.model.jobs[name] = Known(policy, scopes)
             self.read_revision(name, policy)
+
+    def scopes_of(self, upstream: str, count: int) -> int:
+        return min(count, len(self.model.jobs[upstream].scopes))
+
+    def gated(self, policy: Policy, upstream: str, gate: str) -> Policy:
+        required = self.model.jobs[upstream].policy
+        if gate == "after":
+            return replace(
+                policy, after=upstream, schedule=required.schedule, calendar=required.calendar
+            )
+        return replace(policy, requires=upstream, schedule=required.schedule)
 
     def set_calendar(self, *, excluded: bool) -> None:
         """Set the calendar, which excludes all days of the example or none."""
@@ -185,8 +208,13 @@ class Bound(RuleBasedStateMachine):
         return sorted(self.model.jobs)[pick % len(self.model.jobs)]
 
     def change(self, name: str, new: Policy) -> None:
+        """Edit a job. Those that are planned after it follow."""
         self.ledger.edit(name, **new.columns())
         self.read_revision(name, new)
+        for other, known in self.model.jobs.items():  # upstreams come first
+            if known.policy.after is not None:
+                upstream = self.model.jobs[known.policy.after].policy
+                self.read_revision(other, replace(known.policy, calendar=upstream.calendar))
 
     @invariant()
     def the_ledger_is_as_the_model_says(self) -> None:

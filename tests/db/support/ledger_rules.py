@@ -18,6 +18,7 @@ from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
 from tests.db.support.engine import Runner
 from tests.db.support.ledger_bench import Bound, picks, policies, replicas
+from tests.db.support.model_of_gates import Skipped
 from tests.db.support.model_of_rows import EPOCH, PERIOD, Pause, Row
 
 REPLICA, WORKER = ("python",), ("external",)
@@ -47,8 +48,10 @@ class Rules(Bound):
         old = self.model.jobs[name].policy
         new = replace(
             change.draw(policies()), handler=old.handler, schedule=old.schedule,
-            excluded=self.excluded,
+            excluded=self.excluded, requires=old.requires, after=old.after,
         )  # fmt: skip
+        if old.after is not None:
+            new = replace(new, calendar=old.calendar)
         self.change(name, new)
 
     @rule(excluded=st.booleans())
@@ -324,6 +327,25 @@ class Rules(Bound):
                 for scope in known.scopes:
                     self.model.settled((name, scope), found)
 
+    # -- gates -------------------------------------------------------------------------------------
+
+    @rule(number=replicas)
+    def check_gates(self, number: int) -> None:
+        self.run(self.bench.replicas[number].gates.check_all())
+        skips = [
+            Skipped((name, scope), *more)
+            for name, scope, *more in self.ledger.values(
+                "SELECT job_name, scope_id, from_plan_time, through_plan_time, reason, revision"
+                " FROM skips"
+            )
+        ]
+        woken = set(self.ledger.values("SELECT job_name, scope_id FROM schedules WHERE woken"))
+        opened, expired = self.model.gates_checked(self.find(), skips, woken)
+        for row in expired:
+            del self.before[row.id]
+        self.bench.reached["a gate opens"] += len(opened)
+        self.bench.reached["the wait of a gate ends"] += len(expired)
+
     # -- the worker in another language ------------------------------------------------------------
 
     @rule(worker=st.sampled_from(["w1", "w2"]), n=st.sampled_from([1, 2, 50]))
@@ -342,9 +364,11 @@ class Rules(Bound):
             id for id, _, _ in rows
         }
         assert stolen <= stealable
+        waited = [row.id for row in self.model.rows.values() if row.next_attempt_at is not None]
         taken = self.model.claimed(self.find(), worker, WORKER, steals=True, most=n)
         assert {(r.id, r.token, r.attempt) for r in taken} == set(rows)
-        if not rows:
+        # One whose window is processed ends, and makes way only for the next call.
+        if not rows and all(self.model.rows[id].next_attempt_at for id in waited):
             self.model.rested(WORKER, steals=False)
 
     @rule(pick=picks, old=st.sampled_from([0, 0, 1]), call=st.sampled_from(

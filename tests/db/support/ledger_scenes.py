@@ -21,7 +21,7 @@ WORKERS = ("w1", "w2")
 POINTS = (
     "a thief's row is written to", "a replica writes without its lease",
     "an end that nobody knows", "no attempt is left", "released", "cancelled while it runs",
-    "pushes merged",
+    "pushes merged", "a gate opens", "the wait of a gate ends",
 )  # fmt: skip
 
 
