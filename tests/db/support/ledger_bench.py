@@ -142,7 +142,9 @@ class Bound(RuleBasedStateMachine):
         """
         model = self.model
         for pause in model.pauses.values():
-            pause.begun = pause.begun or (pause.begins <= model.now and not pause.ended)
+            if not pause.begun and not pause.ended and pause.begins <= model.now:
+                pause.begun = True
+                self.bench.reached["a planned pause begins"] += 1
         for name, at, until in self.ledger.values(
             "SELECT name, paused_at, paused_until FROM jobs ORDER BY name"
         ):
@@ -170,7 +172,9 @@ class Bound(RuleBasedStateMachine):
             policy, count = drawn_policy, drawn_count
             # A name of its own for each example: replicas remember revisions by name.
             name = f"{letter}{self.bench.examples:06}"
-            if before is not None and gate is not None:
+            if before is None and any(gates):
+                policy = replace(policy, schedule="@every 60s")
+            elif before is not None and gate is not None:
                 policy, count = self.gated(policy, before, gate), self.scopes_of(before, count)
             if policy.schedule is not None:
                 before = name

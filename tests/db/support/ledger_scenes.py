@@ -22,6 +22,7 @@ POINTS = (
     "a thief's row is written to", "a replica writes without its lease",
     "an end that nobody knows", "no attempt is left", "released", "cancelled while it runs",
     "pushes merged", "a gate opens", "the wait of a gate ends",
+    "a planned pause begins",
 )  # fmt: skip
 
 
