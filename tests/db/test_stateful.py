@@ -104,16 +104,13 @@ class Machine(Scenes):
 
     def waiting(self) -> list[Row]:
         rows = self.model.rows.values()
-        return [r for r in rows if r.status == "RUNNING" or r.next_attempt_at is not None]
+        return [r for r in rows if r.status in ("RUNNING", "PENDING") or r.next_attempt_at]
 
     # -- the end -----------------------------------------------------------------------------------
 
     def settle_all(self) -> None:
         """Everything resumes, and time passes: in the end nothing runs or waits."""
-        for name, known in self.model.jobs.items():
-            self.ledger.one("SELECT resume(%s)", name)
-            known.paused_at = known.paused_until = None
-            self.read_revision(name, known.policy)
+        self.resume_all()
         for replica in self.bench.replicas:
             replica.crash()
         for _ in range(40):
@@ -121,10 +118,13 @@ class Machine(Scenes):
             self.pass_time(timedelta(seconds=50))  # less than a minute: a worker has been seen
             self.sweep(0, True)
             self.claim(0, True, 100)
-            while self.bench.replicas[0].held:
-                self.finish(0, 0, "value", 1)
-            while self.work("w1"):
-                pass
+            for _ in self.model.jobs:  # one may require another
+                while self.bench.replicas[0].held:
+                    self.finish(0, 0, "value", 1)
+                while self.work("w1"):
+                    pass
+                self.check_gates(0)
+                self.claim(0, True, 100)
             self.the_ledger_is_as_the_model_says()
             if not blocked and not self.waiting():
                 break

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronledger.engine import clock, lease
-from cronledger.engine.claiming import claim
+from cronledger.engine.claiming import claim, revisions
 from cronledger.engine.running import executor, heartbeats
 from tests.simulation.support.backend import Database
 from tests.simulation.support.mistakes import around, recovery, requests
@@ -261,6 +261,19 @@ starts_ahead_of_its_instant = both(
     in_statement("try_claim_new", ("max(d.due_at) <= cronledger.db_now()", "true")),
 )
 """Neither the wait nor the INSERT of a claim ahead minds the instant."""
+
+
+def keeps_old_dates(_: Database) -> AbstractContextManager[None]:
+    """A replica plans all revisions of a job by the dates of the calendar that it read first."""
+    first: dict[tuple[Any, str], Any] = {}
+
+    async def read(original: Any, self: Any, c: Any, rows: Any) -> Any:
+        found = await original(self, c, rows)
+        return {id: first.setdefault((self, x.name), x) for id, x in found.items()}
+
+    return method(revisions.Revisions, "_read_calendars", read)
+
+
 MUTATIONS = (
     Mutation("finish without the token", "I3", finish_without_token, quick=True),
     Mutation("heartbeat without the token", "I3", heartbeat_without_token),
@@ -319,6 +332,7 @@ MUTATIONS = (
     Mutation("a batch beyond its limit", "I11", requests.starts_all_at_the_limit),
     Mutation("a missed deadline without a breach", "deadlines", forgets_breaches, quick=True),
     Mutation("a breach of a deadline that was met", "deadlines", breaches_what_was_met),
+    Mutation("dates of an earlier calendar", "I2", keeps_old_dates, quick=True),
     Mutation("claims in another database", "identity", around.claims_anywhere, quick=True),
 )
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tools
 
 SHARES = {
     "workers": 0.34, "transactions": 0.34, "providers": 0.34, "moves": 1 / 12, "crowd": 0.25,
-    "flapping": 0.25, "gated": 0.4,
+    "flapping": 0.25, "gated": 0.4, "calendars": 0.34,
 }  # fmt: skip
 EVENTS = {
     "providers": ("scopes_changed", "scope_provider_failed"),
@@ -28,6 +28,8 @@ ROWS = {
     " GROUP BY job_name, scope_kind, scope_id HAVING count(*) > 2",
     "transactions": "FROM sim_effects",
     "gated": "FROM executions WHERE gated_at IS NOT NULL AND status = 'SUCCESS'",
+    "calendars": "FROM skips WHERE reason = 'calendar' AND EXISTS ("
+    "SELECT FROM executions WHERE job_name = 'dated_next' AND status = 'SUCCESS')",
 }
 
 

@@ -200,7 +200,10 @@ class Ledger(testing.Ledger):
 def _adapted(columns: dict[str, Any]) -> list[Any]:
     """Return the values as psycopg sends them: what is JSON in the ledger as JSON."""
     return [
-        Jsonb(value) if name in JSON_COLUMNS or isinstance(value, dict) else value
+        Jsonb(value)
+        if (name in JSON_COLUMNS and (value is not None or name == "payload"))
+        or isinstance(value, dict)
+        else value
         for name, value in columns.items()
     ]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from tests.db.support.model_of_rows import CALENDAR, COLUMNS, Known, Policy, Row
 START = datetime(2030, 1, 7, 12, 0, 30, 500_000, tzinfo=UTC)
 EMPTIED = (
     "executions", "skips", "schedules", "job_revisions", "jobs", "rolled_up_hours", "changed_hours",
-    "windows",
+    "windows", "pauses", "unsettled_pauses", "gates",
 )  # fmt: skip
 
 
@@ -70,6 +71,8 @@ def policies(draw: st.DrawFn) -> Policy:
         draw(st.sampled_from([None, None, 1, 2])),
         draw(st.sampled_from([False, False, True])),
         windows=overlap != "allow" and draw(st.booleans()),
+        ungated=draw(st.sampled_from([False, False, True])),
+        wait_at_most=draw(st.sampled_from([None, timedelta(seconds=200)])),
     )
 
 
@@ -115,29 +118,66 @@ class Bound(RuleBasedStateMachine):
         return scopes[pick % len(scopes)]
 
     def read_revision(self, name: str, policy: Policy) -> None:
-        """After a write to a job: its newest revision began now, unless nothing changed."""
+        """After a write to a job: its new revisions, if there are any, have this policy."""
         known = self.model.jobs[name]
         known.policy = policy
-        number, since = self.ledger.one(
-            "SELECT revision, effective_from FROM job_revisions WHERE job_name = %s"
-            " ORDER BY revision DESC LIMIT 1", name,
-        )  # fmt: skip
-        if not known.history or number != known.history[-1][0]:
-            known.history.append((number, since, policy))
+        known.history += [
+            (number, since, policy)
+            for number, since in self.ledger.values(
+                "SELECT revision, effective_from FROM job_revisions WHERE job_name = %s"
+                " AND revision > %s ORDER BY revision",
+                name, known.history[-1][0] if known.history else 0,
+            )
+        ]  # fmt: skip
+
+    def take_up_pauses(self) -> None:
+        """A worker begins the planned pauses that are due."""
+        self.ledger.values("SELECT cronledger_internal.take_up_pauses()")
+        self.pauses_are_taken_up()
+
+    def pauses_are_taken_up(self) -> None:
+        """Every pause that is due has begun, and each job is paused in the union of its pauses.
+
+        The end of a pause may be unstated until a sweep.
+        """
+        model = self.model
+        for pause in model.pauses.values():
+            if not pause.begun and not pause.ended and pause.begins <= model.now:
+                pause.begun = True
+                self.bench.reached["a planned pause begins"] += 1
+        for name, at, until in self.ledger.values(
+            "SELECT name, paused_at, paused_until FROM jobs ORDER BY name"
+        ):
+            known, expected = model.jobs[name], model.paused(name)
+            over = at is None or (until is not None and until <= model.now)
+            assert over if expected is None else (at, until) == expected, (name, at, until)
+            known.paused_at, known.paused_until = at, until
+            self.read_revision(name, known.policy)
 
     # -- jobs --------------------------------------------------------------------------------------
 
     @initialize(
         drawn=st.lists(st.tuples(policies(), st.integers(1, 2)), min_size=1, max_size=3),
+        gates=st.lists(st.sampled_from([None, "requires", "after"]), min_size=3, max_size=3),
         last=st.tuples(picks, replicas, zombie_ends),
     )
-    def declare(self, drawn: list[tuple[Policy, int]], last: tuple[int, int, str]) -> None:
-        """The jobs; and how the zombie writes in which every example ends."""
+    def declare(
+        self, drawn: list[tuple[Policy, int]], gates: list[str | None], last: tuple[int, int, str]
+    ) -> None:
+        """The jobs, each of which may require the one before; and how every example ends."""
         self.last = last
         self.set_calendar(excluded=False)
-        for letter, (policy, count) in zip("abc", drawn, strict=False):
+        before = None
+        for letter, (drawn_policy, drawn_count), gate in zip("abc", drawn, gates, strict=False):
+            policy, count = drawn_policy, drawn_count
             # A name of its own for each example: replicas remember revisions by name.
             name = f"{letter}{self.bench.examples:06}"
+            if before is None and any(gates):
+                policy = replace(policy, schedule="@every 60s")
+            elif before is not None and gate is not None:
+                policy, count = self.gated(policy, before, gate), self.scopes_of(before, count)
+            if policy.schedule is not None:
+                before = name
             scopes = ("one", "two")[:count]
             target = {"python": FUNCTION} if policy.handler == "python" else {}
             self.ledger.job(
@@ -145,6 +185,17 @@ class Bound(RuleBasedStateMachine):
             )
             self.model.jobs[name] = Known(policy, scopes)
             self.read_revision(name, policy)
+
+    def scopes_of(self, upstream: str, count: int) -> int:
+        return min(count, len(self.model.jobs[upstream].scopes))
+
+    def gated(self, policy: Policy, upstream: str, gate: str) -> Policy:
+        required = self.model.jobs[upstream].policy
+        if gate == "after":
+            return replace(
+                policy, after=upstream, schedule=required.schedule, calendar=required.calendar
+            )
+        return replace(policy, requires=upstream, schedule=required.schedule)
 
     def set_calendar(self, *, excluded: bool) -> None:
         """Set the calendar, which excludes all days of the example or none."""
@@ -161,8 +212,13 @@ class Bound(RuleBasedStateMachine):
         return sorted(self.model.jobs)[pick % len(self.model.jobs)]
 
     def change(self, name: str, new: Policy) -> None:
+        """Edit a job. Those that are planned after it follow."""
         self.ledger.edit(name, **new.columns())
         self.read_revision(name, new)
+        for other, known in self.model.jobs.items():  # upstreams come first
+            if known.policy.after is not None:
+                upstream = self.model.jobs[known.policy.after].policy
+                self.read_revision(other, replace(known.policy, calendar=upstream.calendar))
 
     @invariant()
     def the_ledger_is_as_the_model_says(self) -> None:

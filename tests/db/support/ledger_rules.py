@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from psycopg.types.json import Jsonb
@@ -17,7 +18,8 @@ from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
 from tests.db.support.engine import Runner
 from tests.db.support.ledger_bench import Bound, picks, policies, replicas
-from tests.db.support.model_of_rows import EPOCH, PERIOD, Row
+from tests.db.support.model_of_gates import Skipped
+from tests.db.support.model_of_rows import EPOCH, PERIOD, Pause, Row
 
 REPLICA, WORKER = ("python",), ("external",)
 
@@ -41,16 +43,20 @@ class Rules(Bound):
 
     @rule(pick=picks, change=st.data())
     def edit(self, pick: int, change: Any) -> None:
+        self.take_up_pauses()
         name = self.pick_job(pick)
         old = self.model.jobs[name].policy
         new = replace(
             change.draw(policies()), handler=old.handler, schedule=old.schedule,
-            excluded=self.excluded,
+            excluded=self.excluded, requires=old.requires, after=old.after,
         )  # fmt: skip
+        if old.after is not None:
+            new = replace(new, calendar=old.calendar)
         self.change(name, new)
 
     @rule(excluded=st.booleans())
     def edit_calendar(self, excluded: bool) -> None:
+        self.take_up_pauses()
         self.set_calendar(excluded=excluded)
         for name, known in self.model.jobs.items():
             self.read_revision(name, replace(known.policy, excluded=excluded))
@@ -86,6 +92,7 @@ class Rules(Bound):
 
     @rule(pick=picks, until=st.sampled_from([None, 45, 200]))
     def pause(self, pick: int, until: int | None) -> None:
+        self.take_up_pauses()
         name = self.pick_job(pick)
         known, now = self.model.jobs[name], self.model.now
         ends = None if until is None else now + timedelta(seconds=until)
@@ -93,16 +100,83 @@ class Rules(Bound):
             known.paused_until is None or known.paused_until > now
         )
         assert self.ledger.one("SELECT pause(%s, until => %s)", name, ends) is not in_force
-        known.paused_at, known.paused_until = (known.paused_at if in_force else now), ends
-        self.read_revision(name, known.policy)
+        own = [p for p in self.model.pauses_of(name) if p.job == name]
+        for pause in own:
+            pause.until = ends
+        if not own:
+            id = self.ledger.one("SELECT max(id) FROM pauses")
+            self.model.pauses[id] = Pause(name, now, ends, begun=True)
+        self.pauses_are_taken_up()
 
     @rule(pick=picks)
     def resume(self, pick: int) -> None:
+        """Refused while a pause of all jobs holds it."""
+        self.take_up_pauses()
         name = self.pick_job(pick)
-        known = self.model.jobs[name]
-        assert self.ledger.one("SELECT resume(%s)", name) is (known.paused_at is not None)
-        known.paused_at = known.paused_until = None
-        self.read_revision(name, known.policy)
+        paused = self.model.jobs[name].paused_at is not None
+        if any(p.job is None for p in self.model.pauses_of(name)):
+            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="holds it"):
+                self.ledger.one("SELECT resume(%s)", name)
+            return
+        assert self.ledger.one("SELECT resume(%s)", name) is paused
+        for pause in self.model.pauses.values():
+            pause.ended = pause.ended or (pause.job == name and pause.begun)
+        self.pauses_are_taken_up()
+        assert self.model.jobs[name].paused_at is None
+
+    @rule(
+        pick=st.none() | picks, begins=st.sampled_from([None, 5, 61, 200]),
+        length=st.sampled_from([None, 20, 61, 200]),
+    )  # fmt: skip
+    def plan_pause(self, pick: int | None, begins: int | None, length: int | None) -> None:
+        """Of one job or of all, from now or later."""
+        name = None if pick is None else self.pick_job(pick)
+        start = self.model.now + timedelta(seconds=begins or 0)
+        until = None if length is None else start + timedelta(seconds=length)
+        id = self.ledger.one(
+            "SELECT plan_pause('freeze', %s, %s, job => %s)",
+            None if begins is None else start, until, name,
+        )  # fmt: skip
+        self.model.pauses[id] = Pause(name, start, until)
+
+    def pick_pause(self, pick: int) -> int | None:
+        pauses = sorted(self.model.pauses)
+        return pauses[-1 - pick % len(pauses)] if pauses else None
+
+    @rule(pick=picks, begins=st.sampled_from([5, 61]), length=st.sampled_from([20, 200]))
+    def change_pause(self, pick: int, begins: int, length: int) -> None:
+        """Only one that is still to come."""
+        id = self.pick_pause(pick)
+        if id is None:
+            return
+        pause, start = self.model.pauses[id], self.model.now + timedelta(seconds=begins)
+        until = start + timedelta(seconds=length)
+        try:
+            changed = self.ledger.one("SELECT change_pause(%s, %s, %s)", id, start, until)
+        except psycopg.errors.ObjectNotInPrerequisiteState:
+            assert pause.begins <= self.model.now or pause.ended
+            return
+        assert pause.begins > self.model.now and not pause.ended
+        assert changed is ((pause.begins, pause.until) != (start, until))
+        pause.begins, pause.until = start, until
+
+    @rule(pick=picks)
+    def end_pause(self, pick: int) -> None:
+        """End one that is in force, or withdraw one that is still to come."""
+        id = self.pick_pause(pick)
+        if id is not None:
+            pause = self.model.pauses[id]
+            open = not pause.is_over(self.model.now)
+            assert self.ledger.one("SELECT end_pause(%s)", id) is open
+            pause.ended = True
+            self.take_up_pauses()
+
+    def resume_all(self) -> None:
+        """End all pauses, also those to come."""
+        for number in range(len(self.model.pauses)):
+            self.end_pause(number)
+        for number in range(len(self.model.jobs)):
+            self.resume(number)
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -152,6 +226,7 @@ class Rules(Bound):
             self.run(replica.steal())
         self.run(replica.settle())
         started = replica.held[before:]
+        self.pauses_are_taken_up()
         taken = self.model.claimed(self.find(), replica.name, REPLICA, steals=steals, most=slots)
         # A poll that finds nothing due hides nothing that a claim would start or plan.
         if overdue or any(s.claimed.how != "stolen" for s in started):
@@ -243,15 +318,33 @@ class Rules(Bound):
         replica = self.bench.replicas[number]
         self.run(replica.repair() if fully else replica.sweep())
         self.model.swept()
-        for name, known in self.model.jobs.items():
-            if known.paused_until is not None and known.paused_until <= self.model.now:
-                known.paused_at = known.paused_until = None
-                self.read_revision(name, known.policy)
+        self.take_up_pauses()
+        for known in self.model.jobs.values():
+            assert known.paused_until is None or known.paused_until > self.model.now
         if fully:
             found = self.find()
             for name, known in self.model.jobs.items():
                 for scope in known.scopes:
                     self.model.settled((name, scope), found)
+
+    # -- gates -------------------------------------------------------------------------------------
+
+    @rule(number=replicas)
+    def check_gates(self, number: int) -> None:
+        self.run(self.bench.replicas[number].gates.check_all())
+        skips = [
+            Skipped((name, scope), *more)
+            for name, scope, *more in self.ledger.values(
+                "SELECT job_name, scope_id, from_plan_time, through_plan_time, reason, revision"
+                " FROM skips"
+            )
+        ]
+        woken = set(self.ledger.values("SELECT job_name, scope_id FROM schedules WHERE woken"))
+        opened, expired = self.model.gates_checked(self.find(), skips, woken)
+        for row in expired:
+            del self.before[row.id]
+        self.bench.reached["a gate opens"] += len(opened)
+        self.bench.reached["the wait of a gate ends"] += len(expired)
 
     # -- the worker in another language ------------------------------------------------------------
 
@@ -261,6 +354,7 @@ class Rules(Bound):
         rows = self.ledger.values(
             "SELECT id, lease_token, attempt FROM claim_next('default', %s, %s)", worker, n
         )
+        self.pauses_are_taken_up()
         stealable = {
             row.id
             for row in self.model.rows.values()
@@ -270,9 +364,11 @@ class Rules(Bound):
             id for id, _, _ in rows
         }
         assert stolen <= stealable
+        waited = [row.id for row in self.model.rows.values() if row.next_attempt_at is not None]
         taken = self.model.claimed(self.find(), worker, WORKER, steals=True, most=n)
         assert {(r.id, r.token, r.attempt) for r in taken} == set(rows)
-        if not rows:
+        # One whose window is processed ends, and makes way only for the next call.
+        if not rows and all(self.model.rows[id].next_attempt_at for id in waited):
             self.model.rested(WORKER, steals=False)
 
     @rule(pick=picks, old=st.sampled_from([0, 0, 1]), call=st.sampled_from(

@@ -21,7 +21,8 @@ WORKERS = ("w1", "w2")
 POINTS = (
     "a thief's row is written to", "a replica writes without its lease",
     "an end that nobody knows", "no attempt is left", "released", "cancelled while it runs",
-    "pushes merged",
+    "pushes merged", "a gate opens", "the wait of a gate ends",
+    "a planned pause begins",
 )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ class Scenes(Rules):
     def start(self, pick: int, number: int) -> list[Row]:
         """What runs in this scope, made to run if nothing does; empty where it may not."""
         where = self.pick_scope(pick)
-        self.resume(sorted(self.model.jobs).index(where[0]))
+        self.resume_all()
         self.then()
         if not self.model.running(*where):
             self.trigger(pick, False)

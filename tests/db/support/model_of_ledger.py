@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from tests.db.support.model_of_input import Input
+from tests.db.support.model_of_gates import Gates
 from tests.db.support.model_of_rows import EPOCH, GRACE, PERIOD, Row, Rows
 
 
-class Model(Input):
+class Model(Gates):
     """The ledger as it must be."""
 
     def claimed(
@@ -40,7 +40,7 @@ class Model(Input):
         for id, row in found.items():
             before = self.rows.get(id)
             if before is None:
-                assert self.jobs[row.job].policy.handler == "external", row
+                assert row.gated_at or self.jobs[row.job].policy.handler == "external", row
                 self._planned(row)
             elif row.ends and not before.ends and before.status == "RUNNING":  # perhaps new
                 assert self.policy(row).overlap == "replace", row
@@ -112,7 +112,12 @@ class Model(Input):
         assert not (policy.calendar and policy.excluded), row
         assert not known.skips_of(row.scope, row.plan_time), row
         assert not self.is_processed(row), row
-        if known.policy.handler == "external":
+        gated_at = None if policy.gate is None else self.now
+        assert row.gated_at == gated_at, row
+        if policy.gate is not None:
+            assert (row.status, row.attempt, row.next_attempt_at) == ("PENDING", 0, None), row
+            assert row.window_start is None
+        elif known.policy.handler == "external":
             assert (row.status, row.attempt, row.next_attempt_at) == ("PENDING", 0, row.due_at)
             assert row.window_start is None
         else:
@@ -142,11 +147,19 @@ class Model(Input):
 
     def released(self, row: Row) -> None:
         kept = {"status": "CANCELLED"} if row.ends else {
-            "status": "PENDING", "next_attempt_at": row.due_at, "runner": None, "token": None,
+            "status": "PENDING", "next_attempt_at": self._released_until(row), "runner": None,
+            "token": None,
             "stale_after": None, "started_at": None,
         }  # fmt: skip
         more = {"max_attempts": row.max_attempts + 1, "attempts": row.attempts + 1}
         self.put(replace(row, **kept, **more))  # type: ignore[arg-type]
+
+    @staticmethod
+    def _released_until(row: Row) -> datetime:
+        if row.gated_at is None:
+            return row.due_at
+        assert row.started_at is not None
+        return max(row.due_at, row.started_at)
 
     def swept(self) -> int:
         """Every stale lease that nobody may steal is ended; answers how many."""
@@ -157,7 +170,7 @@ class Model(Input):
         return len(over)
 
     def cancelled(self, row: Row) -> str:
-        if row.next_attempt_at is None and row.status != "RUNNING":
+        if row.next_attempt_at is None and row.status not in ("RUNNING", "PENDING"):
             return "already_finished"
         if row.status == "RUNNING":
             self.put(replace(row, ends=True))
@@ -175,7 +188,10 @@ class Model(Input):
             return None
         more = {"max_attempts": max(row.max_attempts, row.attempt + 1), "ends": False}
         if row.token is None:
-            new = replace(row, status="PENDING", next_attempt_at=row.due_at, **more)  # type: ignore[arg-type]
+            gated = row.gated_at is not None and row.attempt == 0
+            more |= {"gated_at": self.now} if gated else {}  # type: ignore[dict-item]
+            due = None if gated else row.due_at
+            new = replace(row, status="PENDING", next_attempt_at=due, **more)  # type: ignore[arg-type]
         else:
             due = min(row.next_attempt_at or self.now, self.now)
             error = row.error_code or "cancelled"

@@ -23,6 +23,8 @@ class Policy:
     """The part of a job's definition that the model knows.
 
     `calendar`: the job uses the calendar of the example. `excluded`: which excludes all its days.
+    `requires`: a job whose same scope has to succeed before, unless it is `ungated`. `after`: such
+    a job whose schedule and calendar it has.
     """
 
     handler: str = "python"
@@ -37,6 +39,20 @@ class Policy:
     calendar: bool = False
     excluded: bool = False
     windows: bool = False
+    requires: str | None = None
+    ungated: bool = False
+    after: str | None = None
+    wait_at_most: timedelta | None = None
+
+    @property
+    def gate(self) -> str | None:
+        """The job that it requires."""
+        return self.after or (None if self.ungated else self.requires)
+
+    @property
+    def wait(self) -> timedelta:
+        """How long a gate waits: by default until the next plan_time."""
+        return self.wait_at_most or PERIOD
 
     def columns(self) -> dict[str, Any]:
         return {
@@ -45,7 +61,28 @@ class Policy:
             "max_attempts": self.max_attempts, "retry_backoff": [self.backoff],
             "stale_timeout": self.lease, "max_running": self.max_running,
             "calendar": CALENDAR if self.calendar else None, "windows": self.windows,
+            "requires": [{"job": self.gate}] if self.gate and not self.after else None,
+            "after": [{"job": self.after}] if self.after else None,
+            "wait_at_most": self.wait_at_most if self.gate else None,
         }  # fmt: skip
+
+
+@dataclass
+class Pause:
+    """A row of `pauses`. `job` None: it covers all jobs."""
+
+    job: str | None
+    begins: datetime
+    until: datetime | None
+    begun: bool = False
+    ended: bool = False
+
+    def is_over(self, now: datetime) -> bool:
+        return self.ended or (self.until is not None and self.until <= now)
+
+    def holds(self, job: str, now: datetime) -> bool:
+        """It is in force for this job."""
+        return self.begun and not self.is_over(now) and self.job in (None, job)
 
 
 @dataclass
@@ -102,17 +139,22 @@ class Row:
     ends: bool  # its end was asked for
     attempts: int  # entries of `attempts`
     window_start: datetime | None
+    gated_at: datetime | None
 
     @property
     def where(self) -> Scope:
         return self.job, self.scope
+
+    @property
+    def waits_for_gate(self) -> bool:
+        return self.status == "PENDING" and self.next_attempt_at is None
 
 
 COLUMNS = (
     "id, job_name, scope_id, plan_time, status, trigger, revision, due_at, attempt, max_attempts,"
     " next_attempt_at, runner_id, lease_token, stale_after, started_at, error_code, watermark,"
     " enqueue_key, payload::int, cancel_requested_at IS NOT NULL, jsonb_array_length(attempts),"
-    " window_start"
+    " window_start, gated_at"
 )
 
 Rows = dict[int, Row]
@@ -128,9 +170,23 @@ class Facts:
         self.inputs: dict[Scope, int] = {}
         self.workers: dict[str, tuple[datetime, datetime]] = {}  # trusted since, seen last
         self.started: dict[tuple[Scope, str], int] = {}  # newest payload of a key that was claimed
+        self.pauses: dict[int, Pause] = {}
         # Retried by a person, who may put an old payload after a new one:
         self.by_hand: set[int] = set()
         self.now = EPOCH
+
+    # -- pauses -----------------------------------------------------------------------------------
+
+    def pauses_of(self, job: str) -> list[Pause]:
+        return [p for p in self.pauses.values() if p.holds(job, self.now)]
+
+    def paused(self, job: str) -> tuple[datetime, datetime | None] | None:
+        """From when until when a job is paused; None: no pause is in force."""
+        held = self.pauses_of(job)
+        ends = [p.until for p in held if p.until is not None]
+        if not held:
+            return None
+        return min(p.begins for p in held), max(ends) if len(ends) == len(held) else None
 
     # -- what there is ----------------------------------------------------------------------------
 
@@ -261,5 +317,6 @@ class Facts:
         assert self.now - timedelta(seconds=1) < row.plan_time < self.now + GRACE, row
         assert (row.plan_time - EPOCH) % timedelta(seconds=1), row
         assert row.due_at == row.next_attempt_at, row
+        assert row.gated_at is None, row
         assert (row.attempt, row.max_attempts) == (0, self.policy(row).max_attempts), row
         assert (row.revision, row.payload, row.attempts) == (number, payload, 0), row

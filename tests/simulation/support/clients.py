@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from cronledger.rules.model import ScopeKey
+from tests.simulation.support.calendars import CALENDAR
 from tests.simulation.support.jobs import CROWD, NARROW, SCOPES, is_provided, make_edit
 from tests.simulation.support.loop import Process
 from tests.simulation.support.network import Connection
@@ -111,6 +112,13 @@ class Client:
         first = [] if self._random.random() < 0.3 else scopes
         statements = [(edit, (first, name)), (edit, (scopes, name))]
         await self.act(partial(self._slowly, *statements[first == scopes :]))
+
+    async def set_calendar(self, dates: dict[str, str], first: date, through: date) -> None:
+        """Set the calendar that jobs use."""
+        await self._execute(
+            "SELECT cronledger.set_calendar(%s, %s, first => %s, through => %s)",
+            CALENDAR, Jsonb(dates), first, through,
+        )  # fmt: skip
 
     async def hold(self, what: str, name: str) -> None:
         """Pause the queue or the job."""

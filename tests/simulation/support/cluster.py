@@ -17,6 +17,12 @@ from cronledger.engine.running.handlers.transaction import LEASE_IS_LOST
 from cronledger.replica import Replica
 from tests.simulation.support.access import Listener
 from tests.simulation.support.backend import Database
+from tests.simulation.support.calendars import (
+    covered,
+    draw_dates,
+    edit_calendar,
+    make_calendars,
+)
 from tests.simulation.support.calm import Calm
 from tests.simulation.support.clients import Client
 from tests.simulation.support.effects import Effects
@@ -126,6 +132,8 @@ class Cluster:
             self.chance.rag()
         if self.scene.flapping:
             make_flapping(Random(f"flapping {seed}"), self.jobs)
+        if self.scene.calendars:
+            make_calendars(Random(f"calendars {seed}"), self.jobs)
         self.providers = Providers(self, self.jobs)
         for columns in self.jobs:
             self.record.rules[columns["name"]] = Rules(
@@ -295,6 +303,10 @@ class Cluster:
     async def run(self) -> None:
         """The whole of it: busy time with faults, then peace until everything is settled."""
         client = Client(self, self.random, 0)
+        start = self.now()
+        if self.scene.calendars:
+            dates = Random(f"dates {self.seed}")
+            await client.set_calendar(draw_dates(dates, start), *covered(start))
         await client.setup(self.jobs)
         for number in range(self.random.choice((2, 2, 3))):
             self.loop.after(self.chance.pause(0, 0.5), self.start_replica, f"r{number}")
@@ -320,6 +332,10 @@ class Cluster:
             editor = Client(self, Random(f"editor {self.seed}"), 9)
             work = flap(editor, Random(f"flaps {self.seed}"), until)
             tasks.append(self.loop.spawn(editor.process.main, work, "flapping"))
+        if self.scene.calendars:
+            office = Client(self, Random(f"office {self.seed}"), 8)
+            work = edit_calendar(office, dates, start, until)
+            tasks.append(self.loop.spawn(office.process.main, work, "calendar"))
         await asyncio.sleep(until - self.loop.time())
         await asyncio.wait(tasks)
         await self._settle(client)

@@ -220,6 +220,8 @@ def make_edit(random: Random, columns: dict[str, Any]) -> dict[str, Any]:
         choices.append({"overlap": random.choice(("skip", "wait", "replace"))})
     if "windows" in columns:
         choices.append({"windows": random.random() < 0.7})
+    if "calendar" in columns:
+        choices.append({"on_excluded": random.choice(("skip", "next", "previous"))})
     if "scopes" in columns:
         scopes = [x for x in SCOPES if random.random() < 0.6] or ["a"]
         choices.append({"scopes": scopes})

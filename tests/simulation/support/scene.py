@@ -10,7 +10,7 @@ class Scene:
     ctx.transaction(). `providers`: python functions that answer scopes. `moves`: the ledger becomes
     another database's, and is accepted later. `crowd`: a job is triggered around each full second,
     at which it is due. `flapping`: scopes retire and return again and again. `gated`: jobs require
-    others."""
+    others. `calendars`: jobs use a calendar, which is edited."""
 
     workers: bool
     transactions: bool
@@ -19,6 +19,7 @@ class Scene:
     crowd: bool
     flapping: bool
     gated: bool
+    calendars: bool
 
     @classmethod
     def draw(cls, seed: int) -> "Scene":
@@ -31,4 +32,5 @@ class Scene:
             crowd=random.random() < 0.25,
             flapping=random.random() < 0.25,
             gated=random.random() < 0.4,
+            calendars=random.random() < 0.34,
         )

@@ -1,0 +1,70 @@
+"""Which executions start after others, and which do not because those did not succeed."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tests.db.support.model_of_input import Input
+from tests.db.support.model_of_rows import Row, Rows, Scope
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A skip: why, and the revision to which it belongs."""
+
+    where: Scope
+    first: datetime
+    last: datetime
+    reason: str
+    revision: int
+
+
+class Gates(Input):
+    """What a check of all gates must do. Each plan_time requires the same one of another job."""
+
+    def gates_checked(
+        self, found: Rows, skips: list[Skipped], woken: set[Scope]
+    ) -> tuple[list[Row], list[Row]]:
+        """After a check, each gate is open, or its wait has ended, or it has to wait.
+
+        `woken`: schedules that are to be planned again. Returns what opened and what expired.
+        """
+        waiting = [row for row in self.rows.values() if row.waits_for_gate]
+        opened = [row for row in waiting if self._may_open(row, skips, woken)]
+        expired = [row for row in waiting if row not in opened and self._until(row) <= self.now]
+        for row in opened:
+            self.put(replace(row, next_attempt_at=max(row.due_at, self.now)))
+            if self.policy(row).overlap == "replace":
+                for other in self.running(*row.where):
+                    self.put(replace(other, ends=True))
+        for row in expired:
+            assert row.id not in found, row
+            assert [x.reason for x in skips if _has(x, row.where, row.plan_time)] == ["upstream"]
+            del self.rows[row.id]
+        return opened, expired
+
+    def _until(self, row: Row) -> datetime:
+        assert row.gated_at is not None
+        _, policy = self.jobs[row.job].at(row.plan_time)
+        return max(row.due_at, row.gated_at) + policy.wait
+
+    def _may_open(self, row: Row, skips: list[Skipped], woken: set[Scope]) -> bool:
+        _, policy = self.jobs[row.job].at(row.plan_time)
+        assert policy.gate is not None
+        required, at = (policy.gate, row.scope), row.plan_time
+        runs = [
+            r.status for r in self.rows.values()
+            if r.where == required and r.plan_time == at and r.trigger == "schedule"
+        ]  # fmt: skip
+        skipped = [x for x in skips if _has(x, required, at)]
+        if required in woken:
+            return False
+        return runs == ["SUCCESS"] or any(map(self._does_not_count, skipped))
+
+    def _does_not_count(self, skip: Skipped) -> bool:
+        """Its date is excluded."""
+        (policy,) = (x[2] for x in self.jobs[skip.where[0]].history if x[0] == skip.revision)
+        return skip.reason == "calendar" or (policy.calendar and policy.excluded)
+
+
+def _has(skip: Skipped, where: Scope, plan_time: datetime) -> bool:
+    return skip.where == where and skip.first <= plan_time <= skip.last
