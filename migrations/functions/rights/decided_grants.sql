@@ -30,7 +30,7 @@ LANGUAGE sql IMMUTABLE AS $$
              rename_source accept_violation withdraw_acceptance redact_revisions set_retention'),
         ('operator runner', 'EXECUTE', 'record_refusal'),
         ('operator runner', 'EXECUTE',
-            'trigger backfill pause resume skip unskip retire cancel retry redact enqueue enqueue_many take_results set_calendar
+            'trigger backfill pause resume skip unskip retire cancel cancel_many retry retry_many redact enqueue enqueue_many take_results set_calendar
              pause_channel resume_channel test_channel retry_delivery'),
         -- The record of verify, which needs only the views.
         ('operator runner', 'EXECUTE', 'begin_verification end_verification'),

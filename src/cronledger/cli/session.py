@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import psycopg
@@ -31,6 +31,8 @@ from cronledger.tracing.interface import tracing_of
 if TYPE_CHECKING:
     from cronledger.embedded.server import Embedded
 
+T = TypeVar("T")
+
 HERE = "cronledger.toml"
 
 
@@ -49,23 +51,26 @@ class Session:
         return value
 
     def call_row(self, function: str, **arguments: object) -> dict[str, Any]:
-        """Call an operator function, and return its only row. Raises psycopg.Error.
+        """Call an operator function, and return its only row. Raises psycopg.Error."""
+        try:
+            return self.send(calls.function(function, **arguments))
+        except psycopg.errors.NoDataFound:
+            if isinstance(job := arguments.get("job"), str):
+                self.require_job(job)
+            raise
+
+    def send(self, call: calls.Call[T]) -> T:
+        """Return the value of a call. Raises psycopg.Error.
 
         This user is its `requested_by`. A refusal is recorded in the audit trail.
         """
-        call = calls.function(function, **arguments)
         tracing = tracing_of(self.settings) if call.enqueues else None
         schema, lock_timeout = self.settings.schema_name, self.settings.lock_timeout
         transactions = CommandTransactions(self.connection, lock_timeout)
         sender = Sender(transactions, schema, tracing)
         sender.actor, sender.surface = requester(), None
-        try:
-            with nullcontext() if tracing is None else tracing.continuing(os.environ):
-                return sender.send(call)
-        except psycopg.errors.NoDataFound:
-            if isinstance(job := arguments.get("job"), str):
-                self.require_job(job)
-            raise
+        with nullcontext() if tracing is None else tracing.continuing(os.environ):
+            return sender.send(call)
 
     def wait(
         self, execution_id: int, seconds: float | None, seen: Callable[[Execution], bool]
