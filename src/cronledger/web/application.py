@@ -43,6 +43,7 @@ from cronledger.web.pages import (
     job_actions,
     jobs,
     ledger,
+    ledger_actions,
     metrics,
     now,
     pauses,
@@ -68,7 +69,10 @@ log = get_logger(__name__)
 PAGES = (now, jobs, ledger, timeline, why, forecast, runners, audit, verification)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
-FURTHER_PAGES = (calendars, execution, events, job, job_actions, metrics, pauses, sign_in, times)
+FURTHER_PAGES = (
+    calendars, execution, events, job, job_actions, ledger_actions, metrics, pauses, sign_in,
+    times,
+)  # fmt: skip
 """The pages to which other pages lead. Each has `ROUTES`."""
 
 
