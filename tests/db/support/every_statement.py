@@ -146,6 +146,7 @@ OWN: Mapping[str, Mapping[str, object]] = {
     "upsert_channels": {"channels": "{}"},
     "list_ends_since": {"before": "infinity"},
     "list_shown_jobs": {"after": ""},
+    "list_found_scopes": {"text": "s1", "max_of_job": 3},
     "list_strip_cells": {"max_rows": [100] * BATCH},
     "mark_changed_hours": {"after": "0"},
     "progress": {"done": 40},
