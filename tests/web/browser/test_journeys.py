@@ -38,7 +38,8 @@ def heading(page: Page) -> Any:
 def test_a_job_is_paused_by_keyboard(site: str, visit: Visit, db: Db, database_url: str) -> None:
     open_shop(db, database_url)
     page = visit(site)
-    strike(page, "/")
+    press(page.get_by_role("link", name="Jobs", exact=True), "keyboard")
+    page.get_by_label("Name contains").focus()
     enter_text(page, "sync")
     strike(page, "Enter")
     expect(page).to_have_url(re.compile(r"search=sync"))
