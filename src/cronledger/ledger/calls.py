@@ -396,7 +396,9 @@ def many(
 
     With `preview`: what would become of each.
     """
-    made = function(name, execution_ids=list(execution_ids), reason=reason, preview=preview)
+    made: Call[Any] = function(
+        name, execution_ids=list(execution_ids), reason=reason, preview=preview
+    )
     return replace(made, decode=list)
 
 

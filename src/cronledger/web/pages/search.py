@@ -23,7 +23,7 @@ JOB_ACTIONS = {
     "Run": "/job-run", "Pause": "/job-pause", "Skip": "/job-skip", "Backfill": "/job-backfill",
 }  # fmt: skip
 """The forms of a job. A search that begins with such a word finds the form of each job."""
-ACTIONS = (
+ACTIONS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("Retry failed executions", "/ledger", {"outcome": "FAILED"}),
     ("Cancel running executions", "/ledger", {"outcome": "RUNNING", "since": "7d"}),
     ("Plan a pause of jobs", "/pauses", {}),

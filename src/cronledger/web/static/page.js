@@ -197,6 +197,7 @@ if (find) {
   find.addEventListener("keydown", (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (by) { event.preventDefault(); step(by); }
+    if (event.key === "Escape") { event.preventDefault(); find.close(); }  // a search field would only empty itself
   });
   findText.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 150); });
 }
