@@ -160,6 +160,24 @@ def test_one_execution_is_retried_and_cancelled(filled: Cli, ask: Ask) -> None:
     assert filled("executions", "retry", "2", "--force").stdout == "2: retried\n"
 
 
+def test_several_executions_are_one_action_F92(filled: Cli, ask: Ask) -> None:
+    retried = filled("executions", "retry", "2", "1", "--reason", "the disk was full")
+    assert retried.exit_code == 1  # one was left
+    assert sorted(retried.stdout.splitlines()) == [
+        "1: left: it is SUCCESS; only FAILED and CANCELLED executions can be retried",
+        "2: retried",
+    ]
+    cancelled = read(filled, "executions", "cancel", "2", "3")
+    assert {one["execution_id"]: one["result"] for one in cancelled} == {
+        2: "cancelled", 3: "requested",
+    }  # fmt: skip
+    refused(filled("executions", "retry", "1", "2", "--force"), "--force needs exactly one ID")
+    audit = "SELECT verb, reason, '@' = ANY (regexp_split_to_array(requested_by, '')) FROM"
+    assert ask(f"{audit} cronledger.audit WHERE object_kind = 'execution' ORDER BY id") == [
+        ("retry_many", "the disk was full", True), ("cancel_many", None, True),
+    ]  # fmt: skip
+
+
 def test_without_a_live_runner_it_is_pending_with_a_warning(filled: Cli, ask: Ask) -> None:
     assert filled("trigger", "manual", "--require-runner").exit_code == 0
     ask("UPDATE cronledger.runners SET state = 'draining'")

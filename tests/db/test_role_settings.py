@@ -278,6 +278,8 @@ CALLS: dict[str, str] = {
     "resume_all": "SELECT resume_all()",
     "cancel": "SELECT cancel({pending})",
     "retry": "SELECT retry({pending})",
+    "cancel_many": "SELECT * FROM cancel_many(ARRAY[{pending}])",
+    "retry_many": "SELECT * FROM retry_many(ARRAY[{pending}])",
     "set_scopes": "SELECT * FROM cronledger_internal.set_scopes('job', 'k', ARRAY['a', 'b'])",
     "claim_next": "SELECT * FROM claim_next('default', 'worker', 1)",
     "claim": "SELECT * FROM claim('job', 'worker', 'b')",

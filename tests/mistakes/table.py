@@ -17,6 +17,7 @@ DEADLINES = "tests/db/test_deadlines.py::"
 HOURS = "tests/db/test_execution_hours.py::"
 ALERTS = "tests/db/test_alerts.py::"
 AUDIT = "tests/db/test_audit.py::"
+MANY = "tests/db/test_many_executions.py::"
 DELIVERIES = "tests/db/test_deliveries.py::"
 WAIT = "tests/db/test_wait.py::"
 OUTPUT = "tests/db/test_live_output.py::"
@@ -1010,5 +1011,29 @@ MISTAKES = [
         ("a progress line that arrives in two parts is output",
          PROGRESS_RULES + "test_progress_lines_are_found_at_every_split_of_the_output_F86",
          "(last.startswith(MARK) or MARK.startswith(last))", "False"),
+    ),
+    *_of(
+        SQL + "operators/retry_many.sql",
+        ("a retry of many decides an unknown end",
+         MANY + "test_many_executions_are_retried_as_one_action_F92",
+         "{schema}_internal.check_retry(held, false)", "{schema}_internal.check_retry(held, true)"),
+    ),
+    *_of(
+        SQL + "operators/cancel_many.sql",
+        ("a preview of cancel_many is an action of the audit trail",
+         MANY + "test_many_executions_are_cancelled_as_one_action_F92",
+         "IF NOT preview THEN\n        PERFORM", "IF true THEN\n        PERFORM"),
+    ),
+    *_of(
+        SRC + "web/folding.py",
+        ("successes fold across a failure",
+         WEB + "test_ledger_actions.py::test_equal_successes_fold_between_other_outcomes_F92",
+         'lambda row: row["outcome"] == "SUCCESS"', "lambda row: True"),
+    ),
+    *_of(
+        SRC + "web/pages/search.py",
+        ("a viewer is offered the forms of actions",
+         WEB + "test_search.py::test_a_viewer_finds_no_action_F93",
+         "    if not is_operator or (verb", "    if (verb"),
     ),
 ]  # fmt: skip

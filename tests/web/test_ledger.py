@@ -107,7 +107,7 @@ def test_each_row_is_found_once_in_order_over_all_pages(
     for query in ("", "&job=many", "&job=many&scope=a"):
         seen: list[str] = []
         pages = 0
-        address = f"/ledger?outcome={outcome}{query}" if outcome else f"/ledger?{query}"
+        address = f"/ledger?unfold=yes&outcome={outcome}{query}"
         while address:
             shown = browser.get(address).text
             seen += re.findall(r'/execution/(\d+)"', shown)

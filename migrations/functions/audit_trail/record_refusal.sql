@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION {schema}.record_refusal(
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-    kind text := CASE WHEN verb IN ('cancel', 'retry') THEN 'execution'
+    kind text := CASE WHEN verb IN ('cancel', 'cancel_many', 'retry', 'retry_many') THEN 'execution'
                       WHEN verb IN ('pause_queue', 'resume_queue', 'limit_queue', 'pause_all', 'resume_all') THEN 'queue'
                       WHEN verb IN ('pause_channel', 'resume_channel', 'test_channel') THEN 'channel'
                       WHEN verb = 'retry_delivery' THEN 'delivery'

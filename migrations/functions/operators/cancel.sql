@@ -1,6 +1,12 @@
 -- Operator functions: cancel or retry one execution, or fence it. They take an id, and probe every partition
 -- for it, because such calls are rare.
 
+CREATE OR REPLACE FUNCTION {schema}_internal.cancel_outcome(held {schema}.executions) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN held.status = 'RUNNING' THEN 'requested'
+                WHEN held.next_attempt_at IS NULL AND held.status <> 'PENDING' THEN 'already_finished' ELSE 'cancelled' END
+$$;
+COMMENT ON FUNCTION {schema}_internal.cancel_outcome({schema}.executions) IS 'Returns what cancel does with an execution: cancelled, requested or already_finished.';
+
 CREATE OR REPLACE FUNCTION {schema}.cancel(execution_id bigint, requested_by text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -20,8 +26,7 @@ BEGIN
         PERFORM {schema}_internal.record_action('cancel', 'execution', execution_id::text, requester, 'busy');
         RETURN 'busy';
     END IF;
-    outcome := CASE WHEN held.status = 'RUNNING' THEN 'requested'
-                    WHEN held.next_attempt_at IS NULL AND held.status <> 'PENDING' THEN 'already_finished' ELSE 'cancelled' END;
+    outcome := {schema}_internal.cancel_outcome(held);
     PERFORM {schema}_internal.record_action('cancel', 'execution', execution_id::text, requester, outcome,
         held.job_name, execution_ids => ARRAY[execution_id]);
     IF outcome = 'already_finished' THEN

@@ -93,7 +93,7 @@ LANGUAGE sql STABLE AS $$
                (h.definition ->> 'max_attempts')::integer,
                CASE WHEN t.stolen > 0 THEN {schema}_internal.max_steals() END)
            AND t.id NOT IN (SELECT u.id FROM {schema}.audit o CROSS JOIN LATERAL unnest(o.execution_ids) u(id)
-               WHERE o.verb IN ('retry', 'backfill')))
+               WHERE o.verb IN ('retry', 'retry_many', 'backfill')))
     UNION ALL
     SELECT 'unknown_end', a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id,
            format('the end of attempt %s (%s) is unknown, and attempt %s started at %s; the job was not reentrant',
@@ -110,7 +110,7 @@ LANGUAGE sql STABLE AS $$
     WHERE (a.error_code = 'runner_crashed' OR (
                a.error_code = 'stale_timeout' AND a.requested_by IS NULL
                AND a.id NOT IN (SELECT u.id FROM {schema}.audit o CROSS JOIN LATERAL unnest(o.execution_ids) u(id)
-                   WHERE o.verb IN ('retry', 'backfill'))))
+                   WHERE o.verb IN ('retry', 'retry_many', 'backfill'))))
       AND NOT (r.definition ->> 'allow_stale_reentry')::boolean
     UNION ALL
     SELECT w.* FROM {schema}_internal.window_violations(first) w

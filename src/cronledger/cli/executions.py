@@ -10,6 +10,7 @@ from cronledger.cli.parameters import job_option, limit_option, owner_options, s
 from cronledger.cli.session import session
 from cronledger.cli.show import echo, json_option, print_json, print_result, read_moment
 from cronledger.explain.expected import expected_rows
+from cronledger.ledger import calls
 from cronledger.rules.instants import iso
 from cronledger.rules.problems import Exit
 
@@ -53,9 +54,15 @@ IDS = click.IntRange(1, 2**63 - 1)
 failed_argument = click.argument(
     "execution_id", metavar="ID", type=IDS, shell_complete=complete.failures
 )
-running_argument = click.argument(
-    "execution_id", metavar="ID", type=IDS, shell_complete=complete.running
-)
+failed_arguments = click.argument(
+    "execution_ids", metavar="ID...", type=IDS, nargs=-1, required=True,
+    shell_complete=complete.failures,
+)  # fmt: skip
+running_arguments = click.argument(
+    "execution_ids", metavar="ID...", type=IDS, nargs=-1, required=True,
+    shell_complete=complete.running,
+)  # fmt: skip
+reason_option = click.option("--reason", help="Reason, shown in the audit trail.")
 
 
 @click.group()
@@ -171,15 +178,30 @@ def output(*, execution_id: int, follows: bool, attempt: int | None, as_json: bo
 
 
 @executions.command()
-@failed_argument
+@failed_arguments
 @click.option("--force", is_flag=True, help="Retry even if the end of the last attempt is unknown.")
+@reason_option
 @json_option
-def retry(*, execution_id: int, force: bool, as_json: bool) -> None:
-    """Retry a FAILED or CANCELLED execution now, with one more attempt.
+def retry(
+    *, execution_ids: tuple[int, ...], force: bool, reason: str | None, as_json: bool
+) -> None:
+    """Retry FAILED or CANCELLED executions now, with one more attempt.
 
     A SUCCESS is refused. An execution of a non-reentrant job is also refused if the end of its last
-    attempt is unknown. Make sure that the attempt has ended and may be repeated, then use --force.
+    attempt is unknown. Make sure that the attempt has ended and may be repeated, then use --force
+    with its ID alone.
+
+    Several executions are one action of the audit trail. Those that would be refused alone are left
+    as they are. Exit status: 1 if one was left.
     """
+    if len(execution_ids) > 1 or reason is not None:
+        if force:
+            raise click.UsageError(
+                "--force needs exactly one ID and no --reason; decide each alone"
+            )
+        _act_on_many("retry_many", execution_ids, reason, as_json)
+        return
+    (execution_id,) = execution_ids
     with session() as ledger:
         result = ledger.call("retry", execution_id=execution_id, force=force)
     fields = {"execution_id": execution_id, "result": result}
@@ -187,13 +209,19 @@ def retry(*, execution_id: int, force: bool, as_json: bool) -> None:
 
 
 @executions.command()
-@running_argument
+@running_arguments
+@reason_option
 @json_option
-def cancel(*, execution_id: int, as_json: bool) -> None:
-    """Cancel an execution: at once if it waits, otherwise by a request to its replica.
+def cancel(*, execution_ids: tuple[int, ...], reason: str | None, as_json: bool) -> None:
+    """Cancel executions: at once if they wait, otherwise by a request to their replicas.
 
-    Exit status: 1 if another transaction holds the row at this moment; try again.
+    Exit status: 1 if another transaction holds the row at this moment; try again. Several
+    executions are one action of the audit trail. Exit status: 1 if one was left as it is.
     """
+    if len(execution_ids) > 1 or reason is not None:
+        _act_on_many("cancel_many", execution_ids, reason, as_json)
+        return
+    (execution_id,) = execution_ids
     with session() as ledger:
         result = ledger.call("cancel", execution_id=execution_id)
     fields = {"execution_id": execution_id, "result": result}
@@ -204,7 +232,7 @@ def cancel(*, execution_id: int, as_json: bool) -> None:
 
 @executions.command()
 @click.argument("execution_ids", metavar="ID...", type=IDS, nargs=-1, required=True)
-@click.option("--reason", help="Reason, shown in the audit trail.")
+@reason_option
 @json_option
 def redact(*, execution_ids: tuple[int, ...], reason: str | None, as_json: bool) -> None:
     """Remove the data of executions that may be personal.
@@ -227,6 +255,20 @@ def redact(*, execution_ids: tuple[int, ...], reason: str | None, as_json: bool)
         return
     for row in done:
         echo(f"{row['execution_id']}: {'redacted' if row['redacted'] else 'was redacted before'}")
+
+
+def _act_on_many(
+    name: calls.Many, execution_ids: tuple[int, ...], reason: str | None, as_json: bool
+) -> None:
+    with session() as ledger:
+        done = ledger.send(calls.many(name, execution_ids, reason))
+    if as_json:
+        print_json(done)
+    for row in () if as_json else done:
+        detail = f": {row['detail']}" if row["detail"] else ""
+        echo(f"{row['execution_id']}: {row['result'].replace('_', ' ')}{detail}")
+    if not {row["result"] for row in done} <= calls.CHANGED:
+        raise click.exceptions.Exit(Exit.FAILED)
 
 
 def _unknown(execution_id: int) -> click.UsageError:

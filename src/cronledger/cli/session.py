@@ -31,8 +31,9 @@ from cronledger.tracing.interface import tracing_of
 if TYPE_CHECKING:
     from cronledger.embedded.server import Embedded
 
-HERE = "cronledger.toml"
 T = TypeVar("T")
+
+HERE = "cronledger.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,7 @@ class Session:
         return value
 
     def call_row(self, function: str, **arguments: object) -> dict[str, Any]:
-        """Call an operator function, and return its only row. Raises psycopg.Error.
-
-        This user is its `requested_by`. A refusal is recorded in the audit trail.
-        """
+        """Call an operator function, and return its only row. Raises psycopg.Error."""
         try:
             return self.send(calls.function(function, **arguments))
         except psycopg.errors.NoDataFound:
@@ -62,7 +60,10 @@ class Session:
             raise
 
     def send(self, call: calls.Call[T]) -> T:
-        """Send a call in the name of this user, and return its value. Raises psycopg.Error."""
+        """Return the value of a call. Raises psycopg.Error.
+
+        This user is its `requested_by`. A refusal is recorded in the audit trail.
+        """
         tracing = tracing_of(self.settings) if call.enqueues else None
         schema, lock_timeout = self.settings.schema_name, self.settings.lock_timeout
         transactions = CommandTransactions(self.connection, lock_timeout)

@@ -11,12 +11,12 @@ from typing import Any
 
 OPERATOR_FUNCTIONS = frozenset(
     {
-        "accept_database", "accept_violation", "backfill", "cancel", "change_pause",
+        "accept_database", "accept_violation", "backfill", "cancel", "cancel_many", "change_pause",
         "end_pause", "limit_queue", "pause",
         "pause_all", "pause_channel", "pause_queue", "plan_pause", "redact", "redact_revisions",
         "refuse_database", "rename_source", "resume", "resume_all", "resume_channel",
-        "resume_queue", "retire", "retry", "retry_delivery", "set_calendar", "set_retention",
-        "skip", "test_channel", "trigger", "unskip", "withdraw_acceptance",
+        "resume_queue", "retire", "retry", "retry_delivery", "retry_many", "set_calendar",
+        "set_retention", "skip", "test_channel", "trigger", "unskip", "withdraw_acceptance",
     }
 )  # fmt: skip
 """The SQL functions that record each call. `operator_verbs()` lists the same."""

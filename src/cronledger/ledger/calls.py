@@ -25,6 +25,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 Cancelled = Literal["cancelled", "requested", "already_finished", "busy"]
 Retried = Literal["retried", "brought_forward"]
+Many = Literal["retry_many", "cancel_many"]
 Unskipped = Literal["withdrawn", "shortened", "unchanged"]
 
 ENQUEUING = frozenset({"enqueue", "trigger", "backfill"})
@@ -381,6 +382,24 @@ def retry(execution_id: int, *, force: bool = False) -> Call[Retried]:
     unknown and the job is not reentrant. `force` overrides this.
     """
     return value_of("retry", execution_id=execution_id, force=force)
+
+
+CHANGED = frozenset({"retried", "brought_forward", "cancelled", "requested"})
+"""The results of `retry_many` and `cancel_many` for executions that they changed."""
+
+
+def many(
+    name: Many, execution_ids: Sequence[int],
+    reason: str | None = None, *, preview: bool = False,
+) -> Call[list[Row]]:  # fmt: skip
+    """Retry or cancel executions as one action, and return what became of each.
+
+    With `preview`: what would become of each.
+    """
+    made: Call[Any] = function(
+        name, execution_ids=list(execution_ids), reason=reason, preview=preview
+    )
+    return replace(made, decode=list)
 
 
 def announce_wait(execution_id: int) -> Call[None]:

@@ -43,10 +43,12 @@ from cronledger.web.pages import (
     job_actions,
     jobs,
     ledger,
+    ledger_actions,
     metrics,
     now,
     pauses,
     runners,
+    search,
     sign_in,
     timeline,
     times,
@@ -56,7 +58,7 @@ from cronledger.web.pages import (
 from cronledger.web.reading import Reader
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
-from cronledger.web.site import NotStartedError, Site, site_of
+from cronledger.web.site import Group, NotStartedError, Site, site_of
 from cronledger.web.stop_signals import at_stop_signals
 from cronledger.web.verifying import Verifier
 
@@ -65,11 +67,20 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-PAGES = (now, jobs, ledger, timeline, why, forecast, runners, audit, verification)
-"""The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
+GROUPS = (
+    Group.of("Now", now),
+    Group.of("Jobs", jobs, calendars, pauses, further=["job"]),
+    Group.of("Runs", ledger, timeline, why, further=["execution"]),
+    Group.of("Capacity", runners, forecast, further=["queues"]),
+    Group.of("Trust", verification, audit),
+)
+"""The navigation. Each page of a group has `ENTRY`."""
 
-FURTHER_PAGES = (calendars, execution, events, job, job_actions, metrics, pauses, sign_in, times)
-"""The pages to which other pages lead. Each has `ROUTES`."""
+PAGES = (
+    audit, calendars, events, execution, forecast, job, job_actions, jobs, ledger, ledger_actions,
+    metrics, now, pauses, runners, search, sign_in, timeline, times, verification, why,
+)  # fmt: skip
+"""All pages. Each has `ROUTES`."""
 
 
 def create_app(
@@ -123,7 +134,7 @@ def make_site(settings: Settings, url: str | None, identify: Identify | None = N
         redaction=Redaction(settings.web_redact),
         refresh=refresh,
         metrics=measured,
-        entries=[page.ENTRY for page in PAGES],
+        groups=GROUPS,
         ledger_name=settings.ledger_name,
     )  # fmt: skip
 
@@ -143,7 +154,7 @@ def application(make: Callable[[], Site]) -> Starlette:
 
     app = Starlette(
         routes=[
-            *(route for page in (*PAGES, *FURTHER_PAGES) for route in page.ROUTES),
+            *(route for page in PAGES for route in page.ROUTES),
             Mount("/static", _Static(packages=[("cronledger.web", "static")]), name="static"),
         ],
         middleware=[

@@ -37,7 +37,7 @@ def instant(
     """
     if value is None:
         return Markup("")
-    there = _zone(chosen or zone)
+    there = zone_of(chosen or zone)
     local = value.astimezone(there)
     today = now is not None and now.astimezone(there).date() == local.date()
     this_year = now is not None and now.astimezone(there).year == local.year
@@ -86,17 +86,18 @@ def _words(seconds: float) -> str:
 
 def _hover(value: datetime, *zone_names: str | None) -> str:
     """Return an instant with its date in these zones, and in UTC."""
-    there = {str(_zone(name)): _zone(name) for name in (*zone_names, "UTC") if name is not None}
+    there = {str(zone_of(name)): zone_of(name) for name in (*zone_names, "UTC") if name is not None}
     lines = [f"{value.astimezone(at):%Y-%m-%d %H:%M:%S} {name}" for name, at in there.items()]
     return clean("\n".join(lines))
 
 
 def known_zone(name: str | None) -> str | None:
     """Return the name of a zone, or None if there is no such zone."""
-    return name if name == "UTC" or str(_zone(name)) == name else None
+    return name if name == "UTC" or str(zone_of(name)) == name else None
 
 
-def _zone(name: str | None) -> tzinfo:
+def zone_of(name: str | None) -> tzinfo:
+    """Return the zone of this name, or UTC if there is no such zone."""
     if name is None or name == "UTC":
         return UTC
     try:

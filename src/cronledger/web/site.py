@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context, select_autoescape
@@ -49,13 +50,43 @@ class Entry:
     path: str
 
 
+class _Page(Protocol):
+    """A page of the navigation."""
+
+    ENTRY: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of the navigation. `steps`: with what the paths of its pages begin."""
+
+    title: str
+    entries: tuple[Entry, ...]
+    steps: frozenset[str]
+
+    @classmethod
+    def of(cls, title: str, *pages: _Page, further: Iterable[str] = ()) -> "Group":
+        """Return the group of these pages, and of `further` ones that they lead to."""
+        entries = tuple(page.ENTRY for page in pages)
+        return cls(title, entries, frozenset([*(_step(one.path) for one in entries), *further]))
+
+    def has(self, path: str) -> bool:
+        """Return whether the page of this path belongs to the group."""
+        return _step(path) in self.steps
+
+
+def _step(path: str) -> str:
+    """Return the first word of a path: `job` of `/job/NAME` and of `/job-run`."""
+    return re.split(r"[/-]", path.removeprefix("/"))[0]
+
+
 class Site:
     """One page in a process: what its requests share."""
 
     def __init__(
         self, *, reader: Reader, operators: Reader, actor: Actor, verifier: Verifier,
         examiner: Examiner, access: Access, scheme: Scheme, redaction: Redaction, refresh: Refresh,
-        metrics: "Callable[[], LedgerMetrics]", entries: Sequence[Entry],
+        metrics: "Callable[[], LedgerMetrics]", groups: Sequence[Group],
         ledger_name: str | None,
     ) -> None:  # fmt: skip
         """`operators` reads with the acting login what operators alone may see.
@@ -73,7 +104,7 @@ class Site:
         self.examiner = examiner
         self.access = access
         self.scheme = scheme
-        self._entries = entries
+        self.groups = groups
         self._ledger_name = ledger_name
         self._templates = Environment(
             loader=PackageLoader("cronledger.web"),
@@ -111,7 +142,8 @@ class Site:
         message = None if parts.is_again(request) else _message(request)
         common: dict[str, object] = {
             "to": Links(request), "identity": identity, "signs_in": self.access.signs_in,
-            "entries": self._entries if identity else (), "here": path_of(request),
+            "navigation": self.groups if identity else (), "here": path_of(request),
+            "own_group": next((one for one in self.groups if one.has(path_of(request))), None),
             "message": message, "head": None, "is_live": False, "ledger": self._ledger_name,
             "now": None, "parts": {}, "shown_zone": formats.known_zone(request.cookies.get(ZONE)),
             "own_address": local_address(request),

@@ -114,6 +114,8 @@ LEFT_OUT = {
     "record_refusal", "record_scopes_asked", "refuse_database", "rename_source", "set_calendar",
     "set_calendars", "set_scopes", "set_spec_errors", "sleep_until", "stop_runner", "take_name",
     "take_turn", "unskip", "withdraw_acceptance",
+    # Call `cancel` and `retry`, which are measured, for each of at most 1,000 executions.
+    "cancel_many", "retry_many",
     # Psycopg reads the placeholders of format() as its own; examine_partitions reads the same.
     "examine_horizon",
     # Call a function that is measured.
@@ -153,6 +155,7 @@ OWN: Mapping[str, Mapping[str, object]] = {
         "descending": False,
         "skipped": 0,
     },
+    "list_found_scopes": {"text": "s1", "max_of_job": 3},
     "list_strip_cells": {"max_rows": [100] * BATCH},
     "mark_changed_hours": {"after": "0"},
     "progress": {"done": 40},

@@ -38,7 +38,8 @@ def heading(page: Page) -> Any:
 def test_a_job_is_paused_by_keyboard(site: str, visit: Visit, db: Db, database_url: str) -> None:
     open_shop(db, database_url)
     page = visit(site)
-    strike(page, "/")
+    press(page.get_by_role("link", name="Jobs", exact=True), "keyboard")
+    page.get_by_label("Name contains").focus()
     enter_text(page, "sync")
     strike(page, "Enter")
     expect(page).to_have_url(re.compile(r"search=sync"))
@@ -69,7 +70,7 @@ def test_the_page_works_without_javascript(
     press(page.get_by_role("button", name="Pause", exact=True), by)
     expect(page.get_by_role("status")).to_contain_text("sync-crm is paused")
     assert [found[2] for found in paused(db) if found[0] == "sync-crm"] == ["the API is away"]
-    press(page.get_by_role("link", name="Runners and queues"), by)
+    press(page.get_by_role("link", name="Capacity", exact=True), by)
     press(page.get_by_text("Pause…", exact=True).first, by)
     page.get_by_label("Reason for the pause of default").fill("incident")
     press(page.get_by_role("button", name="Pause default"), by)
@@ -139,9 +140,9 @@ def test_the_page_works_below_a_prefix_in_the_browser(
     execution = open_shop(db, database_url)
     address = serve(mounted)
     page = visit(f"{address}/ops/cron/")
-    for name in ("Jobs", "Ledger", "Runners and queues"):
+    for name, first in (("Jobs", "Jobs"), ("Runs", "Ledger"), ("Capacity", "Runners and queues")):
         page.get_by_role("link", name=name, exact=True).click()
-        expect(heading(page)).to_have_text(name)
+        expect(heading(page)).to_have_text(first)
     db.execute("SELECT cronledger.pause_queue('default', reason => 'an event below the prefix')")
     expect(page.locator("#queues")).to_contain_text("an event below the prefix")
     page.goto(f"{address}/ops/cron/execution/{execution}")
@@ -180,6 +181,7 @@ def test_the_timeline_leads_to_an_execution_by_mouse_and_by_keyboard(
         db, "FAILED", plan_time=start, finished_at=start + timedelta(minutes=5)
     )["id"]  # fmt: skip
     page = visit(site)
+    page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_role("link", name="Timeline").click()
     page.locator("svg.timeline a").click()
     expect(page).to_have_url(f"{site}/execution/{made}")

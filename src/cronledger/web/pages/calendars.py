@@ -5,13 +5,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cronledger.rules.calendar_spec import ENDS_SOON
-from cronledger.web.site import site_of
+from cronledger.web.site import Entry, site_of
 
 MOST = 200
 """Calendars of the page."""
 MOST_DATES = MOST_JOBS = 5
 """Excluded dates, and jobs, of one calendar."""
 FRESH_SECONDS = 10.0
+
+ENTRY = Entry("Calendars", "/calendars")
 
 
 async def show(request: Request) -> Response:

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -18,10 +18,11 @@ from starlette.routing import Route
 from cronledger.ledger.reports import Row
 from cronledger.rules.instants import iso
 from cronledger.rules.model import SkipReason
-from cronledger.web import owners, queries
+from cronledger.web import formats, owners, queries
+from cronledger.web.folding import Line, folded
 from cronledger.web.links import Links
 from cronledger.web.reading import Reading
-from cronledger.web.site import Entry, site_of
+from cronledger.web.site import ZONE, Entry, site_of
 
 MOST = 100
 """Rows of a page."""
@@ -59,6 +60,7 @@ class Filters:
     since: datetime
     until: datetime
     before: tuple[Any, ...] | None
+    unfold: str | None
 
     @property
     def kinds(self) -> list[str]:
@@ -80,10 +82,12 @@ class Filters:
         return {
             "job": self.job, "scope": self.scope, "outcome": self.outcomes, "reason": self.reason,
             "runner": self.runner, "owner": self.owner, "label": self.label,
+            "unfold": self.unfold,
         }  # fmt: skip
 
 
-async def _filters(request: Request) -> Filters:
+async def filters_of(request: Request) -> Filters:
+    """Return what the address asks for. Raises HTTPException."""
     head = await site_of(request).reader.read("read_head")
     now = head.now
     if now is None:
@@ -97,6 +101,7 @@ async def _filters(request: Request) -> Filters:
         outcomes=queries.choices(request, "outcome", OUTCOMES),
         reason=queries.text(request, "reason"), runner=queries.text(request, "runner"),
         **owners.chosen(request), since=since, until=until, before=_before(request),
+        unfold="yes" if request.query_params.get("unfold") == "yes" else None,
     )  # fmt: skip
 
 
@@ -136,8 +141,8 @@ class Found:
     following: Mapping[str, object] | None
 
 
-async def _read(request: Request, filters: Filters, most: int) -> Found:
-    """Read a page, which is kept for a moment, or an export, which is not."""
+async def search(request: Request, filters: Filters, most: int) -> Found:
+    """Return at most this many rows: those of a page are kept for a moment, others are not."""
     before = filters.before or (None,) * len(_KEY)
     is_page = most == MOST
     params: dict[str, Any] = {
@@ -175,16 +180,49 @@ def _found(reading: Reading, filters: Filters, most: int) -> Found:
 
 async def show(request: Request) -> Response:
     """Return a page of the stream."""
-    filters = await _filters(request)
-    found, sources = await asyncio.gather(_read(request, filters, MOST), owners.sources(request))
+    filters = await filters_of(request)
+    found, sources = await asyncio.gather(search(request, filters, MOST), owners.sources(request))
     fields = {name: request.query_params.get(name, "") for name in ("since", "until")}
     return await site_of(request).page(
         request, "ledger.html", reading=found.reading, filters=filters, outcomes=OUTCOMES,
         reasons=sorted(SkipReason),
         most=MOST, following=found.following, searched_to=found.searched_to, fields=fields,
+        lines=_lines(found.reading, filters), chips=_chips(filters, fields),
+        place=request.query_params.get("before"), presets=_presets(found.reading.now, request),
         most_exported=MOST_EXPORTED, owners=owners.distinct(sources, "owner"),
         window={"since": iso(filters.since), "until": iso(filters.until)},
     )  # fmt: skip
+
+
+def _lines(reading: Reading, filters: Filters) -> list[Line]:
+    """Return the lines of a page. Successes are not folded if the address asks for them."""
+    rows = reading.first(MOST)
+    is_unfolded = filters.unfold is not None or filters.outcomes == ["SUCCESS"]
+    return [Line([row]) for row in rows] if is_unfolded else folded(rows)
+
+
+def _chips(filters: Filters, fields: Mapping[str, str]) -> list[tuple[str, dict[str, object]]]:
+    """Return the active filters: words for each, and the fields of the address without it."""
+    query: dict[str, object] = {**filters.query, **{k: v for k, v in fields.items() if v}}
+    chips: list[tuple[str, dict[str, object]]] = []
+    for name, value in query.items():
+        for one in filters.outcomes if name == "outcome" else [value] if value else []:
+            left = [x for x in filters.outcomes if x != one] if name == "outcome" else None
+            chips.append((f"{name}: {one}", query | {name: left}))
+    return chips
+
+
+def _presets(now: datetime | None, request: Request) -> list[tuple[str, dict[str, object]]]:
+    """Return addresses that people often need. Today begins at midnight in the chosen zone."""
+    if now is None:
+        return []
+    here = now.astimezone(formats.zone_of(request.cookies.get(ZONE)))
+    today = iso(here.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC))
+    return [
+        ("Failed today", {"outcome": "FAILED", "since": today}),
+        ("Running", {"outcome": "RUNNING", "since": "7d"}),
+        ("Skipped today", {"outcome": SKIPPED, "since": today}),
+    ]
 
 
 async def export_json(request: Request) -> Response:
@@ -219,8 +257,8 @@ def _as_csv(rows: Sequence[Row]) -> str:
 
 
 async def _exported(request: Request, path: str) -> tuple[list[Row], str | None]:
-    filters = await _filters(request)
-    found = await _read(request, filters, MOST_EXPORTED)
+    filters = await filters_of(request)
+    found = await search(request, filters, MOST_EXPORTED)
     reading = found.reading
     if reading.problem is not None:
         raise HTTPException(503, reading.problem)

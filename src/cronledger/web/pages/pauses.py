@@ -16,13 +16,15 @@ from cronledger.ledger.reports import ReadRows, Reports
 from cronledger.web import queries
 from cronledger.web.access.identity import RefusedRequestError
 from cronledger.web.forms import form_of
-from cronledger.web.site import identity_of, site_of
+from cronledger.web.site import Entry, identity_of, site_of
 
 MOST = 200
 """Pauses of the page."""
 MOST_JOBS = 100
 """Jobs of a preview that are listed."""
 PATH = "/pauses"
+
+ENTRY = Entry("Pauses", PATH)
 OPEN_END = "none"
 """The text of an end that is not planned."""
 FIELDS = ("job", "queue", "owner", "labels", "from", "until", "reason")

@@ -170,7 +170,45 @@ function move(step) {
   next?.scrollIntoView({ block: "nearest" });
 }
 
+// The search over everything: shows the results of the page that the form would open.
+const find = document.getElementById("find"), findText = document.getElementById("find-text");
+const findResults = document.getElementById("find-results");
+let asked = 0, typing = null;
+
+async function search() {
+  const mine = ++asked, query = new URLSearchParams({ q: findText.value });
+  try {
+    const response = await fetch(`${findText.form.action}?${query}`, { headers: { Accept: "text/html" }, redirect: "manual" });
+    if (!response.ok) throw new Error();
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+    const found = fresh.querySelectorAll("#found > :not(h2)");
+    if (mine === asked) findResults.replaceChildren(...found);
+  } catch {
+    if (mine === asked) findResults.textContent = "The server does not respond. Enter opens the page of results.";
+  }
+}
+
+function step(by) {
+  const links = [...findResults.querySelectorAll("a")], at = links.indexOf(document.activeElement) + by;
+  (links[at] ?? findText).focus();
+}
+
+if (find) {
+  find.addEventListener("keydown", (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (by) { event.preventDefault(); step(by); }
+    if (event.key === "Escape") { event.preventDefault(); find.close(); }  // a search field would only empty itself
+  });
+  findText.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 150); });
+}
+
 document.addEventListener("keydown", (event) => {
+  if (find && (event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    if (!find.open && !keys.open) { find.showModal(); findText.select(); search(); }
+    return;
+  }
+  if (find?.open) return;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName) || keys.open) {
     if (event.key === "Escape") document.activeElement?.blur();
