@@ -39,7 +39,8 @@ KEY = "a key with spaces and ü"
 ALERT: dict[str, Any] = {
     "id": 17, "event": "failed", "kind": "opened", "at": "2030-01-01T06:00:03+00:00",
     "since": "2030-01-01T06:00:03+00:00", "job": "report", "scope_kind": "global",
-    "scope": "global", "owner": "data", "labels": {}, "runner": None, "execution_id": 4711,
+    "scope": "global", "owner": "data", "labels": {}, "runner": None, "runbook": None,
+    "execution_id": 4711,
     "plan_time": "2030-01-01T06:00:00+00:00", "count": 1, "summary": "report failed: no disk",
     "details": {"status": "FAILED", "error_code": "exit_code", "error_msg": "no disk",
                 "output": "writing …\nno space left", "attempt": 1, "duration_ms": 1200},

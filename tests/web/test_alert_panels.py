@@ -63,7 +63,7 @@ def test_no_alert_is_open_and_no_deadline_was_missed(
     assert "No deadline of this scope was missed." in panel(shown, "breaches")
     shown = browser.get(f"/execution/{execution['id']}").text
     assert 'id="alerts"' not in shown and 'id="breaches"' not in shown
-    assert "tidy active @hourly" in panel(browser.get("/jobs").text, "jobs")
+    assert "tidy never ran @hourly" in panel(browser.get("/jobs").text, "jobs")
 
 
 def test_now_shows_open_alerts(browser: TestClient, db: Db, at: datetime) -> None:
@@ -87,9 +87,9 @@ def test_a_list_of_jobs_marks_open_alerts(browser: TestClient, db: Db, at: datet
     for name in "ab":
         open_state(db, at, "shards", scope_kind="shard", scope_id=name, event="deadline")
     shown = panel(browser.get("/jobs").text, "jobs")
-    assert re.search(r"report active failed overdue @hourly", shown)
-    assert re.search(r"shards 2 scopes active deadline in 2 scopes @hourly", shown)
-    assert re.search(r"tidy active @hourly", shown)
+    assert re.search(r"report never ran failed overdue @hourly", shown)
+    assert re.search(r"shards 2 scopes never ran deadline in 2 scopes @hourly", shown)
+    assert re.search(r"tidy never ran @hourly", shown)
 
 
 @pytest.mark.long

@@ -88,7 +88,9 @@ async def _execution(site: Site, wanted: str) -> Reading:
 
 
 async def _jobs(site: Site, wanted: str) -> Reading:
-    others = dict.fromkeys(("names", "queue", "source", "owner", "label", "state"))
+    others = dict.fromkeys(
+        ("names", "among", "result", "queue", "source", "owner", "label", "state")
+    )
     return await site.reader.read(
         "list_job_states", search=wanted, max_rows=MOST + 1, fresh=FRESH_SECONDS, **others
     )
