@@ -605,10 +605,10 @@ CREATE TABLE {schema}.output_chunks (
     text         text NOT NULL,
     PRIMARY KEY (execution_id, attempt, number)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON TABLE {schema}.output_chunks IS 'The output of executions that are RUNNING, which their runners write while somebody may want to see it. At the end of an attempt its output joins the row of the execution, and its chunks are deleted. Chunks of an attempt whose runner died stay, if the execution was stolen.';
+COMMENT ON TABLE {schema}.output_chunks IS 'The output of executions that are RUNNING, which their runners write every two seconds, or sooner while somebody follows. At the end of an attempt, its output moves to the row of the execution, and its chunks are deleted. If the runner of an attempt died and the execution was stolen, its chunks remain.';
 COMMENT ON COLUMN {schema}.output_chunks.execution_id IS 'The execution.';
 COMMENT ON COLUMN {schema}.output_chunks.attempt IS 'Number of the attempt.';
-COMMENT ON COLUMN {schema}.output_chunks.number IS 'Place of the chunk. Numbers are missing where the middle of a long output was dropped, and the chunk before them says how much.';
+COMMENT ON COLUMN {schema}.output_chunks.number IS 'Place of the chunk. Numbers are missing where the middle of a long output was dropped, and the chunk before them states how much.';
 COMMENT ON COLUMN {schema}.output_chunks.written_at IS 'When the chunk was written.';
 COMMENT ON COLUMN {schema}.output_chunks.text IS 'The output, with secrets masked as in executions.output.';
 -- A table of its own, so that it is empty without gates, and the end of an execution needs one probe of an empty index.
@@ -655,7 +655,7 @@ COMMENT ON COLUMN {schema}.execution_progress.execution_id IS 'The execution.';
 COMMENT ON COLUMN {schema}.execution_progress.lease_token IS 'The attempt that reported it. The progress of an earlier attempt is not shown.';
 COMMENT ON COLUMN {schema}.execution_progress.done IS 'Completed units of work, as the handler counts them.';
 COMMENT ON COLUMN {schema}.execution_progress.total IS 'Units of work in all; NULL: not known.';
-COMMENT ON COLUMN {schema}.execution_progress.text IS 'What the handler is doing; NULL: it did not say.';
+COMMENT ON COLUMN {schema}.execution_progress.text IS 'Text of the report: what the handler is doing; NULL: none was given.';
 COMMENT ON COLUMN {schema}.execution_progress.reported_at IS 'When the report was written.';
 
 CREATE TABLE {schema}.skips (

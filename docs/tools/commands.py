@@ -49,7 +49,7 @@ def _options(context: click.Context) -> str:
         record = parameter.get_help_record(context)
         if record is not None and record[1]:  # the usage shows an argument without a text
             rows.append((f"`{record[0]}`", _escaped(one_line(record[1]))))
-    return table(("option", "meaning"), rows)
+    return table(("option", "meaning"), rows) if rows else ""
 
 
 def _escaped(text: str) -> str:

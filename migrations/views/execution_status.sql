@@ -73,5 +73,5 @@ COMMENT ON COLUMN {schema}.execution_status.redacted_at IS 'When its payload, re
 COMMENT ON COLUMN {schema}.execution_status.window_start IS 'Start of the window of the last attempt, which ends before plan_time; NULL: it had none, or was never claimed.';
 COMMENT ON COLUMN {schema}.execution_status.progress_done IS 'Units of work that the last attempt has reported as done; NULL: it reported none, or it succeeded.';
 COMMENT ON COLUMN {schema}.execution_status.progress_total IS 'Units of work in all, as it reported; NULL: not known.';
-COMMENT ON COLUMN {schema}.execution_status.progress_text IS 'What it reported to be doing.';
-COMMENT ON COLUMN {schema}.execution_status.progress_at IS 'When it reported last.';
+COMMENT ON COLUMN {schema}.execution_status.progress_text IS 'Text of the last report: what the handler is doing; NULL: none was given.';
+COMMENT ON COLUMN {schema}.execution_status.progress_at IS 'When it last reported.';

@@ -32,5 +32,5 @@ COMMENT ON COLUMN {schema}.running.owner IS 'Present owner of the job; NULL: it 
 COMMENT ON COLUMN {schema}.running.labels IS 'Present labels of the job; NULL or empty: it has none.';
 COMMENT ON COLUMN {schema}.running.progress_done IS 'Units of work that it has reported as done; NULL: it reported none.';
 COMMENT ON COLUMN {schema}.running.progress_total IS 'Units of work in all, as it reported; NULL: not known.';
-COMMENT ON COLUMN {schema}.running.progress_text IS 'What it reported to be doing.';
-COMMENT ON COLUMN {schema}.running.progress_at IS 'When it reported last.';
+COMMENT ON COLUMN {schema}.running.progress_text IS 'Text of the last report: what the handler is doing; NULL: none was given.';
+COMMENT ON COLUMN {schema}.running.progress_at IS 'When it last reported.';

@@ -35,7 +35,7 @@ def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db
     assert 'class="forecast"' in found.text
     assert "2 starts in one minute" in found.text and "executions wait in 11 minutes" in found.text
     assert found.text.count('class="heat-waits"') == 1
-    assert 'title="2.0 at once, at most; 1 wait">3</td>' in found.text
+    assert 'title="at most 2.0 at once; 1 wait">3</td>' in found.text
     assert "These jobs have an error in their definition: broken." in text(found.text)
     assert "paused" in panel(found.text, "days")
     assert "default 2 3 2" in panel(found.text, "queues")

@@ -26,7 +26,7 @@ def test_a_ledger_without_replica_or_jobs_states_how_to_begin(browser: TestClien
     page = browser.get("/").text
     assert "cronledger check cronledger.toml" in panel(page, "begin")
     assert 'class="calm"' not in page
-    assert "The page Now says how to begin." in panel(browser.get("/jobs").text, "jobs")
+    assert "The page Now shows how to begin." in panel(browser.get("/jobs").text, "jobs")
     rows.job(db, schedule=None)
     expire(browser)
     page = browser.get("/").text
@@ -118,7 +118,7 @@ def test_with_more_scopes_than_it_looks_at_the_page_says_so(
         rows.job(db, name)
     monkeypatch.setattr(now, "MOST_SCOPES", 3)  # another panel, which is read at once
     page = browser.get("/").text
-    assert "Failures are known of the first 3 scopes" in panel(page, "attention")
+    assert "The list has the failures of the first 3 scopes" in panel(page, "attention")
     assert 'class="calm"' not in page
 
 
@@ -275,7 +275,7 @@ def test_a_running_execution_shows_its_progress_and_usual_duration_F87(
         shown = panel(browser.get(path).text, name)
         assert "50 of 100 (50 %): &lt;b&gt;pages" in shown or "50 of 100 (50 %): <b>pages" in shown
         assert "ends about" in shown
-        assert "usually 1m, 95 of 100 up to 1m" in shown
+        assert "usually 1m, 95 % within 1m" in shown
         assert "takes longer" in shown
 
 

@@ -38,4 +38,4 @@ BEGIN
             cardinality(execution_ids) - cardinality(changed), reason);
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.cancel_many(bigint[], text, boolean, text) IS 'Cancels up to 1,000 executions, and returns what became of each, as cancel does: cancelled, requested, already_finished, busy; unknown: it does not exist. detail says why one was left as it was. With preview it only returns what would become of each.';
+COMMENT ON FUNCTION {schema}.cancel_many(bigint[], text, boolean, text) IS 'Cancels up to 1,000 executions, and returns what became of each: cancelled, requested, already_finished or busy, as cancel returns it; unknown: it does not exist. detail states why one was left as it was. With preview, nothing changes, and it returns what would become of each.';

@@ -8,7 +8,7 @@ BEGIN
         RAISE EXCEPTION '%: execution_ids has % elements', function_name,
                 CASE WHEN array_position(execution_ids, NULL) IS NULL
                      THEN coalesce(cardinality(execution_ids), 0)::text ELSE 'NULL among its' END
-            USING HINT = 'Give 1 to 1000 ids of executions, and the others in another call.',
+            USING HINT = 'Give 1 to 1000 ids of executions. Send further ids in another call.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
@@ -84,4 +84,4 @@ BEGIN
             cardinality(execution_ids) - cardinality(changed), reason);
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.retry_many(bigint[], text, boolean, text) IS 'Retries up to 1,000 executions, and returns what became of each: retried; brought_forward: it was awaiting a retry, which is due now; left: retry would refuse it, and detail says why; busy: it ended at this moment; unknown: it does not exist. With preview it only returns what would become of each. Waits for the locks of the schedules and of the rows (lock_timeout).';
+COMMENT ON FUNCTION {schema}.retry_many(bigint[], text, boolean, text) IS 'Retries up to 1,000 executions, and returns what became of each: retried; brought_forward: it was awaiting a retry, which is due now; left: retry would refuse it, and detail states why; busy: it ended at this moment; unknown: it does not exist. With preview, nothing changes, and it returns what would become of each. Waits for the locks of the schedules and of the rows (lock_timeout).';

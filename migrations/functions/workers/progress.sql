@@ -6,9 +6,9 @@ DECLARE
     held {schema}.executions;
 BEGIN
     IF done IS NULL OR done < 0 OR total < 0 THEN
-        RAISE EXCEPTION 'execution %: progress of % of %', progress.id, coalesce(done::text, 'NULL'),
+        RAISE EXCEPTION 'execution %: invalid progress % of %', progress.id, coalesce(done::text, 'NULL'),
                 coalesce(total::text, 'NULL')
-            USING HINT = 'done and total count units of work: 0 or more; total NULL: it is not known.',
+            USING HINT = 'Give done and total as numbers of units of work, 0 or more. Give NULL as total if it is not known.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT e.* INTO held FROM {schema}.executions e

@@ -52,14 +52,14 @@ def print_execution(row: Mapping[str, Any], now: datetime) -> None:
 
 
 def usual_text(row: Mapping[str, Any]) -> str | None:
-    """Return the usual duration of a running execution's job: `5m (95 of 100: up to 9m)`."""
+    """Return the usual duration of a running execution's job: `5m, 95 % within 9m`."""
     if row["usual_p50"] is None:
         return None
     longer = "; this one takes longer" if row["is_longer"] else ""
     p50, p95 = (
         timedelta(seconds=round(row[x].total_seconds(), 1)) for x in ("usual_p50", "usual_p95")
     )
-    return f"{cell(p50)}, 95 of 100 up to {cell(p95)}{longer}"
+    return f"{cell(p50)}, 95 % within {cell(p95)}{longer}"
 
 
 def _shown(value: object, now: datetime) -> object:

@@ -148,14 +148,14 @@ def show(*, execution_id: int, as_json: bool) -> None:
 )
 @click.option(
     "--attempt", type=click.IntRange(1), metavar="N",
-    help="The output of an earlier attempt whose runner died.",
+    help="Print the output of an earlier attempt, whose runner died.",
 )  # fmt: skip
 @json_option
 def output(*, execution_id: int, follows: bool, attempt: int | None, as_json: bool) -> None:
     """Print the output of an execution's last attempt, also while it runs.
 
-    Of a long output the middle or the beginning is left out. With --follow, the exit status is 1
-    unless the execution succeeds.
+    If the output is long, its middle or its beginning is left out. With --follow, the exit status
+    is 1 unless the execution succeeds.
     """
     if follows and (as_json or attempt is not None):
         raise click.UsageError("--follow prints output as it comes; omit --json and --attempt")
@@ -192,7 +192,7 @@ def retry(
     with its ID alone.
 
     Several executions are one action of the audit trail. Those that would be refused alone are left
-    as they are. Exit status: 1 if one was left.
+    as they are. Exit status: 1 if any was left as it is.
     """
     if len(execution_ids) > 1 or reason is not None:
         if force:
@@ -215,8 +215,11 @@ def retry(
 def cancel(*, execution_ids: tuple[int, ...], reason: str | None, as_json: bool) -> None:
     """Cancel executions: at once if they wait, otherwise by a request to their replicas.
 
-    Exit status: 1 if another transaction holds the row at this moment; try again. Several
-    executions are one action of the audit trail. Exit status: 1 if one was left as it is.
+    Several executions are one action of the audit trail. Those that have ended, or whose rows are
+    locked at this moment, are left as they are.
+
+    Exit status: 1 if the row of the only execution is locked (try again), or if any of several
+    executions was left as it is.
     """
     if len(execution_ids) > 1 or reason is not None:
         _act_on_many("cancel_many", execution_ids, reason, as_json)

@@ -18,19 +18,19 @@ NUMBER = click.IntRange(0, rules.MOST)
 @click.argument("total", type=NUMBER, required=False)
 @click.argument("text", required=False)
 def progress(*, done: int, total: int | None, text: str | None) -> None:
-    """Report that DONE of TOTAL units of work are done, and TEXT, what the command is doing.
+    """Report that DONE of TOTAL units of work are done. TEXT describes what the command is doing.
 
-    A command of a job calls this. Without the setting database_url, as in a command that a replica
-    runs, it prints a line that the replica reads from the output of the command:
+    Call this in the command of a job. Without the setting database_url, as in a command that a
+    replica runs, it prints a line that the replica reads from the output of the command:
 
       ::cronledger progress 40/100 text
 
-    A script may print this line itself; then standard output must reach the replica. With
+    A script may print this line itself. In both cases, the output must reach the replica. With
     database_url, as for a worker, it calls the SQL function progress() with
-    CRONLEDGER_EXECUTION_ID and CRONLEDGER_LEASE_TOKEN. Replicas do not pass on
+    CRONLEDGER_EXECUTION_ID and CRONLEDGER_LEASE_TOKEN instead. Replicas do not pass on
     CRONLEDGER_DATABASE_URL.
 
-    A DONE above TOTAL counts as TOTAL, and a text is cut after 200 characters.
+    A DONE above TOTAL counts as TOTAL. TEXT is cut after 200 characters.
 
     Exit status: 1 if the lease is lost, and 2 outside of an execution.
     """
@@ -38,8 +38,8 @@ def progress(*, done: int, total: int | None, text: str | None) -> None:
     execution, token = (os.environ.get(name, "") for name in names)
     if not execution.isdecimal() or not _TOKEN.fullmatch(token):
         raise click.UsageError(
-            f"{' or '.join(names)} is not set: this is not a command that an execution runs; call"
-            " it from the command of a job, or set both to those of the claim"
+            f"{' or '.join(names)} is not set or not valid, so no execution runs this command; call"
+            " it in the command of a job, or set both variables to the values of a claim"
         )
     found = rules.checked(done, total, text)
     from cronledger.cli.session import session, settings_here

@@ -35,10 +35,10 @@ PROGRESS_SECONDS = 5.0
     "--wait", is_flag=True, help="Wait until the execution ends; exit 1 unless it succeeded."
 )
 @click.option(
-    "--follow", "follows", is_flag=True, help="As --wait, and print the output as it comes."
+    "--follow", "follows", is_flag=True, help="Like --wait, and print the output as it comes."
 )
 @click.option("--timeout", type=Duration(), metavar="DURATION",
-              help="With --wait, --follow: stop waiting after this time; exit 1.")  # fmt: skip
+              help="With --wait or --follow: stop after this time, and exit 1.")  # fmt: skip
 @json_option
 def trigger(
     *,
@@ -60,7 +60,7 @@ def trigger(
     execution stays PENDING until one can.
     """
     if timeout is not None and not (wait or follows):
-        raise click.UsageError("--timeout needs --wait; add --wait, or omit --timeout")
+        raise click.UsageError("--timeout needs --wait or --follow; add one, or omit --timeout")
     if follows and as_json:
         raise click.UsageError("--follow prints output, which is not JSON; use --wait with --json")
     with session() as ledger:
