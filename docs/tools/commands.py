@@ -40,7 +40,7 @@ def _section(context: click.Context) -> str:
     paragraphs = [one_line(paragraph) for paragraph in help_text.split("\n\n")]
     usage = f"```\n{' '.join(words)}\n```\n"
     text = "".join(f"{_escaped(paragraph)}\n\n" for paragraph in paragraphs).rstrip("\n") + "\n"
-    return "\n".join([f"## {name}\n", usage, text, _options(context)])
+    return "\n".join(filter(None, [f"## {name}\n", usage, text, _options(context)]))
 
 
 def _options(context: click.Context) -> str:
