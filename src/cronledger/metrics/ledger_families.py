@@ -68,8 +68,8 @@ METRICS = (
            "End of the newest plan_time that succeeded. Absent if none succeeded."),
     Metric("cronledger_job_status_active", JOB, "Executions of a job that are RUNNING."),
     Metric("cronledger_job_progress_ratio", JOB,
-           "Share of its work that a RUNNING execution has reported as done, the least of a job. "
-           "Absent if none has reported any."),
+           "Smallest share of its work that a RUNNING execution of a job has reported as done. "
+           "Absent if none has reported a total."),
     Metric("cronledger_job_status_consecutive_failures", JOB,
            "FAILED executions since the last success, at most 100, in the worst scope."),
     Metric("cronledger_job_overdue_seconds", ("job", "reason"),

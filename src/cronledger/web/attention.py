@@ -59,7 +59,7 @@ class Trouble:
 
     @property
     def worst(self) -> Problem:
-        """The problem that decides where the row stands, and which action helps."""
+        """The problem that decides where the row stands, and what to do."""
         return self.problems[0]
 
     @property
