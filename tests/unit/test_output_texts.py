@@ -1,11 +1,17 @@
 """F84: long outputs, secrets in outputs that arrive in parts, and the colours of a terminal."""
 
+import logging
 import random
+import threading
+from unittest.mock import MagicMock
 
 import pytest
 
+from cronledger.engine.running import capturing
+from cronledger.engine.running.output import Capture
 from cronledger.rules.long_text import LongText
 from cronledger.rules.masks import StreamMask, redacted
+from cronledger.rules.outcome import lease_over
 from cronledger.web.ansi import Ansi, last_lines, shown
 
 HIDDEN = ("hunter2&<", "ter2", "2x", 'q"\\z')
@@ -69,6 +75,28 @@ def test_colours_are_classes_and_other_sequences_are_left_out() -> None:
         '<span class="underline">x</span><span class="bg-yellow">y</span>z'
     )
     assert shown("\x1b[" + "9" * 50 + "mx\x1b[?25l") == "x"
+
+
+def test_unknown_colours_and_characters_that_act_are_harmless() -> None:
+    assert shown("\x1b[98ma\x1b[99mb\x1b[109mc") == "abc"
+    assert shown("a\u202eb") == "a\\u202eb"
+
+
+def test_a_record_with_wrong_arguments_is_captured_as_it_is() -> None:
+    record = logging.LogRecord("shop", logging.INFO, "", 1, "%d rows", ("x",), None)
+    captured: list[str] = []
+    capture = MagicMock(write=captured.append)
+    with capturing.captured(capture):
+        capturing._record(lambda: record)()
+    assert captured == ["INFO shop: '%d rows'\n"]
+
+
+def test_an_end_without_output_keeps_what_was_written() -> None:
+    """The supervisor of a command has died, and brings nothing any more."""
+    capture = Capture(MagicMock(), MagicMock(lock=threading.RLock(), limit=1000))
+    capture.write("half of it")
+    assert capture.end(lease_over("supervisor_died", "")).output == "half of it"
+    assert capture.end(lease_over("supervisor_died", "all")).output == "all"
 
 
 def test_a_sequence_may_be_split_over_two_parts() -> None:

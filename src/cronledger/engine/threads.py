@@ -8,6 +8,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from queue import SimpleQueue
 from typing import Any
 
@@ -41,7 +42,8 @@ class Threads:
         if not self._idle.acquire(blocking=False):
             self._started += 1
             name = f"{self._name} {self._started}"
-            threading.Thread(target=self._work, name=name, daemon=True).start()
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            Context().run(thread.start)  # without the variables of this handler
         return future
 
     def close(self) -> None:

@@ -4,6 +4,8 @@ import re
 
 from markupsafe import Markup, escape
 
+from cronledger.rules.printable import clean
+
 _SEQUENCE = re.compile(
     r"\x1b(?:\[([0-?]{0,60})[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
 )
@@ -27,16 +29,17 @@ class Ansi:
         text = (self._unfinished + text).replace("\r\n", "\n")
         cut = _UNFINISHED.search(text)
         text, self._unfinished = (text[: cut.start()], cut[0]) if cut else (text, "")
-        html, place = Markup(), 0
+        parts, place = [], 0
         for found in _SEQUENCE.finditer(text):
-            html += self._shown(text[place : found.start()])
+            parts.append(self._shown(text[place : found.start()]))
             place = found.end()
             if found[2] == "m":
                 self._apply(found[1])
-        return html + self._shown(text[place:])
+        parts.append(self._shown(text[place:]))
+        return Markup("").join(parts)
 
     def _shown(self, text: str) -> Markup:
-        shown = escape(_CONTROLS.sub("", text.replace("\r", "\n")))
+        shown = escape(clean(_CONTROLS.sub("", text.replace("\r", "\n"))))
         classes = sorted(self._weights | {f"{kind}-{name}" for kind, name in self._colours.items()})
         if not classes or not shown:
             return shown
@@ -59,7 +62,7 @@ class Ansi:
                 self._weights.difference_update(_OFF[code])
             elif code in (39, 49):
                 self._colours.pop(kind, None)
-            elif 30 <= code <= 47 or 90 <= code <= 107:
+            elif code % 10 < len(_NAMES) and code // 10 in (3, 4, 9, 10):
                 self._colours[kind] = _NAMES[code % 10]
 
 

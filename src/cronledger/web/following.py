@@ -53,6 +53,9 @@ async def _events(site: "Site", following: Following) -> AsyncGenerator[str, Non
             "call_announce_follow", fresh=ANNOUNCE_SECONDS, id=following.execution_id
         )
         read = await site.reader.read_once("follow_output", **following.params)
+        if read.rows == []:  # the execution does not exist
+            yield _event(following, "end", Markup())
+            return
         row = next(iter(read.known), None)
         if row is not None:
             before, text = following.attempt, following.news(row)

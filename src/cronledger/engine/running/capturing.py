@@ -69,10 +69,18 @@ def _record(factory: Callable[..., logging.LogRecord]) -> Callable[..., logging.
         record = factory(*args, **kwargs)
         capture = _CAPTURE.get()
         if capture is not None and not _is_seen(record):
-            capture.write(_FORMAT.format(record) + "\n")
+            capture.write(_line(record) + "\n")
         return record
 
     return make
+
+
+def _line(record: logging.LogRecord) -> str:
+    """Return the line of a record; the message as it is, if its arguments do not fit."""
+    try:
+        return _FORMAT.format(record)
+    except Exception:  # noqa: BLE001 - of the program; logging does not raise it either
+        return f"{record.levelname} {record.name}: {record.msg!r}"
 
 
 def _is_seen(record: logging.LogRecord) -> bool:

@@ -21,7 +21,7 @@ class Ended:
     the ledger decides: `as_written` sets `release` then. `stripped`:
     the ledger refused its values, so it has none. `span`: that of the attempt, which ends with the
     outcome that the ledger has given to it; None without traces. `has_chunks`: chunks of its output
-    were written, which its end deletes.
+    were written.
     """
 
     lease: Lease
@@ -40,6 +40,11 @@ class Ended:
     def schedule(self) -> tuple[ScopeKey, str]:
         """The schedule that may have waited for this execution, and its queue."""
         return self.lease.claimed.key.scope, self.lease.queue
+
+    @property
+    def ends_chunks(self) -> bool:
+        """Whether the row gets the output, so that its chunks are deleted."""
+        return self.has_chunks and not self.release and self.postponement is None
 
     @property
     def row(self) -> Ending:

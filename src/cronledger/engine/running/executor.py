@@ -454,6 +454,8 @@ class Executor:
             return
         running.abandoned = True
         end = running.end(outcome.shutdown(end_known=False))
+        if running.capture is not None:
+            self._output.forget(running.capture)
         if running.lease.held and not running.lease.job.reentrant:
             with fields_from(partial(self._log_fields, running.lease)):
                 _log_end(end.outcome, running.duration_ms, release=False)

@@ -191,7 +191,7 @@ class Finisher:
                                     x.outcome.error_code or "", x.outcome.error_msg or "",
                                 )
                             )  # fmt: skip
-                    if written := [x.lease.claimed for x in batch if x.has_chunks]:
+                    if written := [x.lease.claimed for x in batch if x.ends_chunks]:
                         await self._statements.drop_output(c, written)
                 self._may_start |= await self._follow_up.rearm(c, batch)
         except psycopg.Error:

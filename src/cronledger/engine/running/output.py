@@ -44,7 +44,7 @@ class Capture:
     _stored: LongText | None = None
     _pending: LongText | None = None
     _chunk: OutputChunk | None = None
-    _number = _dropped = 0
+    _number = _dropped = _size = 0
     _sizes: dict[int, int]
 
     def __init__(self, lease: Lease, live: "LiveOutput") -> None:
@@ -68,18 +68,20 @@ class Capture:
             if self._pending is None:
                 self._pending = LongText(self._live.limit)
             self._pending.add(text)
-            if self.lease.job.handler is Handler.PYTHON:  # otherwise the supervisor has the end
-                if self._stored is None:
-                    self._stored = LongText(self._live.limit)
-                self._stored.add(text)
+            if self._stored is None:
+                self._stored = LongText(self._live.limit)
+            self._stored.add(text)
             noted, self._noted = self._noted, True
         if not noted:
             self._live.note(self)
 
     def end(self, ended: Outcome) -> Outcome:
-        """Return the outcome with the output, to which nothing is added any more."""
+        """Return the outcome with the output, to which nothing is added any more.
+
+        The end of a command brings its output, unless its supervisor has died.
+        """
         self.over = True
-        if self._stored is None or ended.output is not None:
+        if self._stored is None or ended.output:
             return ended
         with self._live.lock:
             return replace(ended, output=self._stored.text())
@@ -101,16 +103,24 @@ class Capture:
         limit = self._live.limit
         if self._number == 1:
             self._sizes = {}
-        self._sizes[self._number] = len(text.encode())
+        self._sizes[self._number] = size = len(text.encode())
+        self._size += size
         first = 2 if self._sizes.get(1, limit) <= limit // 4 else 1
         through = None
-        while sum(self._sizes.values()) > limit:
+        while self._size > limit:
             oldest = next((one for one in self._sizes if first <= one < self._number), None)
             if oldest is None:
                 break
-            self._dropped += self._sizes.pop(oldest)
+            size = self._sizes.pop(oldest)
+            self._size -= size
+            self._dropped += size
             through = oldest
         return (None, None, None) if through is None else (first, through, left_out(self._dropped))
+
+    def free(self) -> None:
+        """Keep no text any more: threads of the handler may keep the capture for long."""
+        with self._live.lock:
+            self._stored = self._pending = None
 
     def settled(self) -> bool:
         """Note that the chunk is written. Return whether there is another one."""
@@ -131,7 +141,7 @@ class LiveOutput:
         self._pool = pool
         self._statements = statements
         self.limit = limit
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a finaliser may print while a thread holds it
         self._loop = asyncio.get_running_loop()
         self._noted: dict[UUID, Capture] = {}
         self.due_within = Event[[float]]()
@@ -148,7 +158,8 @@ class LiveOutput:
 
     def forget(self, capture: Capture) -> None:
         """Write no further chunk of an attempt that has ended."""
-        self._noted.pop(capture.lease.token, None)
+        self._drop(capture)
+        capture.free()
 
     def hurry(self, capture: Capture) -> None:
         """Write now what the execution has to write, because somebody follows it."""
@@ -179,7 +190,14 @@ class LiveOutput:
         following = min((one.due for one in self._noted.values()), default=None)
         return None if following is None else max(0.0, following - monotonic())
 
+    def _drop(self, capture: Capture) -> None:
+        self._noted.pop(capture.lease.token, None)
+
     async def _write(self, captures: list[Capture]) -> None:
+        for one in captures:
+            if one.over:
+                self._drop(one)
+        captures = [one for one in captures if not one.over]
         chunks = [chunk for one in captures if (chunk := one.chunk()) is not None]
         if not chunks:
             return
@@ -187,11 +205,11 @@ class LiveOutput:
             result = await self._statements.write_output(c, chunks)
         written = set(await result.fetchall())
         for one in captures:
-            if one.over:
-                continue
-            if one.lease.token not in written:  # busy or lost
+            if one.over or not one.lease.held:
+                self._drop(one)
+            elif one.lease.token not in written:  # busy
                 one.due = monotonic() + BUSY_SECONDS
             elif one.settled():
                 self._plan(one)
             else:
-                self.forget(one)
+                self._drop(one)

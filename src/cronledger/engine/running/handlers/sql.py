@@ -49,6 +49,8 @@ class SqlHandlers:
         all statements, or None without any of these. The output contains the notices and the tag of
         each statement.
         """
+        if (unread := context._upstreams.error) is not None:
+            return outcome.failure(unread)
         output = _Output(self.tail_bytes if job.capture_output else 0)
         limit = job.run_timeout
         began = monotonic()
