@@ -269,6 +269,16 @@ async def test_what_is_refused_goes_on_once_it_is_accepted(ledger: Ledger, one: 
     assert ledger.one("SELECT max(revision) FROM job_revisions") == 1
 
 
+def test_skip_missed_accepts_a_job_whose_required_job_is_retired(ledger: Ledger) -> None:
+    ledger.job("extract", schedule="@daily")
+    ledger.job("load", schedule="@daily", requires=[{"job": "extract"}])
+    ledger.edit("extract", retired_at=ledger.now())
+    move(ledger)
+    assert accept(ledger, skip_missed=True).jobs == 1
+    problem = "SELECT retired_at, gate_problem LIKE '%%is retired%%' FROM jobs WHERE name = 'load'"
+    assert ledger.values(problem) == [(None, True)]
+
+
 @pytest.mark.parametrize("catch_up", first_fast(["latest", "all", "skip"]))
 @pytest.mark.long
 async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(

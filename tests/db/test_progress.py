@@ -189,7 +189,7 @@ def test_workers_report_progress_under_their_lease_F86(
 def test_a_bad_report_of_a_worker_is_refused_F86(
     ledger: Ledger, claimed: tuple[int, Any], done: int | None, total: int | None
 ) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="progress of") as refused:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="invalid progress") as refused:
         ledger.one("SELECT progress(%s, %s, %s, %s)", *claimed, done, total)
     assert "0 or more" in str(refused.value.diag.message_hint)
 

@@ -164,10 +164,12 @@ DECLARE
     bad       text;
     dependent text;
 BEGIN
-    -- The rest of the statement may have added the upstream, so the problem is looked for again.
+    -- The rest of the statement may have added the upstream, so the problem is looked for again. A job that returns
+    -- with the problem that it had keeps it, as a spec_error: accept_database retires each job, which then returns.
     IF TG_OP <> 'DELETE' AND NEW.gate_problem IS NOT NULL AND NEW.retired_at IS NULL AND (
-           TG_OP = 'INSERT' OR (NEW.requires, NEW.after #- '{0,root}', NEW.scope_kind, NULL)
-               IS DISTINCT FROM (OLD.requires, OLD.after #- '{0,root}', OLD.scope_kind, OLD.retired_at)) THEN
+           TG_OP = 'INSERT' OR OLD.retired_at IS NOT NULL AND OLD.gate_problem IS NULL
+           OR (NEW.requires, NEW.after #- '{0,root}', NEW.scope_kind)
+               IS DISTINCT FROM (OLD.requires, OLD.after #- '{0,root}', OLD.scope_kind)) THEN
         bad := (SELECT {schema}_internal.requirement_problem(j) FROM {schema}.jobs j WHERE j.name = NEW.name);
         IF bad IS NOT NULL THEN
             RAISE EXCEPTION 'job %: %', NEW.name, bad
