@@ -289,7 +289,8 @@ CALLS: dict[str, str] = {
     "not_ready": "SELECT not_ready({fourth}, '1 min', 'no file')",
     "finish": "SELECT finish({third}, '1')",
     "take_results": "SELECT * FROM take_results('default')",
-    "set_calendar": "SELECT set_calendar('de', '{{\"2027-12-25\": \"Christmas\"}}', '2027-12-31')",
+    "set_calendar": "SELECT set_calendar("
+    "'de', jsonb_build_object((current_date + 30)::text, 'Feast'), current_date + 300)",
     "rename_source": "SELECT rename_source('deployed', 'moved')",
     "redact": "SELECT redact(id) FROM executions WHERE status = 'SUCCESS' LIMIT 1",
     "accept_violation": "SELECT accept_violation('missing', 'job', db_clock(), 'known', 'k', 'a')",
