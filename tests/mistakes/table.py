@@ -384,7 +384,7 @@ MISTAKES = [
          "FOLLOWED_EVERY if capture.is_followed else EVERY", "EVERY"),
         ("the chunks of an execution have no limit",
          OUTPUT + "test_f84_the_chunks_of_an_execution_have_a_limit",
-         "while sum(self._sizes.values()) > limit:", "while False:"),
+         "while self._size > limit:", "while False:"),
         ("capture_output is not regarded", OUTPUT + "test_f85_a_job_may_opt_out[python]",
          "if not job.capture_output or not self.limit:", "if not self.limit:"),
     ),
