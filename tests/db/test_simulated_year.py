@@ -66,6 +66,7 @@ async def test_a_year_of_the_examples(ledger: Ledger, one: Runner) -> None:
     today = ledger.now().astimezone(berlin).date()
     begin = (today.replace(day=1) + timedelta(days=32)).replace(day=1)
     ledger.travel(to=datetime.combine(begin, time(12), berlin))
+    ledger.values("SELECT set_retention('800 days')")  # what the year brings is kept to its end
     applied(ledger, "payments.toml")
     applied(ledger, "warehouse.toml")
     christmas = date(begin.year, 12, 23)
