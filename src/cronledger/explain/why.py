@@ -494,7 +494,8 @@ def _cancelled(row: Row) -> bool:
 
 
 def _started(row: Row) -> str:
-    # due_at is that of the first attempt, so it gives no delay for later ones. A wait is no delay.
+    # due_at belongs to the first attempt, so later attempts have no delay. Waiting for required
+    # jobs does not count as a delay.
     late: timedelta = row["started_at"] - row["due_at"]
     first = row["attempt"] == 1 and row["waits_until"] is None
     delay = "" if not first or late < _AT_ONCE else f", {durations.format(_whole(late))} late,"

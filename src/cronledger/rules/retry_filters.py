@@ -48,7 +48,7 @@ def refusal(job: Job, code: str, causes: Causes) -> str | None:
 def says_not_ready(job: Job, code: str, causes: Causes) -> bool:
     """Return whether this failure says that the work cannot begin yet.
 
-    A failure with several causes says so only if each of them does.
+    A failure with several causes counts as not ready only if every cause does.
     """
     if code in UNFILTERED or not job.not_ready_on:
         return False

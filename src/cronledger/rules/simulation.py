@@ -628,11 +628,11 @@ class Simulation:
         return not self._serving(queue) or self._free_pool(queue) is not None
 
     def _missing_room(self, scope: _Scope) -> Cause | None:
-        """Return what a start lacks. An execution with a gate needs no room until it is open."""
+        """Return the limit that prevents a start. A waiting gated execution needs no slot."""
         return None if scope.required else self._missing_limits(scope)
 
     def _missing_limits(self, scope: _Scope) -> Cause | None:
-        """Return what a start lacks, in the order of the planner."""
+        """Return the first limit that prevents a start, in the order of the planner."""
         job = scope.job
         if not self._has_job_room(job.name, job):
             return Cause.JOB

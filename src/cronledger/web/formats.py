@@ -92,7 +92,7 @@ def _hover(value: datetime, *zone_names: str | None) -> str:
 
 
 def known_zone(name: str | None) -> str | None:
-    """Return the name of a zone, or None if there is no such zone."""
+    """Return the name if it is that of a time zone, otherwise None."""
     return name if name == "UTC" or str(zone_of(name)) == name else None
 
 

@@ -21,7 +21,7 @@ class PauseBand:
 
 
 def draw_pauses(svg: Element, pauses: Sequence[PauseBand], axis: Axis, bottom: float) -> None:
-    """Draw each pause from the axis to the bottom. Its name says which one it is."""
+    """Draw each pause as a band from the axis to the bottom, with a title that identifies it."""
     for one in pauses:
         left = axis.x(one.start)
         width = max(axis.x(one.end or axis.until) - left, _LEAST)
