@@ -16,6 +16,7 @@ from psycopg import errors, sql
 from cronledger.cli import main
 from cronledger.declaring.app import App, Context
 from cronledger.explain.doctor_server import durable
+from cronledger.ledger import server_settings
 from cronledger.ledger.connections import is_disconnected
 from cronledger.ledger.migrate import check, migrate
 from cronledger.ledger.rows import LeaseKey
@@ -492,6 +493,30 @@ def test_a_database_that_cannot_store_every_text_is_refused_by_name(databases: D
             migrate(databases.url(name))
     finally:
         databases.drop(name)
+
+
+@pytest.mark.parametrize(
+    ("version", "number", "message"),
+    [
+        ("CockroachDB CCL v25.1.0 (x86_64-pc-linux-gnu)", 130000, "CockroachDB is not PostgreSQL"),
+        ("PostgreSQL 15.12-YB-2025.1.0.0-b0 on x86_64", 150012, "YugabyteDB is not PostgreSQL"),
+        ("Aurora DSQL, PostgreSQL 16", 160000, "Aurora DSQL is not PostgreSQL"),
+        ("PostgreSQL 13.23 on x86_64-pc-linux-gnu", 130023, "needs PostgreSQL 14 or later"),
+    ],
+)
+def test_another_product_or_an_old_version_is_refused_by_name(
+    empty_database_url: str, version: str, number: int, message: str
+) -> None:
+    """The functions with which a server tells its version are replaced for the connection."""
+    with psycopg.connect(empty_database_url, autocommit=True) as c:
+        server_settings.read(c).require()
+        c.execute("CREATE SCHEMA other; SET search_path = other, pg_catalog")
+        c.execute(sql.SQL(
+            "CREATE FUNCTION version() RETURNS text LANGUAGE sql AS $$ SELECT {} $$;"
+            "CREATE FUNCTION current_setting(text) RETURNS text LANGUAGE sql AS $$ SELECT {} $$"
+        ).format(version, str(number)))  # fmt: skip
+        with pytest.raises(ConfigurationError, match=message):
+            server_settings.read(c).require()
 
 
 async def test_a_replica_whose_role_switches_triggers_off_does_not_start(others: Others) -> None:

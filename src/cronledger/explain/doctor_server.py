@@ -177,9 +177,9 @@ def durable(off: Sequence[str]) -> Finding:
     return Finding("durability", "warning", found, f"set {' and '.join(off)} = on")
 
 
-@otherwise_ok("the encoding is UTF8, and triggers fire")
+@otherwise_ok("PostgreSQL is new enough, the encoding is UTF8, and triggers fire")
 def settings(context: DoctorContext) -> Iterator[Finding]:
-    """Check the settings without which no replica starts."""
+    """Check the product and the settings without which no replica starts."""
     try:
         ServerSettings(**context.row("read_server_settings")).require()
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""Settings of a server that our own transactions cannot override.
+"""The product of a server, and its settings that our own transactions cannot override.
 
 Everything else that a promise needs is set in our own transactions: by session_settings.py, and by
 functions/transactions/commit_durably.sql for functions that others call.
@@ -15,19 +15,30 @@ from cronledger.rules.problems import ConfigurationError, Problem
 
 ENCODING = "UTF8"
 
+OLDEST = 14
+"""The oldest major version of PostgreSQL on which the schema can be created."""
+
+UNSUPPORTED = {"CockroachDB": "CockroachDB", "-YB-": "YugabyteDB", "DSQL": "Aurora DSQL"}
+"""Texts in `version()` → products that speak the protocol of PostgreSQL, and lack what claims need:
+row locks in READ COMMITTED as PostgreSQL has them, LISTEN, triggers or partitions."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """One row of `read_server_settings.sql`. `not_durable`: what is off and should be on."""
 
+    version: str
+    version_number: int
     database: str
     encoding: str
     replication_role: str
     not_durable: Sequence[str]
 
     def require(self) -> None:
-        """Raise ConfigurationError, which names each setting that a ledger cannot work with."""
-        problems = []
+        """Raise ConfigurationError, which names the product, or each setting, that does not do."""
+        problems = self._of_product()
+        if problems:  # its settings mean something else
+            raise ConfigurationError(problems)
         if self.encoding != ENCODING:
             problems.append(Problem(
                 field="server_encoding", value=self.encoding,
@@ -44,6 +55,17 @@ class ServerSettings:
             ))  # fmt: skip
         if problems:
             raise ConfigurationError(problems)
+
+    def _of_product(self) -> list[Problem]:
+        remedy = f"use PostgreSQL {OLDEST} or later; docs/backends.md lists what was tested"
+        product = next((UNSUPPORTED[text] for text in UNSUPPORTED if text in self.version), None)
+        if product is not None:
+            message = f"{product} is not PostgreSQL, and cannot hold a ledger"
+        elif self.version_number < OLDEST * 10_000:
+            message = f"a ledger needs PostgreSQL {OLDEST} or later"
+        else:
+            return []
+        return [Problem(field="version()", value=self.version, message=message, remedy=remedy)]
 
 
 def read(connection: psycopg.Connection) -> ServerSettings:
