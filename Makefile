@@ -99,11 +99,12 @@ format: $(STAMP) ## rewrite the sources in the one format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-# The generator of the site, and the tools of a release, are not part of `make setup`.
+# These tools are not part of `make setup`.
+AUDIT_STAMP := .venv/.installed-audit
 DOCS_STAMP := .venv/.installed-docs
 RELEASE_STAMP := .venv/.installed-release
 
-$(DOCS_STAMP) $(RELEASE_STAMP): .venv/.installed-%: $(STAMP)
+$(AUDIT_STAMP) $(DOCS_STAMP) $(RELEASE_STAMP): .venv/.installed-%: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,$*]'
 	@touch $@
 
@@ -118,8 +119,8 @@ release: $(RELEASE_STAMP) ## build and check both packages, and try them in empt
 lowest: $(RELEASE_STAMP) ## the fast tests with the lowest permitted versions of the dependencies
 	$(BIN)/python -m tests.release --lowest $(FAST) -n $(WORKERS)
 
-audit: $(STAMP) ## bandit, and pip-audit where its service can be reached
-	$(BIN)/python -m tests.audit
+audit: $(AUDIT_STAMP) ## bandit, and pip-audit where its service can be reached; STRICT=1: it must be
+	$(BIN)/python -m tests.audit $(if $(STRICT),--strict)
 
 structure: $(STAMP) ## levels of the packages, the longest modules and functions, lines
 	@$(BIN)/python -m docs.tools.structure
