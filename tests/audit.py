@@ -1,9 +1,9 @@
 """Audit the product: `python -m tests.audit [--strict]`.
 
 bandit reads `src`. A finding without an answer in ANSWERS fails, and so does an answer without a
-finding. pip-audit looks for known vulnerabilities of the dependencies of all extras, at the versions
-that are installed. On a machine that cannot reach its service, nothing is audited: this is printed,
-and fails with --strict only.
+finding. pip-audit looks for known vulnerabilities of the dependencies of all extras, as they are
+installed. If a machine cannot reach its service, nothing is audited: this is printed, and
+fails with --strict only.
 """
 
 import json
