@@ -99,8 +99,28 @@ format: $(STAMP) ## rewrite the sources in the one format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-docs: $(STAMP) ## write the generated documents: settings, commands, SQL, events
+# These tools are not part of `make setup`.
+AUDIT_STAMP := .venv/.installed-audit
+DOCS_STAMP := .venv/.installed-docs
+RELEASE_STAMP := .venv/.installed-release
+
+$(AUDIT_STAMP) $(DOCS_STAMP) $(RELEASE_STAMP): .venv/.installed-%: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,$*]'
+	@touch $@
+
+docs: $(DOCS_STAMP) ## write the generated documents, and build the site in build/site; a missing link or anchor fails
 	$(BIN)/python -m docs.tools
+	$(BIN)/python -m docs.tools.site build/pages
+	$(BIN)/zensical build --strict
+
+release: $(RELEASE_STAMP) ## build and check both packages, and try them in empty environments of each Python; PYTHONS='python3.12 …'
+	$(BIN)/python -m tests.release $(if $(SUITE),--suite) $(FAST) -n $(WORKERS)
+
+lowest: $(RELEASE_STAMP) ## the fast tests with the lowest permitted versions of the dependencies
+	$(BIN)/python -m tests.release --lowest $(FAST) -n $(WORKERS)
+
+audit: $(AUDIT_STAMP) ## bandit, and pip-audit where its service can be reached; STRICT=1: it must be
+	$(BIN)/python -m tests.audit $(if $(STRICT),--strict)
 
 structure: $(STAMP) ## levels of the packages, the longest modules and functions, lines
 	@$(BIN)/python -m docs.tools.structure
@@ -148,9 +168,9 @@ proofs: $(STAMP) ## bench and chaos in their short forms, about five minutes on 
 	@$(MAKE) --no-print-directory bench SHORT=1
 	@$(MAKE) --no-print-directory chaos SHORT=1
 
-check: lint suite test-web dates proofs ## what CI runs: lint, all tests, most of them also at a drawn date, bench and chaos in short
+check: lint audit suite test-web docs dates proofs ## what CI runs: lint, all tests, most of them also at a drawn date, bench and chaos in short
 
-clean: ## remove .venv, .peers and caches
-	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+clean: ## remove .venv, .peers, what was built, and caches
+	rm -rf .venv .peers build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test test-web pictures suite dates lint format docs structure bench chaos mutations fuzz soak proofs check clean
+.PHONY: help setup run test test-web pictures suite dates lint format docs release lowest audit structure bench chaos mutations fuzz soak proofs check clean

@@ -2,7 +2,8 @@
 
 A server: `CRONLEDGER_TEST_DATABASE_URL` (the DSN of a superuser), else a container where a
 Docker engine answers within 2 s, else an embedded server that all workers of all runs share.
-`CRONLEDGER_TEST_BINARIES` (a bin directory) chooses the embedded server's version.
+`CRONLEDGER_TEST_BINARIES` (a bin directory) chooses the embedded server's version, and
+`CRONLEDGER_TEST_IMAGE` that of the container.
 
 Databases are named after their run. Each worker of a run holds a shared advisory lock on that
 name for as long as its connection lives, so whoever gets the lock exclusively knows that the
@@ -35,7 +36,7 @@ from tests.kept_database import KeptDatabase, adopt
 
 DOCKER_SECONDS = 2.0
 IN_USE_SECONDS = 20.0
-IMAGE = "postgres:18-alpine"
+IMAGE = os.environ.get("CRONLEDGER_TEST_IMAGE", "postgres:18-alpine")
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",

@@ -67,7 +67,7 @@ Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it deco
 - `python`: `"package.module:function"`, a `def` or an `async def`. Its first parameter may be
   `ctx`, and another one `payload`; see [Writing handlers](python.md).
 - `sql`: a statement or a script, run in one transaction with its own SUCCESS.
-- `http`: a table with the names below.
+- `http`: a table with the names below. Needs the extra `http`.
 - `external = true`: no handler; [a worker in another language](howto/workers.md) claims the
   executions.
 

@@ -27,3 +27,8 @@ def require_library(module: str, extra: str, feature: str) -> None:
                 )
             ]
         )
+
+
+def require_http(feature: str) -> None:
+    """Raise ConfigurationError unless `feature` can send or receive HTTP requests."""
+    require_library("aiohttp", "http", feature)

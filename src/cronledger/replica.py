@@ -15,10 +15,10 @@ from cronledger.engine.runtime.diagnostics import Diagnostics, Health
 from cronledger.engine.runtime.drain import DrainReport
 from cronledger.engine.runtime.manual import Ran
 from cronledger.engine.runtime.runtime import Runtime
-from cronledger.extras import require_library
+from cronledger.extras import require_http, require_library
 from cronledger.ledger.access import dsn_of
 from cronledger.logs.loggers import follow
-from cronledger.settings import Settings
+from cronledger.settings import PREFIX, Settings
 from cronledger.sources.apply import Applied, ApplyRequest, Retired
 from cronledger.tracing.interface import require_extra
 
@@ -54,6 +54,8 @@ class Replica:
     ) -> None:
         self.settings = settings or Settings.load()
         require_extra(self.settings)
+        if self.settings.ping_url is not None:
+            require_http(PREFIX + "PING_URL")
         registry = AppRegistry(functions or {})
         for app in apps:
             if not applied:

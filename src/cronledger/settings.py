@@ -242,7 +242,7 @@ class Settings(BaseSettings):
     ping_url: HttpUrl | None = Field(
         None,
         description="URL of a check of Healthchecks for the whole ledger. Each runner reports to "
-        "it, at most once a minute, that it can read and write the ledger.",
+        "it, at most once a minute, that it can read and write the ledger. Needs the extra `http`.",
     )
     ping_allow_private: bool = Field(
         False, description="Send pings also to addresses that are not public."
@@ -281,7 +281,7 @@ class Settings(BaseSettings):
     health_port: Annotated[Number, Field(ge=0, le=65_535)] | None = Field(
         None,
         description="Port of /healthz, /readyz, /diagnostics and /metrics; 0: any free port. If it "
-        "is not set, they are off.",
+        "is not set, they are off. Needs the extra `http`.",
     )
     health_host: Annotated[str, Field(min_length=1)] = Field(
         "127.0.0.1", description="Address of /healthz, /readyz, /diagnostics and /metrics."

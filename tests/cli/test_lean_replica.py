@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.processes import clean_environ
 
 pytestmark = pytest.mark.long
 
+ROOT = Path(__file__).parents[2]
 NEEDED = {
     "annotated_types", "click", "croniter", "cronledger", "dateutil", "dotenv", "psycopg",
     "psycopg_binary", "psycopg_pool", "pydantic", "pydantic_core",
@@ -23,6 +25,8 @@ NEEDED = {
 """The packages that a replica with command jobs imports, beside those of Python."""
 OF_STRUCTLOG = {"attr", "greenlet", "pygments", "rich"}
 """Packages that structlog imports if they are installed."""
+OF_COMMANDS = {"tomlkit", "wcwidth"}
+"""Dependencies that other commands import: `import-crontab`, and those that print tables."""
 
 UNUSED = (
     "audit", "client", "contrib", "embedded", "engine.addresses", "engine.alerting.posts",
@@ -76,6 +80,12 @@ def test_a_replica_with_commands_imports_no_library_that_it_does_not_use(
     assert packages(modules - of_the_interpreter()) <= NEEDED | OF_STRUCTLOG
     unused = tuple(f"cronledger.{name}" for name in UNUSED)
     assert [name for name in modules if name.startswith(unused)] == []
+
+
+def test_each_dependency_is_imported_by_such_a_replica_or_by_other_commands() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {re.split(r"[\[<>=]", one)[0] for one in project["dependencies"]}
+    assert {name.replace("-", "_") for name in names} <= NEEDED | OF_COMMANDS
 
 
 def test_what_its_jobs_need_is_imported_before_it_is_ready(

@@ -43,6 +43,7 @@ async def test_f85_prints_and_log_lines_become_the_output(whole: Whole) -> None:
         print("sync")
         print("to stderr", file=sys.stderr)
         log.warning("logged %s", 1)
+        logging.makeLogRecord({"name": "shop", "msg": "a copy of a record"})
         thread = threading.Thread(target=print, args=("of a thread",))
         thread.start()
         thread.join()

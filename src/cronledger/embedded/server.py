@@ -20,8 +20,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-import platformdirs
-
 from cronledger.embedded.binaries import (
     REMEDY,
     Binaries,
@@ -30,6 +28,7 @@ from cronledger.embedded.binaries import (
     find_binaries,
 )
 from cronledger.embedded.postmaster import Postmaster, running_dsn, stop_server
+from cronledger.extras import require_library
 
 __all__ = ["Binaries", "Embedded", "EmbeddedError", "find_binaries"]
 
@@ -70,7 +69,7 @@ class Embedded:
         binaries: Path | None = None,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._base = (directory or Path(platformdirs.user_data_dir("cronledger"))).absolute()
+        self._base = (directory or _user_directory()).absolute()
         self._binaries = binaries
         self._settings = dict(settings)
         self._postmaster: Postmaster | None = None
@@ -160,3 +159,10 @@ class Embedded:
             "(the newest ones come with cronledger[embedded]), "
             f"or move the old directory away to begin with an empty database, {REMEDY}"
         )
+
+
+def _user_directory() -> Path:
+    require_library("platformdirs", "embedded", "embedded_dir")
+    import platformdirs  # noqa: PLC0415 - of an extra
+
+    return Path(platformdirs.user_data_dir("cronledger"))

@@ -19,6 +19,7 @@ import psycopg
 
 from cronledger.declaring.app import App
 from cronledger.engine.log_throttle import LogThrottle, reason
+from cronledger.extras import require_http
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.access import Access
@@ -91,6 +92,8 @@ class DaemonOptions:
         self.settings.require_database()
         require_extra(self.settings)
         require_usable(self.settings)
+        if self.settings.health_port is not None:
+            require_http(PREFIX + "HEALTH_PORT")
         watchdog = Watchdog()
         code = Exit.FAILED
         try:
@@ -201,7 +204,7 @@ class Daemon:
     async def _prepare(self, stop: asyncio.Event) -> None:
         self._url = self._settings.require_database()
         if self._url == EMBEDDED:
-            from cronledger.embedded.server import Embedded  # noqa: PLC0415 - platformdirs
+            from cronledger.embedded.server import Embedded  # noqa: PLC0415 - subprocess, ctypes
 
             self._embedded = Embedded(self._settings.embedded_dir, self._settings.embedded_binaries)
             self._embedding = asyncio.ensure_future(asyncio.to_thread(self._embedded.start))

@@ -285,7 +285,7 @@ class Job(BaseModel):
     ping: HttpUrl | None = Field(
         None,
         description="URL of a check of Healthchecks, or of a service with the same protocol. "
-        "Replicas report the start and the end of each attempt to it.",
+        "Replicas report the start and the end of each attempt to it. Needs the extra `http`.",
     )
     schedule: str | None = Field(
         None,

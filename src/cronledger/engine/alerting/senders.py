@@ -24,8 +24,10 @@ from cronledger.engine.alerting.message import Message, subject, text
 from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.late import Late
 from cronledger.engine.threads import Threads
+from cronledger.extras import require_http
 from cronledger.ledger.rows import Delivery
 from cronledger.rules.channels import Apprise, Channel, Command, Email, Function, Slack, Webhook
+from cronledger.rules.problems import ConfigurationError
 from cronledger.rules.targets import FromEnvironment
 from cronledger.sources.python import resolve_function
 
@@ -173,6 +175,10 @@ class Sender:
 
 
 def _import_post() -> Post:
+    try:
+        require_http("a channel of the kind webhook or slack")
+    except ConfigurationError as error:
+        raise DeliveryError(str(error)) from None
     from cronledger.engine.alerting.posts import post  # noqa: PLC0415 - aiohttp
 
     return post

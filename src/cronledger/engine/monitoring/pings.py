@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from cronledger.engine.late import Late
 from cronledger.engine.monitoring.ping import Ping
+from cronledger.extras import require_http
 from cronledger.logs.loggers import get_logger
+from cronledger.rules.problems import ConfigurationError
 
 if TYPE_CHECKING:
     from cronledger.engine.monitoring.ping_requests import PingRequests
@@ -61,6 +63,7 @@ class Pings:
             await self._requests.made.close()
 
     def _make_requests(self) -> "PingRequests":
+        require_http("ping")
         from cronledger.engine.monitoring.ping_requests import PingRequests  # noqa: PLC0415 - aiohttp
 
         return PingRequests(allow_private=self._allow_private)
@@ -70,7 +73,7 @@ class Pings:
         try:
             try:
                 requests = await self._requests.get()
-            except ImportError as error:  # perhaps an upgrade replaces the packages right now
+            except (ImportError, ConfigurationError) as error:  # perhaps during an upgrade
                 for ping in self._waiting.pop(url):
                     log.warning("ping_failed", **ping.log_fields, error=str(error))
                 return

@@ -35,6 +35,7 @@ from cronledger.logs.loggers import get_logger
 from cronledger.rules import outcome
 from cronledger.rules.model import Handler, Job, Status, Trigger
 from cronledger.rules.outcome import Outcome
+from cronledger.rules.problems import ConfigurationError
 from cronledger.rules.progress import Progress
 from cronledger.rules.requirements import UpstreamResults
 from cronledger.tracing.interface import AttemptSpan, Tracing
@@ -348,7 +349,10 @@ class Executor:
             case Handler.SQL:
                 ended = await self._sql.run(job, context, transaction, running.span)
             case Handler.HTTP:
-                http = await self._http.get()
+                try:
+                    http = await self._http.get()
+                except ConfigurationError as error:  # of a replica without its library
+                    return outcome.not_started(str(error))
                 ended = await http.run(job, context, guard, running.span)
             case Handler.EXTERNAL:
                 return outcome.not_started(

@@ -12,8 +12,11 @@ from cronledger.engine.event import Event
 from cronledger.engine.maintenance.check_in import CheckIn
 from cronledger.engine.running.executor import Executor
 from cronledger.engine.runtime.lifespans import Lifespans
+from cronledger.extras import require_http
 from cronledger.ledger.identity import ExpectedLedger
 from cronledger.logs.loggers import get_logger
+from cronledger.rules.channels import Slack, Webhook
+from cronledger.rules.model import Handler
 from cronledger.sources.apply import (
     Applied,
     ApplyRequest,
@@ -140,6 +143,7 @@ class AppLifecycle:
         return applied
 
     async def _apply(self, request: ApplyRequest) -> Applied:
+        _require_libraries(request)
         await self.executor.prepare(request.jobs)
         applied = await asyncio.to_thread(
             apply, self.url, request.jobs, source=request.source, channels=request.channels,
@@ -151,6 +155,18 @@ class AppLifecycle:
         if applied.refused is not None:
             log.warning("source_refused", source=request.source, reason=applied.refused)
         return applied
+
+
+def _require_libraries(request: ApplyRequest) -> None:
+    """Raise ConfigurationError if a job or channel needs an extra that is not installed."""
+    for job in request.jobs:
+        if job.handler is Handler.HTTP:
+            require_http(f"jobs.{job.name}.url")
+        if job.ping is not None:
+            require_http(f"jobs.{job.name}.ping")
+    for name, channel in request.channels.items():
+        if isinstance(channel, Webhook | Slack):
+            require_http(f"channels.{name}")
 
 
 def _counts(applied: Applied) -> dict[str, int]:

@@ -43,6 +43,7 @@ from cronledger.engine.runtime.loops import Loops
 from cronledger.engine.runtime.manual import ManualSteps
 from cronledger.engine.runtime.measuring import Measuring
 from cronledger.engine.threads import Threads
+from cronledger.extras import require_http
 from cronledger.ledger.access import Access
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.identity import ExpectedLedger, OtherLedger
@@ -154,6 +155,7 @@ class Components:
         )
 
     def _make_http(self) -> "HttpHandlers":
+        require_http("handler http")
         from cronledger.engine.running.handlers.http import HttpHandlers  # noqa: PLC0415 - aiohttp
 
         return HttpHandlers(self._settings.output_tail_bytes)
