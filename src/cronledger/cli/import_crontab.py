@@ -1,28 +1,24 @@
-"""`cronledger import-crontab`: convert crontabs to a `cronledger.toml`, with notes."""
+"""`cronledger import crontab`: convert crontabs to a `cronledger.toml`, with notes."""
 
 import os
 import pwd
 import re
-import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from cronledger.rules import cron
+from cronledger.cli.importing import finish, output_options, zone_of_host
 from cronledger.rules.problems import RefusedError
 from cronledger.settings import OfflineSettings
 from cronledger.sources.crontab import Format, Imported, Options, detect_format, read_crontab
-from cronledger.sources.crontab_toml import render
+from cronledger.sources.crontab_toml import convert
 from cronledger.sources.files import read_file, read_stream
 
-LOCALTIME = Path("/etc/localtime")
-TIMEZONE = Path("/etc/timezone")
 STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
-"""Path prefixes of the pipes of a shell, as in `import-crontab <(crontab -l)`."""
+"""Path prefixes of the pipes of a shell, as in `import crontab <(crontab -l)`."""
 
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?")
 """Names that --crontab-user accepts, those of a domain included."""
@@ -44,10 +40,9 @@ class _Source:
     in_directory: bool = False
 
 
-@click.command("import-crontab")
+@click.command("crontab")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", help="File to write [default: standard output].")
-@click.option("--force", is_flag=True, help="Overwrite the output file if it exists.")
+@output_options
 @click.option(
     "--user", "as_crontab_l", is_flag=True, help="Read entries without a user, as from crontab -l."
 )
@@ -95,13 +90,10 @@ def import_crontab(
         )
     forced: Format | None = "user" if as_crontab_l else "system" if system else None
     secret_names = OfflineSettings.load().web_redact
-    options = Options(_zone(timezone), _current_user(), as_user, faithful, secret_names)
+    options = Options(zone_of_host(timezone), _current_user(), as_user, faithful, secret_names)
     sources = [source for file in files for source in _sources(file, spool=as_crontab_l)]
     crontabs = _read(sources, forced, crontab_user, options)
-    _write(render(crontabs, options), output, force)
-    _report(crontabs)
-    if not all(crontab.complete for crontab in crontabs):
-        sys.exit(1)
+    finish(convert(crontabs, options), output, force=force)
 
 
 def _sources(file: str, *, spool: bool) -> Iterator[_Source]:
@@ -197,79 +189,6 @@ def _format_and_owner(
     if owner is None and source.in_directory and (forced == "user" or name in users):
         owner = name
     return format, owner if format == "user" else None
-
-
-def _write(text: str, output: str | None, force: bool) -> None:
-    if output in (None, "-"):
-        click.echo(text.encode(), nl=False)
-        return
-    try:
-        mode = "w" if force else "x"
-        with open(str(output), mode, encoding="utf-8", newline="\n", opener=_private) as file:
-            file.write(text)
-    except FileExistsError:
-        raise click.UsageError(
-            f"--output {output!r} exists; choose another file, or add --force"
-        ) from None
-    except OSError as error:
-        raise click.UsageError(
-            f"--output {output!r} cannot be written: {error.strerror}; choose another file"
-        ) from None
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that only this user can read, because a crontab may contain secrets."""
-    opened = os.open(path, flags, mode=0o600)
-    if stat.S_ISREG(os.fstat(opened).st_mode):  # it may have existed before, with another mode
-        os.fchmod(opened, 0o600)
-    return opened
-
-
-def _report(crontabs: Sequence[Imported]) -> None:
-    """Print the notes of each crontab, then what was imported. The last line counts all of it."""
-    for crontab in crontabs:
-        for note in crontab.notes:
-            place = f"{crontab.file}:{note.line}"
-            if note.kind == "dropped":
-                text = f"{place}: not imported: {note.message}\n    {note.text.strip()}"
-                click.echo(text, err=True)
-            else:
-                click.echo(f"{place}: {note.message}", err=True)
-        counts = _counts(len(crontab.jobs), crontab.dropped)
-        click.echo(f"{crontab.file}: {counts}, read in {crontab.format} format", err=True)
-    if len(crontabs) != 1:
-        jobs = sum(len(crontab.jobs) for crontab in crontabs)
-        dropped = sum(crontab.dropped for crontab in crontabs)
-        click.echo(f"{len(crontabs)} files: {_counts(jobs, dropped)}", err=True)
-
-
-def _counts(jobs: int, dropped: int) -> str:
-    lost = f", {dropped} line{'' if dropped == 1 else 's'} not imported" if dropped else ""
-    return f"{jobs} job{'' if jobs == 1 else 's'}{lost}"
-
-
-def _zone(given: str | None) -> str:
-    """Return the given zone, otherwise that of this host, otherwise UTC with a note."""
-    for name in [given] if given is not None else _local_zones():
-        try:
-            cron.parse("* * * * *", timezone=name)
-        except cron.CronError as error:
-            if given is not None:
-                raise click.BadParameter(str(error), param_hint="--timezone") from None
-        else:
-            return name
-    click.echo(
-        "the time zone of this host is unknown, so UTC is used; override it with --timezone",
-        err=True,
-    )
-    return "UTC"
-
-
-def _local_zones() -> Iterator[str]:
-    with suppress(OSError):  # a copy instead of a link: the other file may name the zone
-        yield str(LOCALTIME.readlink()).partition("zoneinfo/")[2]
-    with suppress(OSError, ValueError):
-        yield TIMEZONE.read_text(encoding="utf-8").strip()
 
 
 def _current_user() -> str:

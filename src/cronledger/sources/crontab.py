@@ -1,6 +1,6 @@
 """Read a crontab as the jobs of a `cronledger.toml`, with notes on lines without an equivalent.
 
-Call `detect_format`, `read_crontab`, then `crontab_toml.render`. A line is blank, a comment, an
+Call `detect_format`, `read_crontab`, then `crontab_toml.convert`. A line is blank, a comment, an
 environment setting, or an entry. Every entry becomes one job or one note of kind `dropped`.
 """
 
@@ -16,13 +16,12 @@ from cronledger.sources.crontab_mail import Mail, addresses, read_mail, refused_
 from cronledger.sources.crontab_words import (
     NotCronError,
     job_name,
-    printable,
     split_percent,
     time_fields,
 )
+from cronledger.sources.imported import Kind, printable
 
 Format = Literal["user", "system"]
-Kind = Literal["info", "changed", "dropped"]
 
 SHELL = "/bin/sh"
 
@@ -66,11 +65,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A message about line `line` (from 1), whose content is `text`.
-
-    `kind`: an `info` line has an equivalent, a `changed` line lost a part without one, and a
-    `dropped` line was not imported.
-    """
+    """A message about line `line` (from 1), whose content is `text`."""
 
     line: int
     text: str
@@ -112,16 +107,6 @@ class Imported:
     jobs: tuple[ImportedJob, ...]
     notes: tuple[Note, ...]
     users: frozenset[str]
-
-    @property
-    def complete(self) -> bool:
-        """Return whether every line has an equivalent."""
-        return all(note.kind == "info" for note in self.notes)
-
-    @property
-    def dropped(self) -> int:
-        """Return the number of lines that were not imported."""
-        return sum(note.kind == "dropped" for note in self.notes)
 
 
 def detect_format(text: str, known_users: Iterable[str] = ()) -> Format:
