@@ -78,7 +78,7 @@ class ImportedJob:
     """One entry. `command`: a string for /bin/sh -c, or an argv.
 
     `single`: cron itself never lets it overlap, so a faithful import does not either. `mail`: the
-    recipients of MAILTO; None: no mail is sent.
+    recipients of MAILTO; None: no mail is sent. `user`: the user of the entry, if it is known.
     """
 
     line: int
@@ -93,6 +93,7 @@ class ImportedJob:
     single: bool
     description: str | None
     mail: Mail | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +290,7 @@ class _Reader:
             single=single or flagged,
             description=self._description(user),
             mail=read_mail(self.env),
+            user=user,
         )
 
     def _schedule(self, text: str) -> tuple[str, bool]:

@@ -1,6 +1,7 @@
 """The jobs of imported crontabs as tables of a `cronledger.toml`."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from cronledger.rules.model import NO_LIMIT
 from cronledger.sources.crontab import Imported, ImportedJob, Options
@@ -17,8 +18,8 @@ def convert(crontabs: Sequence[Imported], options: Options) -> Import:
     return Import(
         "crontab",
         tuple(_source(crontab, options, names) for crontab in crontabs),
-        _header(options, mails=bool(names)),
-        {name: _channel(mail) for mail, name in names.items()},
+        header(options, mails=bool(names)),
+        {name: channel(mail) for mail, name in names.items()},
     )
 
 
@@ -30,7 +31,7 @@ def _source(crontab: Imported, options: Options, channels: Mapping[Mail, str]) -
         Entry(
             f"{crontab.file}:{line}",
             text,
-            {jobs[line].name: _table(jobs[line], options, channels)} if line in jobs else {},
+            {jobs[line].name: table_of(jobs[line], options, channels)} if line in jobs else {},
             tuple(Note(note.message, note.kind) for note in crontab.notes if note.line == line),
         )
         for line, text in sorted(lines.items())
@@ -38,7 +39,8 @@ def _source(crontab: Imported, options: Options, channels: Mapping[Mail, str]) -
     return Source(crontab.file, entries, f"{crontab.format} format")
 
 
-def _header(options: Options, *, mails: bool) -> list[str]:
+def header(options: Options, *, mails: bool) -> list[str]:
+    """Return sentences about the policies of all jobs."""
     overlap = (
         'overlap = "allow": as in cron, a run starts while an earlier one still runs.'
         if options.faithful
@@ -63,7 +65,8 @@ def _header(options: Options, *, mails: bool) -> list[str]:
     ]
 
 
-def _channel(mail: Mail) -> Table:
+def channel(mail: Mail) -> Table:
+    """Return the table of the channel that sends these mails."""
     return {"kind": "email", "to": list(mail.to), "sender": mail.sender}
 
 
@@ -75,12 +78,19 @@ def _fires_often(schedule: str) -> bool:
     return not minute.isdecimal()
 
 
-def _table(job: ImportedJob, options: Options, channels: Mapping[Mail, str]) -> Table:
+def table_of(
+    job: ImportedJob,
+    options: Options,
+    channels: Mapping[Mail, str],
+    hosts: Table = MappingProxyType({}),
+) -> Table:
+    """Return the table of a job. `hosts`: the keys that name the hosts on which it runs."""
     overlaps = options.faithful and not job.single
     return {
         "description": job.description,
         "schedule": job.schedule,
         "timezone": job.timezone,
+        **hosts,
         "command": job.command if isinstance(job.command, str) else list(job.command),
         "env": job.env or None,
         "cwd": job.cwd,
