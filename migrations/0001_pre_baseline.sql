@@ -817,13 +817,15 @@ CREATE TABLE {schema}.sources (
     name       text COLLATE "C" PRIMARY KEY,
     deploy     bigint,
     applied_at timestamptz NOT NULL DEFAULT {schema}.db_now(),
-    applied_by text
+    applied_by text,
+    host       text
 );
 COMMENT ON TABLE {schema}.sources IS 'Files and Apps that were applied; an older deploy does not overwrite a newer one.';
 COMMENT ON COLUMN {schema}.sources.name IS 'The source, as in jobs.source.';
 COMMENT ON COLUMN {schema}.sources.deploy IS 'Ordered version of the deployment that was applied last; NULL: none was given.';
 COMMENT ON COLUMN {schema}.sources.applied_at IS 'When it was applied.';
 COMMENT ON COLUMN {schema}.sources.applied_by IS 'The person who applied it.';
+COMMENT ON COLUMN {schema}.sources.host IS 'The only host that may change the jobs of this source, because its name is the path of a file or package.module:app; NULL: it was named, and any host may.';
 
 -- Identity of the ledger
 
@@ -885,7 +887,7 @@ COMMENT ON COLUMN {schema}.operator_actions.id IS 'Id of the row.';
 COMMENT ON COLUMN {schema}.operator_actions.at IS 'When it was done, or refused.';
 COMMENT ON COLUMN {schema}.operator_actions."session_user" IS 'The role that had logged in. Quote the name of this column.';
 COMMENT ON COLUMN {schema}.operator_actions.requested_by IS 'The person or program that requested it, as the caller named it; by default the role.';
-COMMENT ON COLUMN {schema}.operator_actions.verb IS 'Name of the function; for an edit by SQL or apply also add, edit, return, delete, edit_queue, delete_queue, add_channel, edit_channel, delete_channel.';
+COMMENT ON COLUMN {schema}.operator_actions.verb IS 'Name of the function; for an edit by SQL or apply also add, edit, return, delete, edit_queue, delete_queue, add_channel, edit_channel, delete_channel, edit_source.';
 COMMENT ON COLUMN {schema}.operator_actions.object_kind IS 'Kind of the object: job, queue, execution, channel, delivery, acceptance, ledger, pause, source, calendar.';
 COMMENT ON COLUMN {schema}.operator_actions.object IS 'Name of the job, queue, channel, source or calendar, or id of the execution, delivery, acceptance or pause; NULL: all queues, or the ledger.';
 COMMENT ON COLUMN {schema}.operator_actions.job_name IS 'The job; NULL: the action is not about one job.';

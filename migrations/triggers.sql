@@ -38,6 +38,8 @@ BEGIN
             ('channels', 'check_values', 'BEFORE INSERT OR UPDATE', 'channels_check_values', 'FOR EACH ROW'),
             ('channels', 'record_edit', 'AFTER INSERT OR UPDATE OR DELETE', 'channels_record_edit', 'FOR EACH ROW'),
             ('channels', 'watch_alerts', 'AFTER INSERT', 'watch_alerts', 'FOR EACH ROW'),
+            ('sources', 'record_edit', 'AFTER UPDATE OF host', 'sources_record_edit',
+                'FOR EACH ROW WHEN (OLD.host IS NOT NULL AND NEW.host IS DISTINCT FROM OLD.host)'),
             ('operator_actions', 'refuse_change', 'BEFORE UPDATE OR DELETE OR TRUNCATE', 'refuse_change',
                 'FOR EACH STATEMENT'),
             ('undated', 'date_at_commit', 'AFTER INSERT OR UPDATE', 'date_undated',

@@ -78,7 +78,7 @@ def test_empty_values_are_refused(filled: Cli) -> None:
         ["next", "* * * * *", "--tz", ""], ["next", "* * * * *", "--tz="],
         ["jobs", "pause", "hourly", "--until", ""], ["jobs", "list", "--queue="],
         ["trigger", "hourly", "--scope", ""], ["executions", "list", "--since="],
-        ["import-crontab", ""], [""],
+        ["import", "crontab", ""], [""],
     ):  # fmt: skip
         refused(filled(*arguments), "omit it, or give it a value")
 
@@ -151,7 +151,7 @@ def test_what_never_ends_is_not_read(cli: Cli, surroundings: Path) -> None:
         "huge": "is larger than 16 MiB",
     }.items():  # fmt: skip
         refused(cli("jobs", "diff", f"{name}.toml"), f"{name}.toml: {said}")
-        refused(cli("import-crontab", f"{name}.toml"), f"'{name}.toml' {said}")
+        refused(cli("import", "crontab", f"{name}.toml"), f"'{name}.toml' {said}")
     os.mkfifo(surroundings / "cronledger.toml")
     refused(cli("jobs", "list"), "cronledger.toml: is not a regular file")
 
@@ -159,7 +159,7 @@ def test_what_never_ends_is_not_read(cli: Cli, surroundings: Path) -> None:
 @pytest.mark.long
 def test_a_pipe_that_the_shell_names_is_a_crontab(surroundings: Path) -> None:
     said = subprocess.run(
-        ["sh", "-c", 'exec 3<&0; "$0" "$@" import-crontab /dev/fd/3', *CRONLEDGER],
+        ["sh", "-c", 'exec 3<&0; "$0" "$@" import crontab /dev/fd/3', *CRONLEDGER],
         input=b"*/5 * * * * true\n", capture_output=True, check=True, cwd=surroundings,
     )  # fmt: skip
     assert b'schedule = "*/5 * * * *"' in said.stdout
@@ -167,7 +167,7 @@ def test_a_pipe_that_the_shell_names_is_a_crontab(surroundings: Path) -> None:
 
 def test_the_two_formats_of_crontabs_exclude_each_other(bare: Cli, surroundings: Path) -> None:
     (surroundings / "crontab").write_text("* * * * * root true\n")
-    refused(bare("import-crontab", "--user", "--system", "crontab"), "exclude each other")
+    refused(bare("import", "crontab", "--user", "--system", "crontab"), "exclude each other")
 
 
 def test_a_filter_that_can_match_nothing_is_no_empty_list(filled: Cli, ask: Ask) -> None:

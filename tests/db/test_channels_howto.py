@@ -14,7 +14,8 @@ from cronledger.rules.channels import KINDS
 from cronledger.sources import toml
 from cronledger.sources.apply import apply
 from cronledger.sources.crontab import Options, read_crontab
-from cronledger.sources.crontab_toml import render
+from cronledger.sources.crontab_toml import convert
+from cronledger.sources.imported import render
 from tests.db.support.engine import Ledger
 from tests.db.test_python_howtos import run_snippets
 
@@ -69,7 +70,7 @@ def test_the_function_of_the_documentation_takes_a_message(
 def test_an_imported_crontab_is_applied_with_its_channel(ledger: Ledger, tmp_path: Path) -> None:
     text = 'MAILTO="root, ops@example.org"\n0 6 * * * report\nMAILTO=""\n@daily tidy\n'
     crontab = read_crontab(text, file="-", format="user", options=Options())
-    (tmp_path / "cronledger.toml").write_text(render([crontab], Options()))
+    (tmp_path / "cronledger.toml").write_text(render(convert([crontab], Options())))
     found = toml.load(tmp_path / "cronledger.toml")
     apply(ledger.url, found.jobs, channels=found.channels, source="crontab")
     name, target = ledger.one("SELECT name, settings FROM channels")

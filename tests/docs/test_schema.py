@@ -19,7 +19,8 @@ from cronledger.rules import durations
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import VARIABLES
 from cronledger.sources.crontab import Options, read_crontab
-from cronledger.sources.crontab_toml import render
+from cronledger.sources.crontab_toml import convert
+from cronledger.sources.imported import render
 from cronledger.sources.toml import load
 from cronledger.sources.toml_schema import DIRECTIVE, FILE, document
 from docs.tools import schema
@@ -212,6 +213,8 @@ def test_the_command_prints_what_the_documentation_has() -> None:
 def test_files_that_are_written_name_the_schema() -> None:
     options = Options("UTC", "me", as_user=False, faithful=False)
     text = "0 5 * * 1 tar -zcf /var/backups/home.tgz /home/\n"
-    written = render([read_crontab(text, file="c", format="user", options=options)], options)
+    written = render(
+        convert([read_crontab(text, file="c", format="user", options=options)], options)
+    )
     assert written.splitlines()[0] == DIRECTIVE
     assert errors(written) == []

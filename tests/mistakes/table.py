@@ -33,6 +33,8 @@ CALENDARS = "tests/unit/test_calendars.py::"
 PROPERTIES = "tests/unit/test_planner_properties.py::"
 IN_LEDGER = "tests/db/test_calendars.py::"
 WINDOWS = "tests/db/test_windows.py::"
+HOSTS = "tests/unit/test_crontab_hosts.py::"
+SOURCES = "tests/cli/test_sources.py::"
 SKIPS = "tests/db/test_planned_skips.py::"
 REQUIRED = "tests/db/test_declared_gates.py::"
 GATES = "tests/db/test_gates.py::"
@@ -1035,5 +1037,17 @@ MISTAKES = [
         ("a viewer is offered the forms of actions",
          WEB + "test_search.py::test_a_viewer_finds_no_action_F93",
          "    if not is_operator or (verb", "    if (verb"),
+    ),
+    *_of(
+        SRC + "sources/apply.py",
+        ("another host changes a source that has no name",
+         SOURCES + "test_a_source_without_a_name_belongs_to_one_host_F109",
+         "if host is None or owner is None or owner == host:", "if True:"),
+    ),
+    *_of(
+        SRC + "sources/crontab_hosts.py",
+        ("entries of two users become one job",
+         HOSTS + "test_users_and_zones_of_hosts_keep_entries_apart_F110",
+         "return (job.user, job.command,", "return (job.command,"),
     ),
 ]  # fmt: skip

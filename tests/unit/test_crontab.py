@@ -1,4 +1,4 @@
-"""Crontabs as people have them, and what `import-crontab` makes of each line."""
+"""Crontabs as people have them, and what `import crontab` makes of each line."""
 
 import importlib
 import subprocess
@@ -25,11 +25,13 @@ from cronledger.sources.crontab import (
     read_crontab,
 )
 from cronledger.sources.crontab_mail import SENDER, Mail
-from cronledger.sources.crontab_toml import render
+from cronledger.sources.crontab_toml import convert
 from cronledger.sources.crontab_words import job_name, split_percent
+from cronledger.sources.imported import render
 
-# The module: the package may bind its name to the command.
+# The modules: the package may bind their names to commands.
 cli = importlib.import_module("cronledger.cli.import_crontab")
+importing = importlib.import_module("cronledger.cli.importing")
 
 DEBIAN = """\
 # /etc/crontab: system-wide crontab
@@ -78,7 +80,7 @@ def dropped(imported: Imported) -> list[Note]:
 
 def loaded(imported: Imported, options: Options | None = None) -> dict[str, dict[str, Any]]:
     """The jobs of the rendered file, each of them accepted by the rules of declarations."""
-    text = render([imported], options or Options())
+    text = render(convert([imported], options or Options()))
     tables: dict[str, dict[str, Any]] = tomllib.loads(text).get("jobs", {})
     for name, table in tables.items():
         policies = {**table}
@@ -112,7 +114,7 @@ def test_each_entry_of_a_real_crontab_becomes_a_job(
 ) -> None:
     assert detect_format(text) == "system"
     imported = read(text, "system", file=file)
-    assert imported.complete
+    assert complete(imported)
     tables = loaded(imported)
     assert {name: table["schedule"] for name, table in tables.items()} == jobs
     for job in imported.jobs:
@@ -167,7 +169,7 @@ def test_shell_home_and_path_apply_to_the_command() -> None:
     assert table["command"] == ["/bin/bash", "-c", "run"]
     relative = read("HOME=app\n@daily run")
     assert relative.jobs[0].cwd is None
-    assert not relative.complete
+    assert not complete(relative)
 
 
 def test_cron_tz_sets_the_time_zone_of_the_entries_after_it() -> None:
@@ -188,7 +190,7 @@ def test_mailto_becomes_a_channel_of_the_jobs_after_it() -> None:
         "@daily a\nMAILTO=ops\n@daily b\n@daily c | mail $MAILTO\nMAILFROM=cron@example.org\n"
         'MAILTO=" ops@example.org, root , ops@example.org"\n@daily d\nMAILTO=""\n@daily e\n'
     )
-    assert mailed.complete
+    assert complete(mailed)
     assert [note.line for note in mailed.notes] == [2, 6]
     assert [job.mail for job in mailed.jobs] == [
         None, Mail(("ops@localhost",), SENDER), Mail(("ops@localhost",), SENDER),
@@ -200,7 +202,7 @@ def test_mailto_becomes_a_channel_of_the_jobs_after_it() -> None:
 @pytest.mark.parametrize("value", ["$USER", "a b", "-f x@y; rm", "<ops@example.org>", "ops@"])
 def test_a_value_that_is_not_an_address_is_omitted(value: str) -> None:
     imported = read(f'MAILTO="{value}"\n@daily x')
-    assert (imported.jobs[0].mail, imported.complete) == (None, False)
+    assert (imported.jobs[0].mail, complete(imported)) == (None, False)
     assert f"{value!r} is not an address; it is omitted" in imported.notes[0].message
     both = read(f'MAILTO="{value}, ops"\nMAILFROM="{value}"\n@daily x')
     assert both.jobs[0].mail == Mail(("ops@localhost",), SENDER)
@@ -210,7 +212,7 @@ def test_each_mailto_of_several_crontabs_is_one_channel(tmp_path: Path) -> None:
     texts = ("MAILTO=ops@example.org\n@daily a\n", "MAILTO=ops@example.org\n@daily b\nMAILTO=OPS@"
              "example.org\n@daily c\nMAILTO=\n@daily d\n")  # fmt: skip
     crontabs = [read(text, file=f"/etc/cron.d/{n}") for n, text in enumerate(texts)]
-    text = render(crontabs, Options())
+    text = render(convert(crontabs, Options()))
     document = tomllib.loads(text)
     assert document["channels"] == {
         "mail-ops-example-org": {"kind": "email", "to": ["ops@example.org"], "sender": SENDER},
@@ -233,7 +235,7 @@ def test_random_delay_becomes_jitter_where_it_can() -> None:
     )
     assert [job.jitter for job in imported.jobs] == ["30m", None, None]
     assert [(note.line, note.kind) for note in imported.notes] == [(3, "changed")]
-    assert not read("RANDOM_DELAY=some\n@daily d").complete
+    assert not complete(read("RANDOM_DELAY=some\n@daily d"))
     loaded(imported)
 
 
@@ -251,7 +253,7 @@ def test_random_delay_becomes_jitter_where_it_can() -> None:
 def test_a_percent_sign_begins_standard_input(entry: str, command: str, stdin: str) -> None:
     assert split_percent(entry) == (command, stdin.removesuffix("\n").split("\n") if stdin else [])
     imported = read(f"0 1 * * * {entry}")
-    assert imported.complete
+    assert complete(imported)
     assert bool(imported.notes) == bool(stdin)
     [job] = imported.jobs
     if not stdin:
@@ -295,7 +297,7 @@ def test_a_schedule_of_cron_is_translated(written: str, schedule: str) -> None:
     [job] = imported.jobs
     assert (job.schedule, job.command) == (schedule, "command --flag")
     cron.parse(job.schedule, timezone=job.timezone, job=job.name)
-    assert imported.complete
+    assert complete(imported)
     translated = "~" in written or "@6" in written or written.startswith("-")
     assert bool(imported.notes) == translated
 
@@ -320,7 +322,7 @@ def test_a_line_that_is_not_imported_has_a_note(line: str, said: str) -> None:
     assert (note.line, note.text, note.kind) == (2, line, "dropped")
     assert said in note.message
     assert [job.line for job in imported.jobs] == [3]
-    text = render([imported], Options())
+    text = render(convert([imported], Options()))
     assert f"not imported: {note.message}" in text
     assert list(tomllib.loads(text)["jobs"]) == ["fine"]
 
@@ -336,15 +338,15 @@ def test_an_entry_of_another_user_is_noted_or_switches_to_it() -> None:
     users = [f"(cron user: {user})" for user in ("www-data", "root", "ops")]
     assert [job.description for job in imported.jobs[:3]] == users
     switched = read(text, "system", as_user=True)
-    assert switched.complete
+    assert complete(switched)
     assert switched.jobs[0].command == as_user("www-data", "sweep")
     assert switched.jobs[0].env == {"LOGNAME": "www-data"}
     assert switched.jobs[1].command == "tidy"
     job = only("HOME=/srv\n@daily jo x", "system", as_user=True)
     assert job.command == (*as_user("jo", "x")[:4], "env", "HOME=/srv", "/bin/sh", "-c", "x")
     spool = read("@daily x", owner="alice")
-    assert not spool.complete
-    assert read("@daily x", owner="alice", current_user="alice").complete
+    assert not complete(spool)
+    assert complete(read("@daily x", owner="alice", current_user="alice"))
     [note] = dropped(read("0 5 * * * /usr/bin/backup now", "system"))
     assert "--user" in note.message
 
@@ -395,7 +397,8 @@ def test_imported_jobs_have_the_policies_and_flags_of_cron() -> None:
     faithful = loaded(flags, Options(faithful=True)).values()
     assert [table["overlap"] for table in faithful] == ["allow", "skip", "allow"]
     assert {table["run_timeout"] for table in faithful} == {"none"}
-    assert "--faithful" in render([read("@daily x")], Options()).split("[jobs", maxsplit=1)[0]
+    header = "".join(convert([read("@daily x")], Options()).header)
+    assert "--faithful" in header
 
 
 @pytest.mark.parametrize(
@@ -455,6 +458,10 @@ def test_every_entry_becomes_one_job_or_one_dropped_note(
     told = [job.line for job in imported.jobs] + [note.line for note in dropped(imported)]
     assert [line for line in sorted(told) if lines[line - 1][1].strip(" \t\r")] == entries
     assert list(loaded(imported)) == [job.name for job in imported.jobs]
+
+
+def complete(imported: Imported) -> bool:
+    return convert([imported], Options()).complete
 
 
 def messages(command: str) -> str:
@@ -545,7 +552,7 @@ def test_command_reads_directories_as_cron_does(tmp_path: Path) -> None:
     assert result.stderr.count(told) == result.stderr.count("cron runs the entries") == 1
     assert f"{folder / 'custom.dpkg-old'}: skipped" in result.stderr
     assert f"{folder / 'sysstat'}: 2 jobs, read in system format" in result.stderr
-    assert result.stderr.endswith("2 files: 4 jobs, 1 line not imported\n")
+    assert result.stderr.endswith("2 sources: 4 jobs, 1 entry not imported\n")
 
 
 @pytest.mark.parametrize(
@@ -617,7 +624,7 @@ def test_command_reports_lines_that_it_left_out() -> None:
     assert "-:2: not imported: @reboot has no equivalent" in result.stderr
     assert "\n    @reboot x\n" in result.stderr
     assert "-:3: not imported: contains a NUL or is not UTF-8" in result.stderr
-    assert result.stderr.endswith("-: 0 jobs, 2 lines not imported, read in user format\n")
+    assert result.stderr.endswith("-: 0 jobs, 2 entries not imported, read in user format\n")
     assert "jobs" not in tomllib.loads(result.stdout)
 
 
@@ -681,8 +688,8 @@ def test_command_finds_the_zone_of_this_host(
         (tmp_path / "localtime").symlink_to(link)
     if file is not None:
         (tmp_path / "timezone").write_text(file)
-    monkeypatch.setattr(cli, "LOCALTIME", tmp_path / "localtime")
-    monkeypatch.setattr(cli, "TIMEZONE", tmp_path / "timezone")
+    monkeypatch.setattr(importing, "LOCALTIME", tmp_path / "localtime")
+    monkeypatch.setattr(importing, "TIMEZONE", tmp_path / "timezone")
     result = run("-", stdin="@daily x")
     assert result.exit_code == 0
     assert tomllib.loads(result.stdout)["jobs"]["x"]["timezone"] == zone

@@ -92,3 +92,12 @@ BEGIN
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.channels_record_edit() IS 'Runs after a write to channels. Records the edit of each channel in the audit trail, unless an operator function makes it.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.sources_record_edit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM {schema}_internal.record_action('edit_source', 'source', NEW.name, NEW.applied_by, 'done',
+        arguments => jsonb_build_object('host', NEW.host, 'host_before', OLD.host));
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.sources_record_edit() IS 'Runs when a source that belonged to one host belongs to another, or to none. Records it in the audit trail.';

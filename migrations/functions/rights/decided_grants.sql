@@ -78,7 +78,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('', 'SELECT', 'undated schedule_keys'), ('', 'USAGE', 'undated_id'),
         -- The audit trail, which functions with the rights of their owner write.
         ('', 'SELECT', 'operator_actions actions_in_progress'), ('', 'USAGE', 'operator_action_id'),
-        ('', 'EXECUTE', 'operator_verbs refuse_change record_action begin_action end_action jobs_record_edit queues_record_edit channels_record_edit'),
+        ('', 'EXECUTE', 'operator_verbs refuse_change record_action begin_action end_action jobs_record_edit queues_record_edit channels_record_edit sources_record_edit'),
         -- Alerts, which functions with the rights of their owner write.
         ('', 'SELECT', 'tracked_states raised_alerts alert_progress'), ('', 'USAGE', 'alert_id delivery_id'),
         ('', 'EXECUTE',

@@ -13,7 +13,7 @@ COMMANDS = {
     "run": ("run:run", "Run a replica until it receives a stop signal."),
     "dev": ("dev:dev", "Run jobs on a temporary database; restart on changes."),
     "migrate": ("migrate:migrate", "Apply pending migrations, or check for them."),
-    "import-crontab": ("import_crontab:import_crontab", "Convert crontabs to a cronledger.toml."),
+    "import": ("imports:imports", "Convert the jobs of other schedulers to a cronledger.toml."),
     "next": ("next:next_firings", "Show when a schedule or a job fires next."),
     "forecast": ("forecast:forecast", "Show what the schedules will do in the coming days."),
     "check": ("check:check", "Check files and Apps, and show when their jobs fire."),

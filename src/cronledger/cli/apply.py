@@ -25,7 +25,9 @@ def _source_options(command: Callable[..., None]) -> Callable[..., None]:
             "--source", "name", metavar="NAME", help="Name of the source [default: path or APP]."
         ),
         click.option(
-            "--force", is_flag=True, help="Apply even if a newer deploy was applied before."
+            "--force",
+            is_flag=True,
+            help="Apply even after a newer deploy, or if the source belongs to another host.",
         ),
         click.option(
             "--deploy", type=BIGINT, help="Version of the deployment; an older version is refused."
@@ -50,9 +52,9 @@ def apply(
     stay. If one job is invalid, none is applied. `cronledger jobs diff` shows the changes without
     applying them.
 
-    The name of a source is the absolute path of its file. Two hosts with different files at the
-    same path therefore retire each other's jobs; give each file its own name with --source. Also
-    set a name if the path changes with each deployment.
+    Give the source a name with --source. Hosts that share a file use one name for it, and
+    files that differ have different names. Without a name, the source is the path of the file, or
+    package.module:app, and only the host that applied it first may change its jobs.
 
     Exit status: 1 if a newer deploy was applied before.
     """
@@ -141,7 +143,7 @@ def _loaded(source: str, name: str | None, deploy: int | None) -> Iterator[dict[
         yield {
             "url": url, "schema": loaded.settings.schema_name, "source": loaded.name,
             "jobs": loaded.jobs, "channels": loaded.channels, "deploy": loaded.deploy,
-            "calendars": loaded.calendars,
+            "calendars": loaded.calendars, "host": loaded.host,
         }  # fmt: skip
 
 

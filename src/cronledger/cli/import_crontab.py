@@ -1,32 +1,32 @@
-"""`cronledger import-crontab`: convert crontabs to a `cronledger.toml`, with notes."""
+"""`cronledger import crontab`: convert crontabs to a `cronledger.toml`, with notes."""
 
 import os
 import pwd
 import re
-import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
-from cronledger.rules import cron
+from cronledger.cli.importing import finish, output_options, zone_of_host
 from cronledger.rules.problems import RefusedError
 from cronledger.settings import OfflineSettings
+from cronledger.sources import crontab_hosts
 from cronledger.sources.crontab import Format, Imported, Options, detect_format, read_crontab
-from cronledger.sources.crontab_toml import render
+from cronledger.sources.crontab_hosts import HostCrontab
+from cronledger.sources.crontab_toml import convert
 from cronledger.sources.files import read_file, read_stream
 
-LOCALTIME = Path("/etc/localtime")
-TIMEZONE = Path("/etc/timezone")
 STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
-"""Path prefixes of the pipes of a shell, as in `import-crontab <(crontab -l)`."""
+"""Path prefixes of the pipes of a shell, as in `import crontab <(crontab -l)`."""
 
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?")
 """Names that --crontab-user accepts, those of a domain included."""
 
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,150}[A-Za-z0-9])?")
+_LABEL = re.compile(r"[A-Za-z0-9._/-]+=[A-Za-z0-9._:@/+-]+")
 _RUN_PARTS = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -34,7 +34,8 @@ _RUN_PARTS = re.compile(r"[A-Za-z0-9_-]+")
 class _Source:
     """The text of a crontab, and the `format` and `owner` that follow from its path.
 
-    `in_directory`: FILE is its directory. So its name is its user if it is in user format.
+    `in_directory`: FILE is its directory. So its name is its user if it is in user format. `host`:
+    the host from which it comes, with its `zone` if that is known.
     """
 
     file: str
@@ -42,12 +43,13 @@ class _Source:
     format: Format | None
     owner: str | None
     in_directory: bool = False
+    host: str | None = None
+    zone: str | None = None
 
 
-@click.command("import-crontab")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", help="File to write [default: standard output].")
-@click.option("--force", is_flag=True, help="Overwrite the output file if it exists.")
+@click.command("crontab")
+@click.argument("files", metavar="[[HOST=]FILE]...", nargs=-1)
+@output_options
 @click.option(
     "--user", "as_crontab_l", is_flag=True, help="Read entries without a user, as from crontab -l."
 )
@@ -62,6 +64,21 @@ class _Source:
 )
 @click.option("--as-user", is_flag=True, help="Run each command as its crontab user, with runuser.")
 @click.option("--faithful", is_flag=True, help="Allow runs to overlap, as cron does.")
+@click.option(
+    "--hosts",
+    "directory",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="Directory with one directory for each host.",
+)
+@click.option(
+    "--every",
+    "label",
+    metavar="KEY=VALUE",
+    default=crontab_hosts.LABEL,
+    show_default=True,
+    help="Label of the hosts for entries of several hosts.",
+)
 def import_crontab(
     *,
     files: tuple[str, ...],
@@ -73,6 +90,8 @@ def import_crontab(
     crontab_user: str | None,
     as_user: bool,
     faithful: bool,
+    directory: str | None,
+    label: str,
 ) -> None:
     """Convert crontabs to a cronledger.toml.
 
@@ -81,6 +100,12 @@ def import_crontab(
     have no equivalent are reported on standard error, and stay in the output as comments. Values
     that are probably secrets are reported too, because the ledger would store them. Only the
     current user can read the file of --output.
+
+    HOST=FILE names the host of a crontab, so that the crontabs of many hosts become one file.
+    Entries that are equal on several hosts become one job, and the differences between the hosts
+    are reported. DIR of --hosts has a directory for each host, which contains any of `crontab` (a
+    copy of /etc/crontab), `crontab.USER` (the output of crontab -l), `cron.d`, `crontabs` (a copy
+    of the spool directory), and `timezone` (a copy of /etc/timezone).
 
     Exit status: 0 if every line has an equivalent, 1 if a line has none, 2 for a usage error.
     """
@@ -93,15 +118,28 @@ def import_crontab(
             f"{crontab_user!r} is not the name of a user; use one such as www-data",
             param_hint="--crontab-user",
         )
+    if not _LABEL.fullmatch(label):
+        raise click.BadParameter(
+            f"{label!r} is not a label; use one such as role=web", param_hint="--every"
+        )
     forced: Format | None = "user" if as_crontab_l else "system" if system else None
     secret_names = OfflineSettings.load().web_redact
-    options = Options(_zone(timezone), _current_user(), as_user, faithful, secret_names)
     sources = [source for file in files for source in _sources(file, spool=as_crontab_l)]
+    sources += _hosts(Path(directory), own_zone=timezone is None) if directory else []
+    if not sources:
+        raise click.UsageError("no crontab is given; name a FILE, or --hosts DIR")
+    if len({source.host is None for source in sources}) > 1:
+        raise click.UsageError(
+            "a crontab has no host, and another one has; write HOST=FILE for each of them"
+        )
+    options = Options(zone_of_host(timezone), _current_user(), as_user, faithful, secret_names)
     crontabs = _read(sources, forced, crontab_user, options)
-    _write(render(crontabs, options), output, force)
-    _report(crontabs)
-    if not all(crontab.complete for crontab in crontabs):
-        sys.exit(1)
+    hosts = [
+        HostCrontab(source.host, source.file, crontab)
+        for source, crontab in zip(sources, crontabs, strict=True) if source.host is not None
+    ]  # fmt: skip
+    found = crontab_hosts.convert(hosts, options, label) if hosts else convert(crontabs, options)
+    finish(found, output, force=force)
 
 
 def _sources(file: str, *, spool: bool) -> Iterator[_Source]:
@@ -110,8 +148,11 @@ def _sources(file: str, *, spool: bool) -> Iterator[_Source]:
     `spool`: a directory is a spool directory, whatever its path is.
     """
     path = Path(file)
+    host, _, rest = file.partition("=")
     try:
-        if file == "-":
+        if rest and _HOST.fullmatch(host) and not path.exists():
+            yield from (replace(source, host=host) for source in _sources(rest, spool=spool))
+        elif file == "-":
             yield _Source(file, _decoded(read_stream(sys.stdin.buffer)), None, None)
         elif file.startswith(STREAMS):
             with path.open("rb") as stream:
@@ -135,6 +176,51 @@ def _sources(file: str, *, spool: bool) -> Iterator[_Source]:
             f"FILE {error.filename or file!r} cannot be read: {error.strerror}; name a crontab, "
             "a directory of crontabs, or -"
         ) from None
+
+
+def _hosts(directory: Path, *, own_zone: bool) -> Iterator[_Source]:
+    """Yield the crontabs of a directory with one directory for each host.
+
+    `own_zone`: the zone of a host is that of its file `timezone`. Raises UsageError.
+    """
+    places = [place for place in sorted(directory.iterdir()) if place.is_dir()]
+    if not places:
+        raise click.UsageError(f"--hosts {str(directory)!r} contains no directory of a host")
+    for place in places:
+        if not _HOST.fullmatch(place.name):
+            raise click.UsageError(f"--hosts: {str(place)!r} does not have the name of a host")
+        found = [source for entry in sorted(place.iterdir()) for source in _of_host(entry)]
+        if not found:
+            raise click.UsageError(
+                f"--hosts: {str(place)!r} contains no crontab; its files are named crontab, "
+                "crontab.USER, cron.d/* or crontabs/USER"
+            )
+        zone = _zone_of(place / "timezone") if own_zone else None
+        for source in found:
+            file = str(Path(source.file).relative_to(place))
+            yield replace(source, file=file, host=place.name, zone=zone)
+
+
+def _of_host(entry: Path) -> Iterator[_Source]:
+    """Yield the crontabs of one entry in the directory of a host."""
+    kind, _, user = entry.name.partition(".")
+    if entry.name in ("cron.d", "crontabs") and entry.is_dir():
+        yield from _sources(str(entry), spool=False)
+    elif kind == "crontab" and entry.is_file():
+        (source,) = _sources(str(entry), spool=False)
+        yield replace(source, format="user" if user else "system", owner=user or None)
+    elif entry.name != "timezone":
+        click.echo(f"{entry}: skipped: it is not the name of a crontab", err=True)
+
+
+def _zone_of(file: Path) -> str | None:
+    """Return the time zone that a copy of /etc/timezone names, or None if there is no copy."""
+    try:
+        return zone_of_host(_decoded(read_file(file)).strip())
+    except FileNotFoundError:
+        return None
+    except (click.BadParameter, RefusedError, OSError) as error:
+        raise click.UsageError(f"{str(file)!r} names no time zone: {error}") from None
 
 
 def _decoded(data: bytes) -> str:
@@ -165,11 +251,11 @@ def _read(
         format, owner = _format_and_owner(source, forced, crontab_user, users)
         crontab = read_crontab(
             source.text,
-            file=source.file,
+            file=source.file if source.host is None or "cron.d/" in source.file else "-",
             format=format,
-            options=options,
+            options=options if source.zone is None else replace(options, timezone=source.zone),
             owner=owner,
-            taken=[job.name for crontab in crontabs for job in crontab.jobs],
+            taken=[x.name for crontab in crontabs for x in crontab.jobs] if not source.host else (),
             noted_users=[user for crontab in crontabs for user in crontab.users],
         )
         if options.as_user and format == "user" and owner is None and crontab.jobs:
@@ -197,79 +283,6 @@ def _format_and_owner(
     if owner is None and source.in_directory and (forced == "user" or name in users):
         owner = name
     return format, owner if format == "user" else None
-
-
-def _write(text: str, output: str | None, force: bool) -> None:
-    if output in (None, "-"):
-        click.echo(text.encode(), nl=False)
-        return
-    try:
-        mode = "w" if force else "x"
-        with open(str(output), mode, encoding="utf-8", newline="\n", opener=_private) as file:
-            file.write(text)
-    except FileExistsError:
-        raise click.UsageError(
-            f"--output {output!r} exists; choose another file, or add --force"
-        ) from None
-    except OSError as error:
-        raise click.UsageError(
-            f"--output {output!r} cannot be written: {error.strerror}; choose another file"
-        ) from None
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that only this user can read, because a crontab may contain secrets."""
-    opened = os.open(path, flags, mode=0o600)
-    if stat.S_ISREG(os.fstat(opened).st_mode):  # it may have existed before, with another mode
-        os.fchmod(opened, 0o600)
-    return opened
-
-
-def _report(crontabs: Sequence[Imported]) -> None:
-    """Print the notes of each crontab, then what was imported. The last line counts all of it."""
-    for crontab in crontabs:
-        for note in crontab.notes:
-            place = f"{crontab.file}:{note.line}"
-            if note.kind == "dropped":
-                text = f"{place}: not imported: {note.message}\n    {note.text.strip()}"
-                click.echo(text, err=True)
-            else:
-                click.echo(f"{place}: {note.message}", err=True)
-        counts = _counts(len(crontab.jobs), crontab.dropped)
-        click.echo(f"{crontab.file}: {counts}, read in {crontab.format} format", err=True)
-    if len(crontabs) != 1:
-        jobs = sum(len(crontab.jobs) for crontab in crontabs)
-        dropped = sum(crontab.dropped for crontab in crontabs)
-        click.echo(f"{len(crontabs)} files: {_counts(jobs, dropped)}", err=True)
-
-
-def _counts(jobs: int, dropped: int) -> str:
-    lost = f", {dropped} line{'' if dropped == 1 else 's'} not imported" if dropped else ""
-    return f"{jobs} job{'' if jobs == 1 else 's'}{lost}"
-
-
-def _zone(given: str | None) -> str:
-    """Return the given zone, otherwise that of this host, otherwise UTC with a note."""
-    for name in [given] if given is not None else _local_zones():
-        try:
-            cron.parse("* * * * *", timezone=name)
-        except cron.CronError as error:
-            if given is not None:
-                raise click.BadParameter(str(error), param_hint="--timezone") from None
-        else:
-            return name
-    click.echo(
-        "the time zone of this host is unknown, so UTC is used; override it with --timezone",
-        err=True,
-    )
-    return "UTC"
-
-
-def _local_zones() -> Iterator[str]:
-    with suppress(OSError):  # a copy instead of a link: the other file may name the zone
-        yield str(LOCALTIME.readlink()).partition("zoneinfo/")[2]
-    with suppress(OSError, ValueError):
-        yield TIMEZONE.read_text(encoding="utf-8").strip()
 
 
 def _current_user() -> str:

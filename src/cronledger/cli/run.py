@@ -32,7 +32,9 @@ from cronledger.sources.apply import ApplyRequest
     "--deploy", type=BIGINT, help="Version of the deployment; an older version changes no jobs."
 )
 @click.option(
-    "--force", is_flag=True, help="Apply the jobs even if a newer deploy was applied before."
+    "--force",
+    is_flag=True,
+    help="Apply the jobs even after a newer deploy, or if the source belongs to another host.",
 )
 @click.option("--source", "name", metavar="NAME", help="Name of the source [default: path or APP].")
 @click.option(
@@ -63,8 +65,9 @@ def run(
     Without an argument, the source is ./cronledger.toml. If that file does not exist, the replica
     runs the jobs that are in the ledger.
 
-    The name of a source is the absolute path of its file. Two hosts with different files at the
-    same path therefore retire each other's jobs; give each file its own name with --source.
+    Give the source a name with --source. Hosts that share a file use one name for it, and
+    files that differ have different names. Without a name, the source is the path of the file, or
+    package.module:app, and only the host that applied it first may change its jobs.
 
     The first SIGTERM or Ctrl-C stops claiming and waits for running work. The second stops the
     running work, and the third ends the process.
@@ -109,6 +112,7 @@ def _declared(source: Source, *, force: bool, by: str) -> dict[str, Any]:
             force=force,
             by=by,
             calendars=source.calendars,
+            host=source.host,
         ),
         "warnings": source.warnings,
         "apps": source.apps,

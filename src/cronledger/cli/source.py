@@ -1,5 +1,6 @@
 """The argument of `run` and `jobs apply`: a file or an App, loaded and checked as a whole."""
 
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
@@ -26,10 +27,12 @@ class Source:
 
     `functions`: the functions of a file's jobs, by `module:name`. `calendars`: those that the
     source declares, by name, whose dates are not written out yet. `settings`: those of the process,
-    in which variables override the table of the file.
+    in which variables override the table of the file. `host`: this host, if `name` is only a path
+    or a reference, which names another file or App on another host.
     """
 
     name: str
+    host: str | None
     settings: Settings
     jobs: tuple[Job, ...]
     channels: Mapping[str, Channel]
@@ -77,6 +80,7 @@ def _file(path: Path, name: str | None, settings: type[Settings], imports: bool)
         raise ConfigurationError([Problem(field="--source", message=message, remedy=remedy)])
     return Source(
         name=name or place,
+        host=None if name else socket.gethostname(),
         settings=settings.load(found.settings, where=str(path)),
         jobs=found.jobs,
         channels=found.channels,
@@ -160,7 +164,15 @@ def _app(reference: str, name: str | None, kind: type[Settings]) -> Source:
         raise ConfigurationError(problems, causes)
     warnings = validation.check(jobs, where=reference, providers=app.providers)
     deploy = settings.deploy if settings.deploy is not None else app.deploy
+    named = name or app.name
     return Source(
-        name or app.name or reference, settings, jobs, app.channels, deploy, warnings, apps=(app,),
+        name=named or reference,
+        host=None if named else socket.gethostname(),
+        settings=settings,
+        jobs=jobs,
+        channels=app.channels,
+        deploy=deploy,
+        warnings=warnings,
+        apps=(app,),
         calendars=app.calendars,
-    )  # fmt: skip
+    )

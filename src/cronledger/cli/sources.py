@@ -11,6 +11,7 @@ LISTING = Listing(
         "source": "SOURCE",
         "deploy": "DEPLOY",
         "jobs": "JOBS",
+        "host": "HOST",
         "applied_at": "APPLIED",
         "applied_by": "BY",
     },

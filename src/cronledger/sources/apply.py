@@ -23,6 +23,7 @@ from cronledger.sources import missing_channels, source_calendars, upstreams
 
 BUSY_TRIES = 40
 BUSY_SECONDS = 0.05
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class ApplyRequest:
     force: bool = False
     by: str | None = None
     calendars: Mapping[str, CalendarSpec] = field(default_factory=dict)
+    host: str | None = None
 
 
 def apply(
@@ -69,19 +71,22 @@ def apply(
     by: str | None = None,
     ledger: UUID | None = None,
     calendars: Mapping[str, CalendarSpec] | None = None,
+    host: str | None = None,
 ) -> Applied:
     """Replace the jobs and channels of `source`, and set its calendars, in one transaction.
 
     Nothing changes if a newer deploy was applied before, unless `force` is set. A calendar that is
-    not among `calendars` any more stays.
+    not among `calendars` any more stays. `host`: this host, if the source has no name of its own
+    and therefore belongs to one host; None: any host may apply it.
 
     Raises psycopg.Error, also if the database holds a different ledger than `ledger`, and
     ConfigurationError for a job, channel or calendar of another source, for a missing channel, for
-    a calendar that cannot be written out, and for a job whose calendar does not exist.
+    a calendar that cannot be written out, for a job whose calendar does not exist, and for a
+    change of a source that belongs to another host, unless `force` is set.
     """
     with connect(url) as c, transaction(c):
         require_ledger(c, schema, ledger)
-        applying = _Applying(c, schema, source, by)
+        applying = _Applying(c, schema, source, by, host)
         return applying.apply(jobs, channels or {}, calendars or {}, deploy, force)
 
 
@@ -142,7 +147,7 @@ def retire(
         with transaction(c):
             require_ledger(c, schema, ledger)
             applying = _Applying(c, schema, source, by)
-            if (refused := applying.refused(deploy, force=False)) is not None:
+            if (refused := outdated(applying.lock()["deploy"], deploy, force=False)) is not None:
                 return Retired(kept=tuple(jobs), refused=refused)
             given_up = applying.rows(
                 "retire_given_up", source=source, jobs=list(jobs), runner=runner, requested_by=by
@@ -164,12 +169,13 @@ def retire(
 
 @dataclass(frozen=True, slots=True)
 class _Applying:
-    """One transaction that changes the jobs of `source`, requested by `by`."""
+    """One transaction that changes the jobs of `source`, requested by `by` on `host`."""
 
     c: psycopg.Connection
     schema: str
     source: str
     by: str | None
+    host: str | None = None
 
     def rows(self, name: str, **params: Any) -> list[dict[str, Any]]:
         return queries.rows(self.c, name, self.schema, params)
@@ -182,7 +188,8 @@ class _Applying:
         deploy: int | None,
         force: bool,
     ) -> Applied:
-        if (refused := self.refused(deploy, force)) is not None:
+        stored_source = self.lock()
+        if (refused := outdated(stored_source["deploy"], deploy, force=force)) is not None:
             return Applied(refused=refused)
         names = [job.name for job in jobs]
         self._check_upstreams(jobs)
@@ -209,7 +216,6 @@ class _Applying:
             self.rows("lock_channels", drops=bool(gone))
         missing = self.rows("list_missing_channels", jobs=names, channels=gone)
         missing_channels.refuse(self.source, names, missing)
-        self.rows("record_deploy", source=self.source, deploy=deploy, requested_by=self.by)
         if any(job.gates for job in jobs):  # an edit of an upstream is one of its dependents, too
             after = self.rows("read_job_revisions", jobs=names)
         revisions = {row["name"]: row["revision"] for row in before if not row["is_retired"]}
@@ -218,13 +224,20 @@ class _Applying:
             row["name"] for row in after
             if row["name"] in revisions and row["revision"] != revisions[row["name"]]
         )  # fmt: skip
-        return Applied(
+        done = Applied(
             added, changed, tuple(sorted(row["name"] for row in retired)),
             len(after) - len(added) - len(changed),
             channels=changes,
             calendars=changed_calendars,
             warnings=warnings,
         )  # fmt: skip
+        owner = (
+            self.host if force else owning_host(self.source, stored_source["host"], self.host, done)
+        )
+        self.rows(
+            "record_deploy", source=self.source, deploy=deploy, requested_by=self.by, host=owner
+        )
+        return done
 
     def _check_upstreams(self, jobs: Sequence[Job]) -> None:
         if any(job.gates for job in jobs):
@@ -253,12 +266,12 @@ class _Applying:
         ]  # fmt: skip
         return tuple(changed), warnings
 
-    def refused(self, deploy: int | None, force: bool) -> str | None:
-        """Lock the source. Return why this deploy may not change its jobs, or None if it may."""
+    def lock(self) -> dict[str, Any]:
+        """Lock the source. Return its last deploy and the host that it belongs to."""
         rows = self.rows("lock_source", source=self.source)
         # A row that the statement itself inserted is not in its snapshot.
         rows = rows or self.rows("lock_source", source=self.source)
-        return outdated(rows[0]["deploy"], deploy, force=force)
+        return rows[0]
 
 
 def _owners(rows: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
@@ -294,6 +307,40 @@ def refuse_foreign(
     ]  # fmt: skip
     if problems:
         raise ConfigurationError(problems)
+
+
+def owning_host(source: str, owner: str | None, host: str | None, changes: Applied) -> str | None:
+    """Return the host to which the source belongs after `host` has applied it with these changes.
+
+    A source without a name of its own belongs to the host that applied it first: another host may
+    have another file at the same path. That host may apply the source if it changes nothing.
+
+    Raises ConfigurationError if another host would change it.
+    """
+    if host is None or owner is None or owner == host:
+        return host
+    if changes.added or changes.changed or changes.retired or changes.channels or changes.calendars:
+        message = f"belongs to the host {owner!r}, and the host {host!r} {_would(changes)}"
+        remedy = (
+            "if the hosts have different files, give this one a name: --source NAME. If they share "
+            f"one, run `cronledger sources rename {shlex.quote(source)} NAME` once, and use "
+            "--source NAME on each. With --force, the source moves to this host"
+        )
+        raise ConfigurationError([Problem(where=source, message=message, remedy=remedy)])
+    return owner
+
+
+def _would(changes: Applied) -> str:
+    """Return what an apply would do, as in `would retire a, b`."""
+    done = {
+        "retire": changes.retired, "change": changes.changed, "add": changes.added,
+        "change channel": tuple(changes.channels), "change calendar": changes.calendars,
+    }  # fmt: skip
+    parts = []
+    for verb, names in done.items():
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        parts += [f"{verb} {', '.join(sorted(names)[:MOST_NAMED])}{more}"] if names else []
+    return "would " + "; ".join(parts)
 
 
 def stored(channels: Mapping[str, Channel]) -> str:

@@ -1,6 +1,6 @@
 """Read a crontab as the jobs of a `cronledger.toml`, with notes on lines without an equivalent.
 
-Call `detect_format`, `read_crontab`, then `crontab_toml.render`. A line is blank, a comment, an
+Call `detect_format`, `read_crontab`, then `crontab_toml.convert`. A line is blank, a comment, an
 environment setting, or an entry. Every entry becomes one job or one note of kind `dropped`.
 """
 
@@ -16,13 +16,12 @@ from cronledger.sources.crontab_mail import Mail, addresses, read_mail, refused_
 from cronledger.sources.crontab_words import (
     NotCronError,
     job_name,
-    printable,
     split_percent,
     time_fields,
 )
+from cronledger.sources.imported import Kind, printable
 
 Format = Literal["user", "system"]
-Kind = Literal["info", "changed", "dropped"]
 
 SHELL = "/bin/sh"
 
@@ -66,11 +65,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A message about line `line` (from 1), whose content is `text`.
-
-    `kind`: an `info` line has an equivalent, a `changed` line lost a part without one, and a
-    `dropped` line was not imported.
-    """
+    """A message about line `line` (from 1), whose content is `text`."""
 
     line: int
     text: str
@@ -83,7 +78,7 @@ class ImportedJob:
     """One entry. `command`: a string for /bin/sh -c, or an argv.
 
     `single`: cron itself never lets it overlap, so a faithful import does not either. `mail`: the
-    recipients of MAILTO; None: no mail is sent.
+    recipients of MAILTO; None: no mail is sent. `user`: the user of the entry, if it is known.
     """
 
     line: int
@@ -98,6 +93,7 @@ class ImportedJob:
     single: bool
     description: str | None
     mail: Mail | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +108,6 @@ class Imported:
     jobs: tuple[ImportedJob, ...]
     notes: tuple[Note, ...]
     users: frozenset[str]
-
-    @property
-    def complete(self) -> bool:
-        """Return whether every line has an equivalent."""
-        return all(note.kind == "info" for note in self.notes)
-
-    @property
-    def dropped(self) -> int:
-        """Return the number of lines that were not imported."""
-        return sum(note.kind == "dropped" for note in self.notes)
 
 
 def detect_format(text: str, known_users: Iterable[str] = ()) -> Format:
@@ -304,6 +290,7 @@ class _Reader:
             single=single or flagged,
             description=self._description(user),
             mail=read_mail(self.env),
+            user=user,
         )
 
     def _schedule(self, text: str) -> tuple[str, bool]:

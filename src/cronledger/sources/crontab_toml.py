@@ -1,46 +1,46 @@
-"""Write imported crontabs as a `cronledger.toml`."""
+"""The jobs of imported crontabs as tables of a `cronledger.toml`."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import tomlkit
+from types import MappingProxyType
 
 from cronledger.rules.model import NO_LIMIT
 from cronledger.sources.crontab import Imported, ImportedJob, Options
 from cronledger.sources.crontab_mail import Mail, channel_names
-from cronledger.sources.crontab_words import printable
-from cronledger.sources.toml_schema import DIRECTIVE
+from cronledger.sources.imported import Entry, Import, Note, Source, Table
 
 LEASE = "10m"
 """A restart or a failover of most databases is shorter."""
 
 
-def render(crontabs: Sequence[Imported], options: Options) -> str:
-    """Return the text of a `cronledger.toml`: every job, and every note as a comment."""
-    files = ", ".join(f"{crontab.file} ({crontab.format} format)" for crontab in crontabs)
-    title = f"Imported by `cronledger import-crontab` from {files}."
+def convert(crontabs: Sequence[Imported], options: Options) -> Import:
+    """Return the tables of the jobs and channels, and the notes."""
     names = channel_names(job.mail for crontab in crontabs for job in crontab.jobs)
-    head = _comments(*_wrapped([title]), "", *_wrapped(_header(options, mails=bool(names))))
-    parts = [f"{DIRECTIVE}\n{head}", *(_channel(name, mail) for mail, name in names.items())]
-    for crontab in crontabs:
-        jobs = {job.line: job for job in crontab.jobs}
-        noted = {note.line for note in crontab.notes}
-        for line in sorted(noted | jobs.keys()):
-            notes = [note for note in crontab.notes if note.line == line]
-            job = jobs.get(line)
-            messages = [
-                f"{'not imported' if note.kind == 'dropped' else 'note'}: {note.message}"
-                for note in notes
-            ]
-            text = job.text if job else notes[0].text
-            place = f"{crontab.file}:{line}"
-            table = _table(job, options, names) if job else ""
-            parts.append(_comments(place, text.strip(" \t"), *messages) + table)
-    return "\n".join(parts)
+    return Import(
+        "crontab",
+        tuple(_source(crontab, options, names) for crontab in crontabs),
+        header(options, mails=bool(names)),
+        {name: channel(mail) for mail, name in names.items()},
+    )
 
 
-def _header(options: Options, *, mails: bool) -> list[str]:
+def _source(crontab: Imported, options: Options, channels: Mapping[Mail, str]) -> Source:
+    jobs = {job.line: job for job in crontab.jobs}
+    lines = {note.line: note.text for note in crontab.notes}
+    lines |= {line: job.text for line, job in jobs.items()}
+    entries = tuple(
+        Entry(
+            f"{crontab.file}:{line}",
+            text,
+            {jobs[line].name: table_of(jobs[line], options, channels)} if line in jobs else {},
+            tuple(Note(note.message, note.kind) for note in crontab.notes if note.line == line),
+        )
+        for line, text in sorted(lines.items())
+    )
+    return Source(crontab.file, entries, f"{crontab.format} format")
+
+
+def header(options: Options, *, mails: bool) -> list[str]:
+    """Return sentences about the policies of all jobs."""
     overlap = (
         'overlap = "allow": as in cron, a run starts while an earlier one still runs.'
         if options.faithful
@@ -65,20 +65,9 @@ def _header(options: Options, *, mails: bool) -> list[str]:
     ]
 
 
-def _wrapped(sentences: Sequence[str]) -> list[str]:
-    return [line for sentence in sentences for line in textwrap.wrap(sentence, 96)]
-
-
-def _comments(*lines: str) -> str:
-    return "".join(f"# {printable(line)}".rstrip() + "\n" for line in lines)
-
-
-def _channel(name: str, mail: Mail) -> str:
-    table = tomlkit.table()
-    table.update({"kind": "email", "to": list(mail.to), "sender": mail.sender})
-    channels = tomlkit.table(is_super_table=True)
-    channels.add(name, table)
-    return tomlkit.dumps(tomlkit.document().add("channels", channels))
+def channel(mail: Mail) -> Table:
+    """Return the table of the channel that sends these mails."""
+    return {"kind": "email", "to": list(mail.to), "sender": mail.sender}
 
 
 def _fires_often(schedule: str) -> bool:
@@ -89,15 +78,21 @@ def _fires_often(schedule: str) -> bool:
     return not minute.isdecimal()
 
 
-def _table(job: ImportedJob, options: Options, channels: Mapping[Mail, str]) -> str:
-    table = tomlkit.table()
+def table_of(
+    job: ImportedJob,
+    options: Options,
+    channels: Mapping[Mail, str],
+    hosts: Table = MappingProxyType({}),
+) -> Table:
+    """Return the table of a job. `hosts`: the keys that name the hosts on which it runs."""
     overlaps = options.faithful and not job.single
-    values: dict[str, Any] = {
+    return {
         "description": job.description,
         "schedule": job.schedule,
         "timezone": job.timezone,
+        **hosts,
         "command": job.command if isinstance(job.command, str) else list(job.command),
-        "env": tomlkit.inline_table() if job.env else None,
+        "env": job.env or None,
         "cwd": job.cwd,
         "jitter": job.jitter,
         "notify": channels[job.mail] if job.mail is not None else None,
@@ -106,11 +101,3 @@ def _table(job: ImportedJob, options: Options, channels: Mapping[Mail, str]) -> 
         "run_timeout": NO_LIMIT,
         "stale_timeout": None if _fires_often(job.schedule) else LEASE,
     }
-    if job.env:
-        values["env"].update(job.env)
-    for name, value in values.items():
-        if value is not None:
-            table.add(name, value)
-    jobs = tomlkit.table(is_super_table=True)
-    jobs.add(job.name, table)
-    return tomlkit.dumps(tomlkit.document().add("jobs", jobs))

@@ -4,6 +4,8 @@ import re
 from collections.abc import Container
 from pathlib import PurePath
 
+from cronledger.sources.imported import slug_of, unique
+
 _RANGES = {
     "minute": (0, 59),
     "hour": (0, 23),
@@ -18,8 +20,6 @@ _NAMES = {
 _VALUE = r"[0-9]{1,4}|[A-Za-z]{3}"
 _ITEM = re.compile(rf"(?:\*|({_VALUE})(?:-({_VALUE}))?)(/[0-9]{{1,4}})?")
 _RANDOM = re.compile(r"([0-9]{0,4})~([0-9]{0,4})(/[0-9]{1,4})?")
-
-_NAME_LENGTH = 48
 
 
 class NotCronError(ValueError):
@@ -88,30 +88,13 @@ def split_percent(text: str) -> tuple[str, list[str]]:
     return command, lines
 
 
-def printable(text: str) -> str:
-    """Return `text` with every control character and lone surrogate written as an escape."""
-    return "".join(
-        char if char == "\t" or char.isprintable() else char.encode("unicode_escape").decode()
-        for char in text
-    )
-
-
 def job_name(file: str, command: str, taken: Container[str] = ()) -> str:
     """Return a name made of file and command, without directories, that is not in `taken`.
 
     It depends on nothing else, so that a repeated import of a crontab gives the same names.
     """
-    stem = "" if file == "-" else _slug(PurePath(file).stem)
-    slug = _slug(re.sub(r"\S*/", "", command)) or "job"
+    stem = "" if file == "-" else slug_of(PurePath(file).stem)
+    slug = slug_of(re.sub(r"\S*/", "", command)) or "job"
     if stem not in ("", "crontab") and not f"{slug}-".startswith(f"{stem}-"):
         slug = f"{stem}-{slug}"
-    name = slug = slug[:_NAME_LENGTH].rstrip("-")
-    number = 1
-    while name in taken:
-        number += 1
-        name = f"{slug}-{number}"
-    return name
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return unique(slug, taken)

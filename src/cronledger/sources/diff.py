@@ -4,7 +4,7 @@ An edit of a calendar is an edit of each job that uses it, so these jobs are amo
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
@@ -31,7 +31,14 @@ from cronledger.rules.model import Job
 from cronledger.rules.problems import Problem
 from cronledger.rules.timeline import lifetime
 from cronledger.sources import missing_channels, source_calendars, upstreams
-from cronledger.sources.apply import columns, outdated, refuse_foreign, stored
+from cronledger.sources.apply import (
+    Applied,
+    columns,
+    outdated,
+    owning_host,
+    refuse_foreign,
+    stored,
+)
 
 SHOWN = 10
 _TIMING = frozenset({
@@ -106,6 +113,7 @@ def diff(
     deploy: int | None = None,
     force: bool = False,
     calendars: Mapping[str, CalendarSpec] | None = None,
+    host: str | None = None,
 ) -> Diff:
     """Return the changes that `apply` with the same arguments would make. Writes nothing.
 
@@ -134,7 +142,7 @@ def diff(
         others = reading.rows(
             "list_calendar_jobs", calendars=[*dates.changed], jobs=[row["name"] for row in found]
         )
-    deployed = applied[0]["deploy"] if applied else None
+    deployed, owner = (applied[0]["deploy"], applied[0]["host"]) if applied else (None, None)
     refuse_foreign(source, {
         row["name"]: row["source"] for row in found
         if row["stored"] and row["declared"] and row["retired_at"] is None
@@ -150,9 +158,25 @@ def diff(
         ChannelChange(row["name"], row["change"], row["before"], row["after"])
         for row in found_channels
     )
+    if not force:
+        owning_host(source, owner, host, _applied(kept, changed, dates.changed))
     return Diff(
         comparing.after, comparing.through, kept, changed, len(changes) - len(kept),
         outdated(deployed, deploy, force=force), tuple(dates.changed.values()), dates.warnings,
+    )  # fmt: skip
+
+
+def _applied(
+    jobs: Sequence[Change], channels: Sequence[ChannelChange], calendars: Iterable[str]
+) -> Applied:
+    """Return the changes as `apply` reports them."""
+    added, changed, retired = (
+        tuple(one.job for one in jobs if one.change == kind)
+        for kind in ("added", "changed", "retired")
+    )
+    return Applied(
+        added, changed, retired,
+        channels={one.channel: one.change for one in channels}, calendars=tuple(calendars),
     )  # fmt: skip
 
 

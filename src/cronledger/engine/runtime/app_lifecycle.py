@@ -148,7 +148,7 @@ class AppLifecycle:
         applied = await asyncio.to_thread(
             apply, self.url, request.jobs, source=request.source, channels=request.channels,
             schema=self.expected.schema, deploy=request.deploy, force=request.force, by=request.by,
-            ledger=self.expected.id, calendars=request.calendars,
+            ledger=self.expected.id, calendars=request.calendars, host=request.host,
         )  # fmt: skip
         for problem in applied.warnings:
             log.warning("declaration_warning", problem=str(problem))

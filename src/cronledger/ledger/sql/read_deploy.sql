@@ -1,2 +1,2 @@
--- Returns the last applied deploy of a source. No lock. Zero rows: it was never applied.
-SELECT s.deploy FROM {schema}.sources s WHERE s.name = %(source)s
+-- Returns the last applied deploy of a source, and its host. No lock. Zero rows: it was never applied.
+SELECT s.deploy, s.host FROM {schema}.sources s WHERE s.name = %(source)s

@@ -1,0 +1,110 @@
+"""What every command of `cronledger import` has in common: its output, report and exit status."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cronledger.rules import cron
+from cronledger.sources.imported import Import, Source, render
+
+LOCALTIME = Path("/etc/localtime")
+TIMEZONE = Path("/etc/timezone")
+
+
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options `output` and `force`, which `finish` takes."""
+    for option in (
+        click.option("--force", is_flag=True, help="Overwrite the output file if it exists."),
+        click.option(
+            "-o", "--output", metavar="FILE", help="File to write [default: standard output]."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def finish(imported: Import, output: str | None, *, force: bool) -> None:
+    """Write the file, print the notes, and exit with 1 if an entry has no equivalent."""
+    _write(render(imported), output, force)
+    for source in imported.sources:
+        _report(source)
+    if len(imported.sources) != 1:
+        jobs = sum(source.jobs for source in imported.sources)
+        dropped = sum(source.dropped for source in imported.sources)
+        click.echo(f"{len(imported.sources)} sources: {_counts(jobs, dropped)}", err=True)
+    if not imported.complete:
+        sys.exit(1)
+
+
+def _write(text: str, output: str | None, force: bool) -> None:
+    if output in (None, "-"):
+        click.echo(text.encode(), nl=False)
+        return
+    try:
+        mode = "w" if force else "x"
+        with open(str(output), mode, encoding="utf-8", newline="\n", opener=_private) as file:
+            file.write(text)
+    except FileExistsError:
+        raise click.UsageError(
+            f"--output {output!r} exists; choose another file, or add --force"
+        ) from None
+    except OSError as error:
+        raise click.UsageError(
+            f"--output {output!r} cannot be written: {error.strerror}; choose another file"
+        ) from None
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only this user can read, because it may contain secrets."""
+    opened = os.open(path, flags, mode=0o600)
+    if stat.S_ISREG(os.fstat(opened).st_mode):  # it may have existed before, with another mode
+        os.fchmod(opened, 0o600)
+    return opened
+
+
+def _report(source: Source) -> None:
+    """Print the notes of the source, and a last line that counts its jobs."""
+    for entry in source.entries:
+        for note in entry.notes:
+            if note.kind == "dropped":
+                (line, *_) = entry.text.strip().split("\n")
+                click.echo(f"{entry.place}: not imported: {note.message}\n    {line}", err=True)
+            else:
+                click.echo(f"{entry.place}: {note.message}", err=True)
+    form = f", read in {source.form}" if source.form else ""
+    click.echo(f"{source.name}: {_counts(source.jobs, source.dropped)}{form}", err=True)
+
+
+def _counts(jobs: int, dropped: int) -> str:
+    lost = f", {dropped} {'entry' if dropped == 1 else 'entries'} not imported" if dropped else ""
+    return f"{jobs} job{'' if jobs == 1 else 's'}{lost}"
+
+
+def zone_of_host(given: str | None) -> str:
+    """Return the given zone, otherwise that of this host, otherwise UTC with a note."""
+    for name in [given] if given is not None else _local_zones():
+        try:
+            cron.parse("* * * * *", timezone=name)
+        except cron.CronError as error:
+            if given is not None:
+                raise click.BadParameter(str(error), param_hint="--timezone") from None
+        else:
+            return name
+    click.echo(
+        "the time zone of this host is unknown, so UTC is used; override it with --timezone",
+        err=True,
+    )
+    return "UTC"
+
+
+def _local_zones() -> Iterator[str]:
+    with suppress(OSError):  # a copy instead of a link: the other file may name the zone
+        yield str(LOCALTIME.readlink()).partition("zoneinfo/")[2]
+    with suppress(OSError, ValueError):
+        yield TIMEZONE.read_text(encoding="utf-8").strip()

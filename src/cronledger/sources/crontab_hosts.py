@@ -1,0 +1,185 @@
+"""The crontabs of many hosts as one `cronledger.toml`: equal entries become one job.
+
+Two entries are equal if their schedule, zone, user, command, environment, directory and mail are.
+Comments may differ. An entry that a host has twice is two jobs, because cron starts it twice.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cronledger.sources import crontab_toml
+from cronledger.sources.crontab import Imported, ImportedJob, Options
+from cronledger.sources.crontab_mail import Mail, channel_names
+from cronledger.sources.imported import Entry, Import, Note, Source, Table, unique
+
+LABEL = "role=cron"
+"""The label of the hosts that run a job with `every`, unless another one is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCrontab:
+    """A crontab of a host. `file`: its name in notes."""
+
+    host: str
+    file: str
+    crontab: Imported
+
+
+@dataclass(slots=True)
+class _Group:
+    """Equal entries of several hosts, or equal lines without a job. `place`: that of the first."""
+
+    place: str
+    text: str
+    job: ImportedJob | None
+    notes: tuple[Note, ...]
+    hosts: list[str] = field(default_factory=list)
+    name: str = ""
+
+
+def convert(crontabs: Sequence[HostCrontab], options: Options, label: str) -> Import:
+    """Return the jobs of all hosts, with the differences between the hosts as notes.
+
+    Those of every host come first, then those of some hosts, then those of one.
+    """
+    every = list(dict.fromkeys(one.host for one in crontabs))
+    groups = _groups(crontabs)
+    _name(groups)
+    channels = channel_names(group.job.mail for group in groups if group.job)
+    by_hosts: dict[tuple[str, ...], list[_Group]] = {}
+    for group in sorted(groups, key=lambda group: -len(group.hosts)):
+        by_hosts.setdefault(tuple(group.hosts), []).append(group)
+    others = _same_commands(groups)
+    return Import(
+        "crontab",
+        tuple(
+            Source(
+                _source_name(hosts, every),
+                tuple(
+                    Entry(
+                        group.place, group.text,
+                        _tables(group, options, channels, _selection(hosts, every, label)),
+                        (*group.notes, *_differences(group, others, every)),
+                    )
+                    for group in members
+                ),
+            )
+            for hosts, members in by_hosts.items()
+        ),
+        [*_header(label, any(len(hosts) > 1 for hosts in by_hosts)),
+         *crontab_toml.header(options, mails=bool(channels))],
+        {name: crontab_toml.channel(mail) for mail, name in channels.items()},
+    )  # fmt: skip
+
+
+def _header(label: str, repeated: bool) -> Iterator[str]:
+    yield (
+        'on = "host=NAME": only a replica on this host runs the job. Start a replica on each host '
+        "with CRONLEDGER_HOST=NAME if NAME is not its host name."
+    )
+    if repeated:
+        yield (
+            f'every = "{label}": each host with this label runs the job. Start its replica with '
+            f"CRONLEDGER_LABELS={label}. With hosts = [...], only these hosts run it."
+        )
+
+
+def _groups(crontabs: Iterable[HostCrontab]) -> list[_Group]:
+    groups: dict[tuple[Any, ...], _Group] = {}
+    times: Counter[tuple[Any, ...]] = Counter()
+    for one in crontabs:
+        jobs = {job.line: job for job in one.crontab.jobs}
+        lines = {note.line: note.text for note in one.crontab.notes}
+        lines |= {line: job.text for line, job in jobs.items()}
+        for line, text in sorted(lines.items()):
+            job = jobs.get(line)
+            notes = tuple(
+                Note(note.message, note.kind) for note in one.crontab.notes if note.line == line
+            )
+            key: tuple[Any, ...] = _identity(job) if job else (text.strip(), notes)
+            times[one.host, key] += 1
+            group = groups.setdefault(
+                (*key, times[one.host, key]),
+                _Group(f"{one.host}:{one.file}:{line}", text, job, notes),
+            )
+            group.hosts.append(one.host)
+    return list(groups.values())
+
+
+def _identity(job: ImportedJob) -> tuple[Any, ...]:
+    return (job.user, job.command, *_settings(job).values())
+
+
+def _settings(job: ImportedJob) -> dict[str, Any]:
+    """Return what may differ between two entries with the same command, by its name in notes."""
+    return {
+        "schedule": job.schedule,
+        "timezone": job.timezone,
+        "env": frozenset(job.env.items()),
+        "cwd": job.cwd,
+        "jitter": job.jitter,
+        "mail": job.mail,
+        "overlap": job.single,
+    }
+
+
+def _name(groups: Iterable[_Group]) -> None:
+    """Give each job a name: that of its first entry, with the host if this name is taken."""
+    taken: set[str] = set()
+    for group in sorted(groups, key=lambda group: -len(group.hosts)):
+        if group.job is not None:
+            name = group.job.name
+            if name in taken and len(group.hosts) == 1:
+                name = f"{name}-{group.hosts[0]}"
+            group.name = unique(name, taken)
+            taken.add(group.name)
+
+
+def _same_commands(groups: Iterable[_Group]) -> dict[tuple[Any, ...], list[_Group]]:
+    found: dict[tuple[Any, ...], list[_Group]] = {}
+    for group in groups:
+        if group.job is not None:
+            found.setdefault((group.job.user, group.job.command), []).append(group)
+    return found
+
+
+def _differences(
+    group: _Group, others: Mapping[tuple[Any, ...], Sequence[_Group]], every: Sequence[str]
+) -> Iterator[Note]:
+    """Yield a note if hosts do not have the entry, and one for each job with the same command."""
+    if len(group.hosts) < len(every):
+        yield Note(f"only on {len(group.hosts)} of {len(every)} hosts: {', '.join(group.hosts)}")
+    if group.job is None:
+        return
+    mine = _settings(group.job)
+    for other in others[group.job.user, group.job.command]:
+        if other is not group and other.job is not None:
+            theirs = _settings(other.job)
+            differ = [
+                f"{name} {theirs[name]!r}" if name in ("schedule", "timezone") else name
+                for name in mine if mine[name] != theirs[name]
+            ]  # fmt: skip
+            what = f"another {', another '.join(differ)}" if differ else "the same settings"
+            yield Note(
+                f"the job {other.name} on {', '.join(other.hosts)} has the same command and {what}"
+            )
+
+
+def _source_name(hosts: Sequence[str], every: Sequence[str]) -> str:
+    return f"all {len(every)} hosts" if len(hosts) == len(every) > 1 else " + ".join(hosts)
+
+
+def _selection(hosts: Sequence[str], every: Sequence[str], label: str) -> Table:
+    if len(hosts) == 1:
+        return {"on": f"host={hosts[0]}"}
+    return {"every": label, "hosts": None if len(hosts) == len(every) else list(hosts)}
+
+
+def _tables(
+    group: _Group, options: Options, channels: Mapping[Mail, str], hosts: Table
+) -> dict[str, Table]:
+    if group.job is None:
+        return {}
+    return {group.name: crontab_toml.table_of(group.job, options, channels, hosts)}

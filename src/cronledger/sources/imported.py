@@ -1,0 +1,160 @@
+"""What an import makes of another scheduler's jobs, and its text as a `cronledger.toml`.
+
+A source of an import is a file or a database. It has entries, such as a line of a crontab or a
+manifest. An entry has its own text, the tables of its jobs, and notes. Every importer returns an
+`Import`, and `render` writes it.
+"""
+
+import re
+import textwrap
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import tomlkit
+
+from cronledger.sources.toml_schema import DIRECTIVE
+
+Kind = Literal["info", "changed", "dropped"]
+"""An `info` note is about something that has an equivalent. With a `changed` note, the job differs
+from the entry. With a `dropped` note, the entry or a part of it was not imported."""
+
+_NAME_LENGTH = 48
+
+Table = Mapping[str, Any]
+"""The keys and values of a table. A key whose value is None is not written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A message about an entry."""
+
+    message: str
+    kind: Kind = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry. `place`: where it is, such as `crontab:3`. `jobs`: their tables by name."""
+
+    place: str
+    text: str
+    jobs: Mapping[str, Table] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source and its entries in order. `form`: how it was read, such as `user format`."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    form: str | None = None
+
+    @property
+    def jobs(self) -> int:
+        """Return the number of jobs."""
+        return sum(len(entry.jobs) for entry in self.entries)
+
+    @property
+    def dropped(self) -> int:
+        """Return the number of notes about something that was not imported."""
+        return sum(note.kind == "dropped" for entry in self.entries for note in entry.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """All sources of one import.
+
+    `kind`: the command after `cronledger import`. `header`: sentences about all of the jobs.
+    `channels`: the tables of the channels that the jobs name, by name.
+    """
+
+    kind: str
+    sources: tuple[Source, ...]
+    header: Sequence[str] = ()
+    channels: Mapping[str, Table] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every entry has an equivalent."""
+        return all(
+            note.kind == "info"
+            for source in self.sources
+            for entry in source.entries
+            for note in entry.notes
+        )
+
+
+def render(imported: Import) -> str:
+    """Return the text of a `cronledger.toml`: every job, and every note as a comment."""
+    names = ", ".join(
+        f"{source.name} ({source.form})" if source.form else source.name
+        for source in imported.sources
+    )
+    title = f"Imported by `cronledger import {imported.kind}` from {names}."
+    head = _comments([*_wrapped([title]), "", *_wrapped(imported.header)])
+    channels = [_table("channels", name, table) for name, table in imported.channels.items()]
+    entries = [_entry(entry) for source in imported.sources for entry in source.entries]
+    return "\n".join([f"{DIRECTIVE}\n{head}", *channels, *entries])
+
+
+def _entry(entry: Entry) -> str:
+    notes = [
+        f"{'not imported' if note.kind == 'dropped' else 'note'}: {note.message}"
+        for note in entry.notes
+    ]
+    comments = _comments([entry.place, *entry.text.strip(" \t\n").split("\n"), *notes])
+    return comments + "\n".join(_table("jobs", name, table) for name, table in entry.jobs.items())
+
+
+def _wrapped(sentences: Iterable[str]) -> list[str]:
+    return [line for sentence in sentences for line in textwrap.wrap(sentence, 96)]
+
+
+def _comments(lines: Iterable[str]) -> str:
+    return "".join(f"# {printable(line)}".rstrip() + "\n" for line in lines)
+
+
+def _table(kind: str, name: str, values: Table) -> str:
+    table = tomlkit.table()
+    for key, value in values.items():
+        if value is not None:
+            table.add(key, _inline(value) if isinstance(value, Mapping) else value)
+    tables = tomlkit.table(is_super_table=True)
+    tables.add(name, table)
+    return tomlkit.dumps(tomlkit.document().add(kind, tables))
+
+
+def _inline(values: Table) -> tomlkit.items.InlineTable:
+    """Return a table on one line, with those that it contains."""
+    table = tomlkit.inline_table()
+    for key, value in values.items():
+        table.add(key, _inline(value) if isinstance(value, Mapping) else value)
+    return table
+
+
+def printable(text: str) -> str:
+    """Return `text` with every control character and lone surrogate written as an escape."""
+    return "".join(
+        char if char == "\t" or char.isprintable() else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def slug_of(text: str) -> str:
+    """Return the words of `text` in lower case, with hyphens between them."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def unique(slug: str, taken: Container[str]) -> str:
+    """Return a name for a job that is not in `taken`: the slug, with a number if necessary.
+
+    A repeated import of a source gives the same names.
+    """
+    name = slug = slug[:_NAME_LENGTH].rstrip("-")
+    number = 1
+    while name in taken:
+        number += 1
+        name = f"{slug}-{number}"
+    return name
