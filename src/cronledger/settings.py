@@ -113,6 +113,9 @@ def _check_uri(rest: str) -> None:
         )
 
 
+Dsn = Annotated[SecretStr, AfterValidator(_dsn)]
+
+
 def _database(url: SecretStr) -> SecretStr:
     return url if url.get_secret_value() == EMBEDDED else _dsn(url)
 
@@ -146,6 +149,9 @@ def _schema(value: str) -> str:
     if value.startswith(sql_words.SYSTEM_PREFIX) or value == "information_schema":
         raise RefusedError("is a name of the system", "use another name, such as cronledger")
     return value
+
+
+SchemaName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,40}$"), AfterValidator(_schema)]
 
 
 def _listed(value: object) -> object:
@@ -209,14 +215,12 @@ class Settings(BaseSettings):
         description="A PostgreSQL connection string, or `embedded` for a private PostgreSQL on "
         "this machine.",
     )
-    listen_url: Annotated[SecretStr, AfterValidator(_dsn)] | None = Field(
+    listen_url: Dsn | None = Field(
         None,
         description="Connection string for LISTEN if `database_url` is a pooler. If it is not set, "
         "a runner behind a pooler only polls.",
     )
-    schema_name: Annotated[
-        str, Field(pattern=r"^[a-z_][a-z0-9_]{0,40}$"), AfterValidator(_schema)
-    ] = Field(
+    schema_name: SchemaName = Field(
         "cronledger",
         validation_alias=PREFIX + "SCHEMA",
         description="The schema that holds the ledger.",
@@ -225,6 +229,11 @@ class Settings(BaseSettings):
         None,
         description="Name of the ledger, for people who operate several. It is the label `ledger` "
         "of the metrics, and the page and `doctor` show it.",
+    )
+    ledgers_file: Path | None = Field(
+        None,
+        description="File with the table `[ledgers]`, for people who operate several: the name of "
+        "each ledger, and how to reach its database.",
     )
     queues: Annotated[tuple[Name, ...], NoDecode, BeforeValidator(_listed)] = Field(
         ("default",),
@@ -390,12 +399,12 @@ class Settings(BaseSettings):
         description="Groups of the proxy whose members may read. If it is not set, every user "
         "whom the proxy names may read.",
     )
-    web_read_url: Annotated[SecretStr, AfterValidator(_dsn)] | None = Field(
+    web_read_url: Dsn | None = Field(
         None,
         description="Connection string with which the page reads, of a member of "
         "cronledger_viewer; it may lead to a standby. If it is not set: `database_url`.",
     )
-    web_act_url: Annotated[SecretStr, AfterValidator(_dsn)] | None = Field(
+    web_act_url: Dsn | None = Field(
         None,
         description="Connection string with which the page acts, of a member of "
         "cronledger_operator. If it is not set: `database_url`.",
@@ -471,6 +480,8 @@ class Settings(BaseSettings):
             f"set {name}=postgresql://user@host/database, or, for a command, {name}={EMBEDDED}, a "
             "private PostgreSQL on this machine"
         )
+        if self.ledgers_file is not None:
+            remedy = f"name a ledger of {self.ledgers_file} with --ledger, or {remedy}"
         raise ConfigurationError([_variable(name, "is not set", remedy)])
 
     def poll_seconds(self, *, listening: bool) -> float:

@@ -96,7 +96,7 @@ def test_it_does_not_wait_for_a_database_that_hangs(
 
     began, end = threading.Event(), threading.Event()
 
-    def hang() -> None:
+    def hang(_context: object) -> None:
         began.set()
         end.wait()
 

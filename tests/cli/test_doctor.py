@@ -34,14 +34,14 @@ def test_a_healthy_ledger_exits_0(well: Cli, monkeypatch: pytest.MonkeyPatch) ->
     assert said.exit_code == 0, said.output
     assert said.stdout == ""
     assert said.stderr == "31 findings: 0 problems, 0 warnings\n"
-    every = well("doctor", "--all")
+    every = well("doctor", "--verbose")
     assert len(every.stdout.splitlines()) == 31
     assert "ok       runners: 1 alive" in every.stdout
     own = "the ledger's own database"
     found = {"check": "identity", "severity": "ok", "found": own, "remedy": None}
     assert found in read(well, "doctor")
     monkeypatch.setenv("CRONLEDGER_LEDGER_NAME", "shop")
-    shown = well("doctor", "--all")
+    shown = well("doctor", "--verbose")
     assert shown.stderr == "ledger shop: 31 findings: 0 problems, 0 warnings\n"
     assert "ok       identity: the ledger shop's own database" in shown.stdout
 

@@ -121,7 +121,7 @@ def test_a_terminal_gets_escaped_text_and_a_pipe_the_original(hostile: Cli) -> N
         *LISTINGS, ["executions", "show", "2"], ["executions", "output", "2"],
         ["executions", "output", "2", "--json"], ["executions", "show", "2", "--json"],
         ["jobs", "show", "hourly"], ["jobs", "show", "hourly", "--json"],
-        ["why", "hourly", "00:00"], ["doctor", "--all"], ["jobs", "show", "\x1b[2J\u202ex"],
+        ["why", "hourly", "00:00"], ["doctor", "--verbose"], ["jobs", "show", "\x1b[2J\u202ex"],
     ):  # fmt: skip
         shown = plain(on_terminal(*arguments))
         assert {c for c in shown if c not in "\n\t" and clean(c) != c} == set(), arguments

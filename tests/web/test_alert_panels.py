@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from cronledger.web.pages import now
+from cronledger.web import glance
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.web.support.browsing import links, panel, text
@@ -112,7 +112,7 @@ def test_now_shows_missed_deadlines(
         assert "report" in mine and "tidy" not in mine
     none = text(browser.get("/?owner=nobody").text)
     assert "No job that matches needs attention." in none
-    monkeypatch.setattr(now, "MOST_BREACHES", 3)  # the search goes no further back
+    monkeypatch.setattr(glance, "MOST_BREACHES", 3)  # the search goes no further back
     shown = panel(browser.get("/").text, "attention")
     assert "tidy" in shown and "report" not in shown
 

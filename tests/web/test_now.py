@@ -7,7 +7,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
-from cronledger.web.pages import now
+from cronledger.web import glance
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.web.support.browsing import expire, links, panel, text
@@ -109,14 +109,14 @@ def test_a_failure_is_shown_whatever_its_age_and_however_many_another_job_has(
 def test_with_more_scopes_than_it_looks_at_the_page_says_so(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(now, "MOST_SCOPES", 2)
+    monkeypatch.setattr(glance, "MOST_SCOPES", 2)
     rows.runner(db)
     for name in ("a", "b"):
         rows.job(db, name)
     assert 'class="calm"' in browser.get("/").text
     for name in ("c", "d"):
         rows.job(db, name)
-    monkeypatch.setattr(now, "MOST_SCOPES", 3)  # another panel, which is read at once
+    monkeypatch.setattr(glance, "MOST_SCOPES", 3)  # another panel, which is read at once
     page = browser.get("/").text
     assert "The list has the failures of the first 3 scopes" in panel(page, "attention")
     assert 'class="calm"' not in page
@@ -139,7 +139,7 @@ def test_the_next_hour_has_the_zone_of_each_job(browser: TestClient, db: Db) -> 
 def test_a_panel_is_bounded_and_states_that_there_is_more(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(now, "MOST", 3)
+    monkeypatch.setattr(glance, "MOST", 3)
     rows.job(db, "many", overlap="allow")
     at = rows.now(db)
     for number in range(5):

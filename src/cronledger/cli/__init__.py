@@ -51,6 +51,8 @@ COMMANDS = {
     "metrics": ("metrics:metrics", "Print or serve the metrics of the ledger for Prometheus."),
     "web": ("web:web", "Serve the web page."),
 }
+WITHOUT_LEDGER = frozenset({"check", "dev", "import-crontab", "schema"})
+"""The commands that use no ledger of their caller."""
 
 
 class Commands(click.Group):
@@ -133,6 +135,12 @@ def _check(number: int, argument: str) -> None:
         raise click.UsageError(f"{named}; omit it, or give it a value")
 
 
+def _ledgers(context: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
+    from cronledger.cli import complete
+
+    return complete.ledgers(context, parameter, incomplete)
+
+
 @click.command(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -144,5 +152,19 @@ def _check(number: int, argument: str) -> None:
 @click.version_option(
     package_name="cronledger", prog_name="cronledger", message="%(prog)s %(version)s"
 )
-def main() -> None:
+@click.option(
+    "--ledger", metavar="NAME", shell_complete=_ledgers,
+    help="The ledger of the file of ledgers on whose database the command works.",
+)  # fmt: skip
+@click.option(
+    "--ledgers-file", metavar="PATH", type=click.Path(dir_okay=False),
+    help="File with the table [ledgers] [default: CRONLEDGER_LEDGERS_FILE].",
+)  # fmt: skip
+@click.pass_context
+def main(ctx: click.Context, *, ledger: str | None, ledgers_file: str | None) -> None:
     """Cron for teams on PostgreSQL: each planned firing of a job is one row of a table."""
+    # `ledgers.chosen` reads the options where a command reads its settings.
+    if ledger is not None and ctx.invoked_subcommand in WITHOUT_LEDGER:
+        raise click.UsageError(
+            f"`{ctx.invoked_subcommand}` works without a ledger; omit --ledger {ledger}"
+        )

@@ -27,36 +27,38 @@ def sources(
 
 
 def jobs(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
+    context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the jobs that are not retired."""
-    return _names(lambda reports: reports.job_names(incomplete, MOST_NAMES))
+    return _names(context, lambda reports: reports.job_names(incomplete, MOST_NAMES))
 
 
 def queues(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
+    context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the queues in use."""
-    return _names(lambda reports: reports.queue_names(incomplete, MOST_NAMES))
+    return _names(context, lambda reports: reports.queue_names(incomplete, MOST_NAMES))
 
 
 def channels(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
+    context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the channels of alerts."""
     return _names(
-        lambda reports: [row for row in reports.channels() if row["name"].startswith(incomplete)]
+        context,
+        lambda reports: [row for row in reports.channels() if row["name"].startswith(incomplete)],
     )
 
 
 def calendars(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
+    context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the calendars."""
     return _names(
+        context,
         lambda reports: [
             row for row in reports.all_calendars() if row["name"].startswith(incomplete)
-        ]
+        ],
     )
 
 
@@ -69,30 +71,47 @@ def scopes(
     job = next((name for name in [*given, *context.args] if name), None)
     if job is None:
         return []
-    return _names(lambda reports: reports.scope_names(job, incomplete, MOST_NAMES))
+    return _names(context, lambda reports: reports.scope_names(job, incomplete, MOST_NAMES))
 
 
 def failures(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
+    context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the ids of the executions that failed last."""
-    return _executions(lambda reports: reports.recent_failures(incomplete, MOST_EXECUTIONS))
+    return _executions(
+        context, lambda reports: reports.recent_failures(incomplete, MOST_EXECUTIONS)
+    )
 
 
 def running(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
+    context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the ids of the executions that started last and are RUNNING."""
-    return _executions(lambda reports: reports.running(incomplete, MOST_EXECUTIONS))
+    return _executions(context, lambda reports: reports.running(incomplete, MOST_EXECUTIONS))
 
 
-def _names(read: Read) -> list[CompletionItem]:
+def ledgers(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the names of the file of ledgers, which is read without a database."""
+    from cronledger.cli.session import settings_here
+    from cronledger.sources.ledgers import read_ledgers
+
+    try:
+        path = settings_here(context=context).ledgers_file
+        names = [] if path is None else list(read_ledgers(path))
+    except Exception:  # noqa: BLE001 - a message would disturb the line that the user types
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _names(context: click.Context, read: Read) -> list[CompletionItem]:
     """Return the names, without those that a shell would have to quote."""
-    names = (row["name"] for row in _rows(read))
+    names = (row["name"] for row in _rows(context, read))
     return [CompletionItem(name) for name in names if shlex.quote(name) == name]
 
 
-def _executions(read: Read) -> list[CompletionItem]:
+def _executions(context: click.Context, read: Read) -> list[CompletionItem]:
     from cronledger.cli.show import cell
     from cronledger.rules.printable import clean
 
@@ -101,11 +120,11 @@ def _executions(read: Read) -> list[CompletionItem]:
         CompletionItem(
             str(row["id"]), help=clean(" ".join(cell(row.get(field)) for field in fields)).strip()
         )
-        for row in _rows(read)
+        for row in _rows(context, read)
     ]
 
 
-def _rows(read: Read) -> list["Row"]:
+def _rows(context: click.Context, read: Read) -> list["Row"]:
     """Return the rows that `read` finds within SECONDS; otherwise none, whatever the reason is."""
     from cronledger.cli.session import reports_of_running  # also before the time begins
 
@@ -113,7 +132,7 @@ def _rows(read: Read) -> list["Row"]:
 
     def ask() -> None:
         try:
-            with reports_of_running() as reports:
+            with reports_of_running(context) as reports:
                 found.extend(read(reports))
         except Exception:  # noqa: BLE001 - a message would disturb the line that the user types
             return

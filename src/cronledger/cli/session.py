@@ -15,6 +15,7 @@ import psycopg
 from psycopg.types.json import set_json_loads
 
 from cronledger.cli.denied import OPERATOR, denied
+from cronledger.cli.ledgers import chosen
 from cronledger.cli.show import echo, unknown_job
 from cronledger.ledger import calls
 from cronledger.ledger.access import Access
@@ -162,12 +163,13 @@ def session() -> Iterator[Session]:
 
 
 @contextmanager
-def reports_of_running() -> Iterator[Reports]:
+def reports_of_running(context: click.Context) -> Iterator[Reports]:
     """Open the reports of a database that is running. An embedded server is not started.
 
-    Raises what `session` raises, and EmbeddedError if the embedded server is not running.
+    `context`: that of the command line which the shell completes. Raises what `session` raises, and
+    EmbeddedError if the embedded server is not running.
     """
-    settings = settings_here()
+    settings = settings_here(context=context)
     url = settings.require_database()
     if url == EMBEDDED:
         url = _embedded(settings).running()
@@ -204,14 +206,17 @@ def denials(settings: Settings, url: str) -> Iterator[None]:
         raise denied(error, Access.from_settings(settings, url)) from error
 
 
-def settings_here(kind: type[Settings] = Settings) -> Settings:
-    """Return the settings of a command without a file argument.
+def settings_here(
+    kind: type[Settings] = Settings, context: click.Context | None = None
+) -> Settings:
+    """Return the settings of a command without a file argument, of the ledger that it names.
 
-    They include the `[cronledger]` table of ./cronledger.toml, if that file exists. Raises
-    ConfigurationError.
+    They include the `[cronledger]` table of ./cronledger.toml, if that file exists. `context`: by
+    default that of the command. Raises ConfigurationError, and UsageError for an unknown ledger.
     """
     path = Path(HERE)
-    return kind.load(_table(path), where=HERE) if path.exists() else kind.load()
+    found = kind.load(_table(path), where=HERE) if path.exists() else kind.load()
+    return chosen(found, context)
 
 
 def _table(path: Path) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import field as attribute
 from pathlib import Path
 from typing import Any
 
+from cronledger.cli.ledgers import chosen
 from cronledger.cli.session import HERE, settings_here
 from cronledger.declaring.app import App, bind
 from cronledger.engine.apps import AppRegistry
@@ -81,7 +82,7 @@ def _file(path: Path, name: str | None, settings: type[Settings], imports: bool)
     return Source(
         name=name or place,
         host=None if name else socket.gethostname(),
-        settings=settings.load(found.settings, where=str(path)),
+        settings=chosen(settings.load(found.settings, where=str(path))),
         jobs=found.jobs,
         channels=found.channels,
         deploy=found.deploy,

@@ -1,9 +1,15 @@
 """`cronledger web`: serve the web page."""
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cronledger.settings import Settings
 
 LIBRARIES = ("starlette", "jinja2", "jsonschema", "uvicorn")
 
@@ -27,6 +33,10 @@ def web(*, listen: str | None, auth: str | None) -> None:
     operator. While the database is unreachable, the page shows its last data. It recovers
     automatically.
 
+    If a file of ledgers is set, and no --ledger is chosen, the page serves them all: an overview
+    at its address, and each ledger below /l/NAME/. A database that is away then harms no other
+    ledger, so neither it nor its schema is checked at the start.
+
     Exit codes: 0 after a stop signal; 1 if the address is in use; 2 if a setting is invalid, or
     the database refuses the connection; 4 if the schema is out of date. The page needs the extra
     `cronledger[web]`.
@@ -35,26 +45,41 @@ def web(*, listen: str | None, auth: str | None) -> None:
         raise click.UsageError(
             f"{', '.join(missing)} is not installed; run `pip install 'cronledger[web]'`"
         )
-    from cronledger.cli.session import database, settings_here
+    from cronledger.cli.session import settings_here
     from cronledger.cli.show import echo
     from cronledger.logs.output import configure
-    from cronledger.web.application import application, make_site, read_url
-    from cronledger.web.serving import check_schema, require_own_machine, serve
+    from cronledger.web.serving import require_own_machine, serve
 
     given = {"web_listen": _checked(listen), "web_auth": auth}
     settings = settings_here()
     settings = settings.model_copy(update={k: v for k, v in given.items() if v is not None})
     require_own_machine(settings)
     configure(settings.log_format, settings.log_level)
+    with _page(settings) as page:
+        serve(
+            page, settings.web_listen,
+            lambda address: echo(f"cronledger web: {address}", err=True),
+            prefix=settings.web_prefix, open_to_group=settings.web_auth != "loopback",
+        )  # fmt: skip
+
+
+@contextmanager
+def _page(settings: "Settings") -> "Iterator[Any]":
+    """Yield the page of the ledger, or of all ledgers of the file. An embedded server runs then."""
+    from cronledger.cli.ledgers import every, is_chosen
+    from cronledger.cli.session import database
+    from cronledger.web.application import application, make_site, read_url
+    from cronledger.web.serving import check_schema
+    from cronledger.web.several import several
+
+    if settings.ledgers_file is not None and not is_chosen():
+        yield several(settings, every(settings, "web"))
+        return
     own = (settings.web_read_url, settings.web_act_url)
     with nullcontext() if all(own) else database(settings) as url:
         site = make_site(settings, url)
         check_schema(read_url(settings, url), settings.schema_name)
-        serve(
-            application(lambda: site), settings.web_listen,
-            lambda address: echo(f"cronledger web: {address}", err=True),
-            prefix=settings.web_prefix, open_to_group=settings.web_auth != "loopback",
-        )  # fmt: skip
+        yield application(lambda: site)
 
 
 def _checked(listen: str | None) -> str | None:

@@ -26,6 +26,8 @@ from cronledger.sources.files import read_file
 
 DEPTH_OF_PAYLOAD = 3  # the document, jobs, the job
 TABLES = frozenset({TABLE, "calendars", "channels", "defaults", "jobs"})
+_ELSEWHERE = {"ledgers": "write it into a file of its own, and name that file in ledgers_file"}
+"""What to do about tables of another file."""
 WORK = ("command", "sql", "http", "python", "external")
 SURROUNDINGS = ("cwd", "env")
 POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
@@ -115,7 +117,7 @@ class _Reader:
     def source(self) -> TomlSource:
         for name in self.document:
             if name not in TABLES:
-                self._add(None, name, "unknown table", nearest(name, TABLES))
+                self._add(None, name, "unknown table", _ELSEWHERE.get(name, nearest(name, TABLES)))
         table = self._table(TABLE)
         settings = self._settings(table)
         defaults = self._defaults()

@@ -1,9 +1,9 @@
 """`create_app`: the page as an ASGI application, to be served alone or below any prefix."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 from pydantic import SecretStr
@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from cronledger.ledger import access as database
@@ -26,7 +26,7 @@ from cronledger.tracing.interface import tracing_of
 from cronledger.web.access.choice import access_of
 from cronledger.web.access.embedded import EmbeddedAccess
 from cronledger.web.access.headers import HEADERS, Headers
-from cronledger.web.access.identity import Identify, RefusedRequestError
+from cronledger.web.access.identity import Access, Identify, RefusedRequestError
 from cronledger.web.access.scheme import Scheme
 from cronledger.web.access.sessions import Sessions
 from cronledger.web.acting import Actor
@@ -58,7 +58,7 @@ from cronledger.web.pages import (
 from cronledger.web.reading import Reader
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
-from cronledger.web.site import Group, NotStartedError, Site, site_of
+from cronledger.web.site import Frame, Group, NotStartedError, Site, Switcher, frame_of
 from cronledger.web.stop_signals import at_stop_signals
 from cronledger.web.verifying import Verifier
 
@@ -76,7 +76,14 @@ GROUPS = (
 )
 """The navigation. Each page of a group has `ENTRY`."""
 
-PAGES = (
+
+class Page(Protocol):
+    """A module with the routes of a page."""
+
+    ROUTES: list[Route]
+
+
+PAGES: tuple[Page, ...] = (
     audit, calendars, events, execution, forecast, job, job_actions, jobs, ledger, ledger_actions,
     metrics, now, pauses, runners, search, sign_in, timeline, times, verification, why,
 )  # fmt: skip
@@ -102,10 +109,16 @@ def create_app(
     return application(lambda: make_site(settings or Settings.load(), url, identify))
 
 
-def make_site(settings: Settings, url: str | None, identify: Identify | None = None) -> Site:
-    """Return what the requests share. Raises ConfigurationError."""
+def make_site(
+    settings: Settings, url: str | None, identify: Identify | None = None,
+    access: Access | None = None, switcher: Switcher | None = None,
+) -> Site:  # fmt: skip
+    """Return what the requests share. Raises ConfigurationError.
+
+    `access`: that of a page with several ledgers, of which `switcher` has the names.
+    """
     reading = _database(settings, settings.web_read_url, url)
-    acting = _database(settings, settings.web_act_url, url)
+    acting = acting_access(settings, url)
     reader = Reader(reading, settings.schema_name)
     refresh = Refresh(_listen_access(settings, url), settings.schema_name)
 
@@ -121,25 +134,41 @@ def make_site(settings: Settings, url: str | None, identify: Identify | None = N
         limit, name = settings.metrics_jobs, settings.ledger_name
         return LedgerMetrics(reader.lend, settings.schema_name, job_limit=limit, ledger=name)
 
-    scheme = Scheme(settings.web_proxy_peers, settings.web_public_url)
-    sessions = Sessions(acting, settings.schema_name)
+    scheme = scheme_of(settings)
+    if access is None:
+        access = (
+            EmbeddedAccess(identify)
+            if identify
+            else access_of(settings, Sessions([(acting, settings.schema_name)]), scheme)
+        )
     return Site(
         reader=reader,
         operators=Reader(acting, settings.schema_name),
         actor=Actor(acting, settings.schema_name, tracing_of(settings)),
         verifier=Verifier(acting, settings.schema_name, verified),
         examiner=Examiner(reading, settings),
-        access=EmbeddedAccess(identify) if identify else access_of(settings, sessions, scheme),
+        access=access,
         scheme=scheme,
         redaction=Redaction(settings.web_redact),
         refresh=refresh,
         metrics=measured,
         groups=GROUPS,
         ledger_name=settings.ledger_name,
+        switcher=switcher,
     )  # fmt: skip
 
 
-def application(make: Callable[[], Site]) -> Starlette:
+def scheme_of(settings: Settings) -> Scheme:
+    """Return how the page learns whether a browser uses HTTPS."""
+    return Scheme(settings.web_proxy_peers, settings.web_public_url)
+
+
+def acting_access(settings: Settings, url: str | None) -> database.Access:
+    """Return how the page reaches the database to act. Raises ConfigurationError."""
+    return _database(settings, settings.web_act_url, url)
+
+
+def application(make: Callable[[], Frame], pages: Sequence[Page] = PAGES) -> Starlette:
     """Return the page, whose lifespan calls `make` for what its requests share."""
 
     @asynccontextmanager
@@ -154,7 +183,7 @@ def application(make: Callable[[], Site]) -> Starlette:
 
     app = Starlette(
         routes=[
-            *(route for page in PAGES for route in page.ROUTES),
+            *(route for page in pages for route in page.ROUTES),
             Mount("/static", _Static(packages=[("cronledger.web", "static")]), name="static"),
         ],
         middleware=[
@@ -215,7 +244,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     titles = {404: "Not found", 405: "Not possible", 400: "Not understood", 413: "Too large"}
     text = "There is no such page." if error.detail == "Not Found" else error.detail
-    return site_of(request).plain(
+    return frame_of(request).plain(
         request, "error.html", status=error.status_code,
         title=titles.get(error.status_code, "Refused"), text=text,
     )  # fmt: skip
@@ -223,12 +252,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, RefusedRequestError)
-    return refusal(site_of(request), request, error)
+    return refusal(frame_of(request), request, error)
 
 
 async def _ledger_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LedgerError)
-    return site_of(request).plain(
+    return frame_of(request).plain(
         request, "error.html", status=404 if isinstance(error, NotFoundError) else 409,
         title="The ledger refused this", text=error.message, detail=error.detail,
         remedy=error.remedy,
@@ -239,7 +268,7 @@ async def _database_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, psycopg.Error)
     log.warning("web_act_failed", path=request.url.path, error=str(error))
     shown = explained(error, Surface.PAGE)
-    return site_of(request).plain(
+    return frame_of(request).plain(
         request, "error.html", status=503, title="The database did not confirm this",
         text=shown.message, detail="Whether something was changed is not known.",
         remedy="Open the page again once the database responds, and see what it shows.",
@@ -250,7 +279,7 @@ async def _defect(request: Request, error: Exception) -> Response:
     """Starlette raises the error again, so that the server logs it."""
     if isinstance(error, NotStartedError):
         return PlainTextResponse(f"{error}\n", 500, HEADERS)
-    response = site_of(request).plain(
+    response = frame_of(request).plain(
         request, "error.html", status=500, title="A defect of this page",
         text="The page could not be made. The log of the server has the reason.",
     )  # fmt: skip

@@ -11,7 +11,7 @@ from cronledger.rules.remedies import Surface
 from cronledger.web.access.identity import RefusedRequestError
 from cronledger.web.access.origin import SAFE_METHODS, require_same_origin
 from cronledger.web.links import Links, local_address, path_of
-from cronledger.web.site import IDENTITY, Site, site_of
+from cronledger.web.site import IDENTITY, Frame, frame_of
 
 log = get_logger(__name__)
 
@@ -36,7 +36,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         request = HTTPConnection(scope)
-        site = site_of(request)
+        site = frame_of(request)
         try:
             response = await _refused(site, request, scope["method"])
         except RefusedRequestError as error:
@@ -46,7 +46,7 @@ class Gate:
         await (response or self._app)(scope, receive, send)
 
 
-async def _refused(site: Site, request: HTTPConnection, method: str) -> Response | None:
+async def _refused(site: Frame, request: HTTPConnection, method: str) -> Response | None:
     path = path_of(request)
     if site.access.signs_in and path.startswith(STATIC):  # of the form itself
         return None
@@ -63,7 +63,7 @@ async def _refused(site: Site, request: HTTPConnection, method: str) -> Response
     return None
 
 
-def _ask(site: Site, request: HTTPConnection, method: str, path: str) -> Response:
+def _ask(site: Frame, request: HTTPConnection, method: str, path: str) -> Response:
     # Programs would follow the redirect to the form.
     is_for_programs = path == METRICS or path.endswith(EXPORTS)
     if method != "GET" or is_for_programs or "authorization" in request.headers:
@@ -76,12 +76,12 @@ def _ask(site: Site, request: HTTPConnection, method: str, path: str) -> Respons
     return RedirectResponse(Links(request)(SIGN_IN, next=local_address(request)), 303)
 
 
-def refusal(site: Site, request: HTTPConnection, error: RefusedRequestError) -> Response:
+def refusal(site: Frame, request: HTTPConnection, error: RefusedRequestError) -> Response:
     """Return the page that states why a request is refused."""
     return site.plain(request, "error.html", status=403, title="Not permitted", text=str(error))
 
 
-def database_away(site: Site, request: HTTPConnection, error: psycopg.Error) -> Response:
+def database_away(site: Frame, request: HTTPConnection, error: psycopg.Error) -> Response:
     """Return the page that states that the database cannot tell who sends a request."""
     log.warning("web_act_failed", path=request.url.path, error=str(error))
     return site.plain(

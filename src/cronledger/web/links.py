@@ -15,6 +15,10 @@ IN_PATH = {"/job": ("name",), "/execution": ("id",), "/why": ("job", "time")}
 
 The first field may contain slashes.
 """
+LEDGERS = "/l"
+"""The path below which each of several ledgers has its pages: `/l/NAME/`."""
+TOP = "cronledger_top"
+"""The prefix of a page over several ledgers, in the scope of the requests to each of them."""
 _PREFIX = "path_"
 """Before the names of fields in routes, because the program around the page has its own names."""
 _NOT_A_STEP = {"", ".", ".."}
@@ -24,11 +28,24 @@ _NOT_A_STEP = {"", ".", ".."}
 class Links:
     """Makes the address of a page: `to("/job", name="report")` is `/job/report`."""
 
-    def __init__(self, request: HTTPConnection) -> None:
-        self._root = root_of(request)
+    def __init__(self, request: HTTPConnection, ledger: str | None = None) -> None:
+        """`ledger`: one of several, whose pages these are; None: that of the request."""
+        self._request = request
+        self._root = (
+            root_of(request) if ledger is None else f"{top_of(request)}{LEDGERS}/{quote(ledger)}"
+        )
 
     def __call__(self, path: str, **query: object) -> str:
         return self._root + _address(path, query)
+
+    def of(self, ledger: str) -> "Links":
+        """Return the links to the pages of one of several ledgers."""
+        return Links(self._request, ledger)
+
+    @property
+    def all_ledgers(self) -> str:
+        """The address of the page over several ledgers."""
+        return top_of(self._request) + "/"
 
     def revision(self, job: str, revision: int) -> str:
         """Return the address of a revision on the page of its job."""
@@ -68,6 +85,12 @@ def root_of(request: HTTPConnection) -> str:
     """Return the prefix below which the page is mounted: "" or `/ops/cron`."""
     root: str = request.scope.get("root_path", "")
     return quote(root.rstrip("/"))
+
+
+def top_of(request: HTTPConnection) -> str:
+    """Return the prefix of the whole page: of all its ledgers, if it has several."""
+    top: str | None = request.scope.get(TOP)
+    return root_of(request) if top is None else quote(top.rstrip("/"))
 
 
 def path_of(request: HTTPConnection) -> str:

@@ -91,6 +91,14 @@ class Reading:
         return len(self.known) > most
 
 
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A database that does not respond. `since`: on the clock of `time.monotonic`."""
+
+    since: float
+    reason: str
+
+
 Fetch = Callable[[AsyncConnection[Any]], Awaitable[Reading]]
 
 
@@ -126,6 +134,8 @@ class Reader:
         self._begin = _BEGIN.replace("{schema}", schema).encode()
         self._panels: OrderedDict[tuple[str, str], _Panel] = OrderedDict()
         self._away: tuple[float, str] = (float("-inf"), "")
+        self.away: Away | None = None
+        """Since when, and why, the database does not respond; None: it responded last."""
 
     async def read(self, statement: str, *, fresh: float = 1.0, **params: object) -> Reading:
         """Return the rows of `sql/STATEMENT.sql`, which are at most `fresh` seconds old.
@@ -201,6 +211,7 @@ class Reader:
             panel.problem = self._problem(error)
         else:
             panel.problem, panel.read_at = None, monotonic()
+            self.away = None
         panel.tried_at = monotonic()
 
     def _statement(self, statement: str, params: Mapping[str, object]) -> Fetch:
@@ -240,10 +251,15 @@ class Reader:
         return Reading(rows, begun["now"], 0.0, begun["behind"])
 
     def _problem(self, error: Exception) -> str:
-        if isinstance(error, errors.QueryCanceled):
-            return f"Reading this took longer than {STATEMENT_SECONDS} s, so it was stopped."
         if isinstance(error, psycopg.Error) and not is_unreachable(error):
+            self.away = None
+            if isinstance(error, errors.QueryCanceled):
+                return f"Reading this took longer than {STATEMENT_SECONDS} s, so it was stopped."
             return str(explained(error, Surface.PAGE))
+        reason = f"nothing responded within {PATIENCE:.0f} s"
+        if isinstance(error, psycopg.Error):
+            reason = explained(error, Surface.PAGE).message
+        self.away = Away(monotonic() if self.away is None else self.away.since, reason)
         text = "The database does not respond."
         self._away = (monotonic() + RETRY, text)
         return text

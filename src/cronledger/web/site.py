@@ -80,31 +80,26 @@ def _step(path: str) -> str:
     return re.split(r"[/-]", path.removeprefix("/"))[0]
 
 
-class Site:
-    """One page in a process: what its requests share."""
+@dataclass(frozen=True, slots=True)
+class Switcher:
+    """The ledgers of a page that has several. `own`: the one of this page; None: all of them."""
+
+    names: tuple[str, ...]
+    own: str | None = None
+
+
+class Frame:
+    """What the pages of a ledger have in common with a page over several ledgers."""
 
     def __init__(
-        self, *, reader: Reader, operators: Reader, actor: Actor, verifier: Verifier,
-        examiner: Examiner, access: Access, scheme: Scheme, redaction: Redaction, refresh: Refresh,
-        metrics: "Callable[[], LedgerMetrics]", groups: Sequence[Group],
-        ledger_name: str | None,
+        self, *, access: Access, scheme: Scheme, refresh: Refresh, groups: Sequence[Group] = (),
+        ledger_name: str | None = None, switcher: Switcher | None = None,
     ) -> None:  # fmt: skip
-        """`operators` reads with the acting login what operators alone may see.
-
-        `metrics` needs the extra `metrics`. `ledger_name`: if None, pages show the database's name.
-        """
-        self.operators = operators
-        self.metrics = metrics
-        self.refresh = refresh
-        self.followers = Followers()
-        self.redaction = redaction
-        self.reader = reader
-        self.actor = actor
-        self.verifier = verifier
-        self.examiner = examiner
         self.access = access
         self.scheme = scheme
+        self.refresh = refresh
         self.groups = groups
+        self.switcher = switcher
         self._ledger_name = ledger_name
         self._templates = Environment(
             loader=PackageLoader("cronledger.web"),
@@ -120,39 +115,78 @@ class Site:
         }  # fmt: skip
         self._templates.globals["version"] = metadata.version("cronledger")
 
-    async def page(
-        self, request: Request, template: str, *, status: int = 200, **context: object
-    ) -> Response:
-        """Return a page with the navigation, and with the database's time as `now`."""
-        head = await self.reader.read("read_head")
+    def live(
+        self, request: Request, template: str, now: datetime | None, *, status: int = 200,
+        **context: object,
+    ) -> Response:  # fmt: skip
+        """Return a page that reads itself again while it is open. `now`: the database's time."""
         is_live = request.method == "GET" and status == 200
         made: dict[str, parts.Part] = {}
-        context |= {
-            "head": head, "now": head.now, "ledger": self._ledger_name or _first(head, "name"),
-            "is_live": is_live, "parts": made,
-        }  # fmt: skip
+        context |= {"now": now, "is_live": is_live, "parts": made}
         response = self.plain(request, template, status=status, **context)
-        return parts.answer(request, response, made, head.now) if is_live else response
+        return parts.answer(request, response, made, now) if is_live else response
 
     def plain(
         self, request: HTTPConnection, template: str, *, status: int = 200, **context: object
     ) -> HTMLResponse:
         """Return a page that reads nothing from the database."""
         identity: Identity | None = request.scope.get("state", {}).get(IDENTITY)
+        here = path_of(request)
+        entries = {entry.path for group in self.groups for entry in group.entries}
         message = None if parts.is_again(request) else _message(request)
         common: dict[str, object] = {
             "to": Links(request), "identity": identity, "signs_in": self.access.signs_in,
-            "navigation": self.groups if identity else (), "here": path_of(request),
-            "own_group": next((one for one in self.groups if one.has(path_of(request))), None),
+            "navigation": self.groups if identity else (), "here": here,
+            "own_group": next((one for one in self.groups if one.has(here)), None),
             "message": message, "head": None, "is_live": False, "ledger": self._ledger_name,
             "now": None, "parts": {}, "shown_zone": formats.known_zone(request.cookies.get(ZONE)),
-            "own_address": local_address(request),
+            "own_address": local_address(request), "switcher": self.switcher,
+            "shared_page": here if here in entries else "/",
         }  # fmt: skip
         text = self._templates.get_template(template).render({**common, **context})
         response = HTMLResponse(text, status)
         if message is not None:
             response.delete_cookie(MESSAGE, path=root_of(request) or "/")
         return response
+
+    async def close(self) -> None:
+        """Close what the requests used."""
+        await self.access.close()
+
+
+class Site(Frame):
+    """The page of one ledger in a process: what its requests share."""
+
+    def __init__(
+        self, *, reader: Reader, operators: Reader, actor: Actor, verifier: Verifier,
+        examiner: Examiner, access: Access, scheme: Scheme, redaction: Redaction, refresh: Refresh,
+        metrics: "Callable[[], LedgerMetrics]", groups: Sequence[Group],
+        ledger_name: str | None, switcher: Switcher | None = None,
+    ) -> None:  # fmt: skip
+        """`operators` reads with the acting login what operators alone may see.
+
+        `metrics` needs the extra `metrics`. `ledger_name`: if None, pages show the database's name.
+        """
+        super().__init__(
+            access=access, scheme=scheme, refresh=refresh, groups=groups, ledger_name=ledger_name,
+            switcher=switcher,
+        )  # fmt: skip
+        self.operators = operators
+        self.metrics = metrics
+        self.followers = Followers()
+        self.redaction = redaction
+        self.reader = reader
+        self.actor = actor
+        self.verifier = verifier
+        self.examiner = examiner
+
+    async def page(
+        self, request: Request, template: str, *, status: int = 200, **context: object
+    ) -> Response:
+        """Return a page with the navigation, and with the database's time as `now`."""
+        head = await self.reader.read("read_head")
+        context |= {"head": head, "ledger": self._ledger_name or _first(head, "name")}
+        return self.live(request, template, head.now, status=status, **context)
 
     def done(self, request: Request, message: str, path: str, **query: object) -> Response:
         """Return a redirect to a page, which shows `message` once, and reads everything again."""
@@ -171,7 +205,7 @@ class Site:
         await self.reader.close()
         await self.operators.close()
         await self.actor.close()
-        await self.access.close()
+        await super().close()
 
 
 class NotStartedError(RuntimeError):
@@ -184,11 +218,21 @@ class NotStartedError(RuntimeError):
         )
 
 
-def site_of(request: HTTPConnection) -> Site:
-    """Return the site that serves this request. Raises NotStartedError."""
-    site: Site | None = getattr(request.app.state, "site", None)
-    if site is None:
+def frame_of(request: HTTPConnection) -> Frame:
+    """Return what serves this request: the page of a ledger, or that of several.
+
+    Raises NotStartedError.
+    """
+    frame: Frame | None = getattr(request.app.state, "site", None)
+    if frame is None:
         raise NotStartedError
+    return frame
+
+
+def site_of(request: HTTPConnection) -> Site:
+    """Return the page of the ledger that serves this request. Raises NotStartedError."""
+    site = frame_of(request)
+    assert isinstance(site, Site)
     return site
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from cronledger.web.access.identity import Access, Identity, Role
 from cronledger.web.access.scheme import Scheme
 from cronledger.web.access.sessions import LIFETIME, Sessions, hashed
+from cronledger.web.links import top_of
 
 COOKIE = "cronledger_session"
 
@@ -77,7 +78,7 @@ class TokenAccess(Access):
         if not self._scheme.is_https(request):
             return COOKIE
         # Such a cookie belongs to the whole host, which may serve several pages.
-        below = request.scope.get("root_path", "").strip("/")
+        below = top_of(request).strip("/")
         part = "".join(c if c.isascii() and c.isalnum() else "-" for c in below)
         return f"__Host-{COOKIE}{part and '-' + part}"
 
@@ -86,4 +87,4 @@ class TokenAccess(Access):
 
 
 def _path(request: HTTPConnection, is_https: bool) -> str:
-    return "/" if is_https else request.scope.get("root_path", "") or "/"
+    return "/" if is_https else top_of(request) or "/"

@@ -6,12 +6,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from cronledger.web.refresh import UNBUFFERED
-from cronledger.web.site import site_of
+from cronledger.web.site import frame_of
 
 
 async def events(request: Request) -> Response:
     """Return the stream."""
-    refresh = site_of(request).refresh
+    refresh = frame_of(request).refresh
     if refresh.is_full:
         raise HTTPException(503, "This process serves as many open pages as it can.")
     return StreamingResponse(refresh.stream(), media_type="text/event-stream", headers=UNBUFFERED)

@@ -10,30 +10,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cronledger.rules.calendar_spec import ENDS_SOON
-from cronledger.web import attention, owners, queries
-from cronledger.web.attention import Kind
+from cronledger.web import attention, glance, owners, queries
 from cronledger.web.expected import expected
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.site import Entry, site_of
 
-MOST = 100
-"""Jobs that one statement returns, and rows of the list."""
 FIRST = 10
 """Rows of a quiet panel. The others are behind a summary."""
-VIOLATIONS_SECONDS = 30.0
-"""A violation of the present has lasted for minutes when it is found."""
 CHECK_SECONDS = 10.0
 CALENDARS_SECONDS = 10.0
-MOST_SCOPES = 10_000
-"""Scopes of which the last execution is looked at, which costs a read of an index for each."""
-FAILING_SECONDS = 5.0
-MOST_BREACHES = 1_000
-"""The newest breaches of all jobs, which are searched for open ones of the last day."""
 MOST_WAITING = 10_000
 MOST_NEXT = 10_000
 """Firings of one queue that are searched for those of an owner or a label."""
-SELECTABLE = (Kind.FAILING, Kind.OVERDUE, Kind.ALERT)
-"""The counters that select rows of the list."""
 
 ENTRY = Entry("Now", "/")
 
@@ -42,35 +30,32 @@ async def show(request: Request) -> Response:
     """Return the page. `only` selects one kind of problem. Raises HTTPException."""
     site = site_of(request)
     filters = owners.chosen(request)
-    only = next(iter(queries.choices(request, "only", SELECTABLE)), None)
+    only = next(iter(queries.choices(request, "only", glance.SELECTABLE)), None)
     is_filtered = any(filters.values())
     readings, sources = await asyncio.gather(
         _readings(site.reader, filters, is_filtered), owners.sources(request)
     )
-    overdue, failing = readings["overdue"], readings["failing"]
-    wrong = attention.folded(attention.problems(
-        overdue=[row for row in overdue.known if not row["is_held"]],
-        **{name: readings[name].known for name in ("failing", "breaches", "alerts", "violations")},
-    ))  # fmt: skip
+    overdue = readings["overdue"]
+    wrong = glance.wrong(readings)
     held = attention.folded(attention.problems(
         overdue=[row for row in overdue.known if row["is_held"]],
         paused=readings["paused"].known, waiting=readings["waiting"].known,
     ))  # fmt: skip
     scopes = readings["scopes"]
-    are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= MOST_SCOPES
+    are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= glance.MOST_SCOPES
     runners, running = readings["runners"], readings["running"]
     rows = running.rows and await expected(site.reader, running.rows, running.now)
     live = [row for row in runners.known if row["state"] != "stopped"]
     states = {row["state"] for row in live}
-    runbooks = await _runbooks(site.reader, [*wrong[:MOST], *held[:MOST]])
-    trouble = (overdue, failing, *(readings[name] for name in ("violations", "breaches", "alerts")))
+    runbooks = await _runbooks(site.reader, [*wrong[: glance.MOST], *held[: glance.MOST]])
+    trouble = [readings[name] for name in glance.TROUBLE]
     return await site.page(
-        request, "now.html", most=MOST, first=FIRST, wrong=attention.of_kind(wrong, only),
-        held=held, only=only, counts=_counts(wrong, readings), problems=_problems(readings),
-        is_cut=any(panel.has_more(MOST) for panel in trouble),
+        request, "now.html", most=glance.MOST, first=FIRST, wrong=attention.of_kind(wrong, only),
+        held=held, only=only, counts=glance.counts(wrong, readings), problems=_problems(readings),
+        is_cut=glance.is_cut(readings),
         running=replace(running, rows=rows), upcoming=readings["upcoming"], check=readings["check"],
         violating=readings["violating"], runners=replace(runners, rows=runners.rows and live),
-        ending=readings["ending"], are_all_known=are_all_known, most_scopes=MOST_SCOPES,
+        ending=readings["ending"], are_all_known=are_all_known, most_scopes=glance.MOST_SCOPES,
         filters=filters, is_filtered=is_filtered, is_empty=sources.rows == [],
         owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT, runbooks=runbooks,
         is_calm="alive" in states
@@ -87,29 +72,22 @@ async def _readings(
     reader: Reader, filters: dict[str, Any], is_filtered: bool
 ) -> dict[str, Reading]:
     """Return what the page reads, by name. Each list has one row more than it shows, if any."""
-    most: dict[str, Any] = {"max_rows": MOST + 1, **filters}
+    most: dict[str, Any] = {"max_rows": glance.MOST + 1, **filters}
     read = reader.read
-    wanted = {
-        "overdue": read("list_overdue", **most),
-        "failing": read(
-            "list_failing", fresh=FAILING_SECONDS, most_scopes=MOST_SCOPES, **most
+    return await glance.gathered({
+        **glance.readings(reader, filters),
+        "scopes": read(
+            "show_scope_count", fresh=glance.FAILING_SECONDS, most_scopes=glance.MOST_SCOPES + 1
         ),
-        "scopes": read("show_scope_count", fresh=FAILING_SECONDS, most_scopes=MOST_SCOPES + 1),
-        "breaches": read("list_open_breaches", max_read=MOST_BREACHES, **most),
-        "alerts": read("list_alerting", **most),
-        "violations": read("list_violations", fresh=VIOLATIONS_SECONDS, **most),
         "check": read("show_verification", fresh=CHECK_SECONDS),
-        "violating": read("list_violating_runs", fresh=CHECK_SECONDS, max_rows=MOST),
-        "paused": read("list_paused_jobs", **most),
+        "violating": read("list_violating_runs", fresh=CHECK_SECONDS, max_rows=glance.MOST),
         "waiting": read("list_waiting", max_read=MOST_WAITING, **most),
-        "running": read("list_running", **most),
         "upcoming": read(
-            "list_next_hour", max_read=MOST_NEXT if is_filtered else MOST + 1, **most
+            "list_next_hour", max_read=MOST_NEXT if is_filtered else glance.MOST + 1, **most
         ),
-        "runners": read("list_runners", with_former=False, max_rows=MOST + 1),
+        "runners": read("list_runners", with_former=False, max_rows=glance.MOST + 1),
         "ending": read("examine_calendars", days=ENDS_SOON.days, fresh=CALENDARS_SECONDS),
-    }  # fmt: skip
-    return dict(zip(wanted, await asyncio.gather(*wanted.values()), strict=True))
+    })  # fmt: skip
 
 
 async def _runbooks(reader: Reader, troubles: Sequence[attention.Trouble]) -> dict[str, str]:
@@ -123,29 +101,11 @@ async def _runbooks(reader: Reader, troubles: Sequence[attention.Trouble]) -> di
     return {row["name"]: row["runbook"] for row in found.known}
 
 
-def _counts(
-    wrong: list[attention.Trouble], readings: dict[str, Reading]
-) -> list[tuple[str, str, str]]:
-    """Return the counters: the word, the number, and what its link selects or leads to."""
-    counts = [(kind.value, len(attention.of_kind(wrong, kind)), kind.value) for kind in SELECTABLE]
-    counts += [
-        ("running", len(readings["running"].known), "#running"),
-        ("paused", len(readings["paused"].known), "#held"),
-    ]
-    words = {"alert": "with alerts"}
-    return [
-        (words.get(word, word), f"{MOST}+" if number > MOST else f"{number:,}", target)
-        for word, number, target in counts
-    ]
-
-
 def _problems(readings: dict[str, Reading]) -> list[str]:
     """Return why parts of the list are not up to date, each reason once."""
     parts = ("overdue", "failing", "breaches", "alerts", "violations", "violating", "paused",
              "waiting")  # fmt: skip
-    return list(dict.fromkeys(
-        problem for name in parts if (problem := readings[name].problem) is not None
-    ))  # fmt: skip
+    return glance.problems_of(readings[name] for name in parts)
 
 
 ROUTES = [Route("/", show, methods=["GET"])]

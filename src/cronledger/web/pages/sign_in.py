@@ -9,7 +9,7 @@ from cronledger.web.access.tokens import TokenAccess
 from cronledger.web.forms import form_of
 from cronledger.web.gate import SIGN_IN, SIGN_OUT
 from cronledger.web.links import Links, local_path, root_of
-from cronledger.web.site import IDENTITY, site_of
+from cronledger.web.site import IDENTITY, frame_of
 
 
 async def show(request: Request) -> Response:
@@ -18,7 +18,7 @@ async def show(request: Request) -> Response:
     wanted = local_path(request.query_params.get("next", "/"))
     if request.scope["state"][IDENTITY] is not None:
         return RedirectResponse(root_of(request) + wanted, 303)
-    return site_of(request).plain(
+    return frame_of(request).plain(
         request,
         "sign_in.html",
         wanted=wanted,
@@ -32,7 +32,7 @@ async def enter(request: Request) -> Response:
     form = await form_of(request)
     wanted, token = local_path(form.text("next")), form.text("token").strip()
     if access.of(token) is None:
-        return site_of(request).plain(
+        return frame_of(request).plain(
             request, "sign_in.html", status=403, wanted=wanted, wrong=True
         )
     response = RedirectResponse(root_of(request) + wanted, 303)
@@ -50,7 +50,7 @@ async def leave(request: Request) -> Response:
 
 def _access(request: Request) -> TokenAccess:
     """Return the access by tokens. Raises HTTPException if people sign in elsewhere."""
-    access = site_of(request).access
+    access = frame_of(request).access
     if not isinstance(access, TokenAccess):
         raise HTTPException(404)
     return access

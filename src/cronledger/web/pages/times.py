@@ -8,8 +8,8 @@ from starlette.routing import Route
 from cronledger.rules import zones
 from cronledger.rules.cron_fields import CronError
 from cronledger.web import queries
-from cronledger.web.links import local_path, root_of
-from cronledger.web.site import ZONE, site_of
+from cronledger.web.links import local_path, root_of, top_of
+from cronledger.web.site import ZONE, frame_of
 
 YEAR = 365 * 24 * 3600
 
@@ -20,7 +20,7 @@ async def choose(request: Request) -> Response:
     response = RedirectResponse(
         root_of(request) + local_path(queries.text(request, "next") or "/"), 303
     )
-    path = root_of(request) or "/"
+    path = top_of(request) or "/"
     if zone is None:
         response.delete_cookie(ZONE, path=path)
         return response
@@ -30,7 +30,7 @@ async def choose(request: Request) -> Response:
         raise HTTPException(400, f"zone: {error}.") from None
     response.set_cookie(
         ZONE, zone, max_age=YEAR, path=path, httponly=True, samesite="lax",
-        secure=site_of(request).scheme.is_https(request),
+        secure=frame_of(request).scheme.is_https(request),
     )  # fmt: skip
     return response
 

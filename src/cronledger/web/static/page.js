@@ -98,7 +98,8 @@ function shine() {
   const lamp = document.getElementById("lamp");
   if (!lamp) return;
   const away = isLost ? "server" : document.querySelector("#database .away") ? "database" : null;
-  const text = away ? `as of ${stamp.format(clock.time).slice(11)}${zone === "UTC" ? " UTC" : ""}, the ${away} is away`
+  const asOf = clock.time ? `as of ${stamp.format(clock.time).slice(11)}${zone === "UTC" ? " UTC" : ""}, ` : "";
+  const text = away ? `${asOf}the ${away} is away`
     : isHeld ? "held while you choose" : "live";
   lamp.className = away ? "away" : isHeld ? "held" : "live";
   lamp.hidden = false;
