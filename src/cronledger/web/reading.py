@@ -45,9 +45,9 @@ SLOW = 0.1
 """A panel that takes more seconds to read is slow."""
 RESTS = 10
 """A slow panel is read again once it is this many times as old as its reading took."""
-MOST_AGE = 30.0
-"""The rows of a slow panel are returned until this age while it is read again. An older one is
-waited for."""
+STALE = 30.0
+"""The rows of a slow panel are returned for so many seconds more while it is read again. Older ones
+are waited for."""
 RETRY = 1.0
 """Seconds between two attempts to reach a database that is away."""
 
@@ -129,10 +129,10 @@ class _Panel:
         least = max(fresh, RESTS * self._took) if self.is_slow else fresh
         return monotonic() - self.tried_at >= least or self.began_at <= expired_at
 
-    def may_be_shown(self, expired_at: float) -> bool:
+    def may_be_shown(self, fresh: float, expired_at: float) -> bool:
         """Return whether a person need not wait while it is read again."""
-        is_recent = self.began_at > expired_at and monotonic() - self.read_at < MOST_AGE
-        return self.is_slow and is_recent and self.problem is None
+        is_recent = monotonic() - self.read_at < fresh + STALE
+        return self.is_slow and is_recent and self.began_at > expired_at
 
     @property
     def is_slow(self) -> bool:
@@ -221,7 +221,7 @@ class Reader:
         panel = self._panel(key)
         if not panel.is_due(fresh, self._expired_at):
             return panel.reading()
-        if panel.may_be_shown(self._expired_at):
+        if panel.may_be_shown(fresh, self._expired_at):
             if not panel.lock.locked():
                 renewal = asyncio.create_task(self._renew(panel, key[0], fresh, fetch))
                 self._renewals.add(renewal)

@@ -19,7 +19,7 @@ MOST = 100
 """Jobs that one statement returns, and rows of the list."""
 FIRST = 10
 """Rows of a quiet panel. The others are behind a summary."""
-VIOLATIONS_SECONDS = 30.0
+VIOLATIONS_SECONDS = 60.0
 """A violation of the present has lasted for minutes when it is found."""
 CHECK_SECONDS = 10.0
 CALENDARS_SECONDS = 10.0
