@@ -132,6 +132,7 @@ def test_a_window_is_read_by_an_index_with_and_without_a_job(filled: Db) -> None
     filters = ("search", "queue", "source", "owner", "state", "result", "among", "names")
     params: dict[str, Any] = dict.fromkeys(filters)
     params |= {"failing": "{}", "overdue": "{}", "sort": "name", "descending": False, "skipped": 0}
+    params["max_scopes"] = 20
     for name in ("list_shown_jobs", "list_job_states"):
         found = nodes(plan(filled, name, **params, label="team=data", max_rows=100))
         written = json.dumps(list(found))

@@ -62,7 +62,7 @@ SET enable_seqscan = off AS $$
                ELSE 'its job has no spec_error' END)
     FROM {schema}.jobs j
     JOIN {schema}.schedules s ON s.job_name = j.name
-    WHERE j.retired_at IS NULL AND CASE s.parked
+    WHERE j.retired_at IS NULL AND s.parked IN ('paused', 'retired', 'unscheduled', 'spec_error') AND CASE s.parked
         -- An edit re-arms its schedules itself, and at once.
         WHEN 'paused' THEN (j.paused_at IS NULL OR j.paused_until < {schema}.db_now() - interval '2 minutes')
                            AND s.retired_at IS NULL

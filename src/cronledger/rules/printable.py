@@ -11,6 +11,8 @@ def clean(text: str) -> str:
 
     Newlines and tabs stay.
     """
+    if text.isprintable():  # no control, bidi mark or line separator is
+        return text
     return "".join(_escaped(c) if _acts(c) else c for c in text)
 
 

@@ -13,7 +13,7 @@ from cronledger.web.reading import Reader, Reading
 
 MOST = 100
 """Jobs that one statement returns, and rows of a list."""
-VIOLATIONS_SECONDS = 30.0
+VIOLATIONS_SECONDS = 60.0
 """A violation of the present has lasted for minutes when it is found."""
 MOST_SCOPES = 10_000
 """Scopes of which the last execution is looked at, which costs a read of an index for each."""

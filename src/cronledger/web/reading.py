@@ -1,7 +1,8 @@
 """Reading for the page: bounded, read-only statements, and the last data while there is no new.
 
 A *panel* is one statement with its parameters. However many people watch, a panel is read at most
-once within its `fresh` seconds.
+once within its `fresh` seconds. A panel that takes long is read less often, and people have its
+last rows meanwhile.
 """
 
 import asyncio
@@ -40,6 +41,13 @@ MOST_PANELS = 300
 STATEMENT_SECONDS = 3
 PATIENCE = 8.0
 """The longest time in seconds that a person waits for a panel, also if nothing answers."""
+SLOW = 0.1
+"""A panel that takes more seconds to read is slow."""
+RESTS = 10
+"""A slow panel is read again once it is this many times as old as its reading took."""
+STALE = 30.0
+"""The rows of a slow panel are returned for so many seconds more while it is read again. Older ones
+are waited for."""
 RETRY = 1.0
 """Seconds between two attempts to reach a database that is away."""
 
@@ -52,6 +60,9 @@ _SETTINGS = {
     # The planner underestimates the rows of a scope, and would sort its history instead of reading
     # the newest rows in the order of the key. The sorts that a page needs remain.
     "enable_sort": "off",
+    # What a page reads is new, so it is in memory. With the default, a window of an hour would be
+    # searched in the whole partition.
+    "random_page_cost": "1.1",
 }
 _BEGIN = (
     "SELECT "
@@ -116,9 +127,28 @@ class Computed(Generic[T]):
 class _Panel:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     tried_at: float = float("-inf")
+    began_at: float = float("-inf")
     read_at: float = float("-inf")
     last: Reading = field(default_factory=Reading)
     problem: str | None = None
+
+    def is_due(self, fresh: float, expired_at: float) -> bool:
+        """Return whether its rows are older than `fresh`, or may be older than the expiry."""
+        least = max(fresh, RESTS * self._took) if self.is_slow else fresh
+        return monotonic() - self.tried_at >= least or self.began_at <= expired_at
+
+    def may_be_shown(self, fresh: float, expired_at: float) -> bool:
+        """Return whether a person need not wait while it is read again."""
+        is_recent = monotonic() - self.read_at < fresh + STALE
+        return self.is_slow and is_recent and self.began_at > expired_at
+
+    @property
+    def is_slow(self) -> bool:
+        return self.problem is None and self._took > SLOW
+
+    @property
+    def _took(self) -> float:
+        return self.read_at - self.began_at
 
     def reading(self) -> Reading:
         age = monotonic() - self.read_at if self.last.rows is not None else 0.0
@@ -133,6 +163,8 @@ class Reader:
         self._schema = schema
         self._begin = _BEGIN.replace("{schema}", schema).encode()
         self._panels: OrderedDict[tuple[str, str], _Panel] = OrderedDict()
+        self._renewals: set[asyncio.Task[None]] = set()
+        self._expired_at = float("-inf")
         self._away: tuple[float, str] = (float("-inf"), "")
         self.away: Away | None = None
         """Since when, and why, the database does not respond; None: it responded last."""
@@ -142,11 +174,8 @@ class Reader:
 
         Raises nothing that the database reports: it is the `problem` of the reading.
         """
-        panel = self._panel((statement, repr(sorted(params.items()))))
-        async with panel.lock:
-            if monotonic() - panel.tried_at >= fresh:
-                await self._refresh(panel, statement, self._statement(statement, params))
-        return panel.reading()
+        key = (statement, repr(sorted(params.items())))
+        return await self._current(key, fresh, self._statement(statement, params))
 
     async def calendars(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the revisions of calendars that these rows of jobs name."""
@@ -164,11 +193,8 @@ class Reader:
         `params` identify the panel. Raises what `work` raises, except errors of the database, which
         are the `problem`.
         """
-        panel = self._panel((name, repr(sorted(params.items()))))
-        async with panel.lock:
-            if monotonic() - panel.tried_at >= fresh:
-                await self._refresh(panel, name, lambda c: self._worked(c, work))
-        reading = panel.reading()
+        key = (name, repr(sorted(params.items())))
+        reading = await self._current(key, fresh, lambda c: self._worked(c, work))
         value = reading.known[0]["value"] if reading.known else None
         return Computed(value, reading.now, reading.age, reading.problem)
 
@@ -184,11 +210,13 @@ class Reader:
 
     def expire(self) -> None:
         """Read every panel again when it is next asked for, because something was changed."""
-        for panel in self._panels.values():
-            panel.tried_at = float("-inf")
+        self._expired_at = monotonic()
 
     async def close(self) -> None:
         """Close the connections. A later `read` raises RuntimeError."""
+        for renewal in self._renewals:
+            renewal.cancel()
+        await asyncio.gather(*self._renewals, return_exceptions=True)
         await self._connections.close()
 
     def _panel(self, key: tuple[str, str]) -> _Panel:
@@ -198,10 +226,35 @@ class Reader:
             self._panels.popitem(last=False)
         return panel
 
+    async def _current(self, key: tuple[str, str], fresh: float, fetch: Fetch) -> Reading:
+        """Return the rows of a panel, which are read if they are due."""
+        panel = self._panel(key)
+        if not panel.is_due(fresh, self._expired_at):
+            return panel.reading()
+        if panel.may_be_shown(fresh, self._expired_at):
+            if not panel.lock.locked():
+                renewal = asyncio.create_task(self._renew(panel, key[0], fresh, fetch))
+                self._renewals.add(renewal)
+                renewal.add_done_callback(self._renewed)
+            return panel.reading()
+        await self._renew(panel, key[0], fresh, fetch)
+        return panel.reading()
+
+    async def _renew(self, panel: _Panel, statement: str, fresh: float, fetch: Fetch) -> None:
+        async with panel.lock:
+            if panel.is_due(fresh, self._expired_at):
+                await self._refresh(panel, statement, fetch)
+
+    def _renewed(self, renewal: "asyncio.Task[None]") -> None:
+        self._renewals.discard(renewal)
+        if not renewal.cancelled():
+            renewal.exception()  # what `work` raised is raised again once the rows are too old
+
     async def _refresh(self, panel: _Panel, statement: str, fetch: Fetch) -> None:
         if monotonic() < self._away[0]:
             panel.problem = self._away[1]
             return
+        began = monotonic()
         try:
             async with asyncio.timeout(PATIENCE), self._connections.lend() as connection:
                 panel.last = await fetch(connection)
@@ -212,7 +265,7 @@ class Reader:
         else:
             panel.problem, panel.read_at = None, monotonic()
             self.away = None
-        panel.tried_at = monotonic()
+        panel.began_at, panel.tried_at = began, monotonic()
 
     def _statement(self, statement: str, params: Mapping[str, object]) -> Fetch:
         text = queries.text(statement, self._schema, PACKAGE).encode()

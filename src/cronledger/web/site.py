@@ -22,6 +22,7 @@ from cronledger.web.access.identity import Access, Identity
 from cronledger.web.access.scheme import Scheme
 from cronledger.web.acting import Actor
 from cronledger.web.examining import Examiner
+from cronledger.web.expected import Expectations
 from cronledger.web.following import Followers
 from cronledger.web.links import Links, local_address, path_of, root_of
 from cronledger.web.reading import Reader, Reading
@@ -176,6 +177,7 @@ class Site(Frame):
         self.followers = Followers()
         self.redaction = redaction
         self.reader = reader
+        self.expectations = Expectations(reader)
         self.actor = actor
         self.verifier = verifier
         self.examiner = examiner

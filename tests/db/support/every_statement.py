@@ -154,6 +154,7 @@ OWN: Mapping[str, Mapping[str, object]] = {
         "sort": "next",
         "descending": False,
         "skipped": 0,
+        "max_scopes": 20,
     },
     "list_found_scopes": {"text": "s1", "max_of_job": 3},
     "list_strip_cells": {"max_rows": [100] * BATCH},

@@ -15,7 +15,6 @@ from cronledger.ledger.reports import Row
 from cronledger.web import ansi, links
 from cronledger.web.changes import changes
 from cronledger.web.drawing.line import line
-from cronledger.web.expected import expected
 from cronledger.web.forms import form_of, whole
 from cronledger.web.reading import Reading
 from cronledger.web.redaction import Redaction
@@ -54,7 +53,7 @@ async def show(request: Request) -> Response:
             or f"Execution {execution} does not exist. Its partition may have been "
             "dropped after the retention.",
         )
-    (row,) = await expected(site.reader, found.known, found.now)
+    (row,) = await site.expectations.of(found.known, found.now)
     scope = {"job": row["job_name"], "scope_kind": row["scope_kind"], "scope_id": row["scope_id"]}
     attempts, neighbours, success, breaches, alerts = await asyncio.gather(
         site.reader.read("list_attempts", id=execution, max_rows=MOST_ATTEMPTS + 1),

@@ -27,7 +27,6 @@ from cronledger.web import links, queries
 from cronledger.web.changes import changes
 from cronledger.web.drawing.accounted_day import draw
 from cronledger.web.drawing.durations import draw_durations
-from cronledger.web.expected import expected
 from cronledger.web.forms import whole
 from cronledger.web.links import Links, root_of
 from cronledger.web.reading import Reading
@@ -161,7 +160,7 @@ async def _of_scope(request: Request, key: ScopeKey) -> dict[str, Any]:
         ),
         read("list_newest", max_rows=MOST_NEWEST, **scope),
     )
-    shown = await expected(site_of(request).reader, newest.known, newest.now)
+    shown = await site_of(request).expectations.of(newest.known, newest.now)
     newest = replace(newest, rows=newest.rows and shown)
     return {
         "alerts": alerts, "breaches": breaches, "compliance": compliance, "newest": newest,

@@ -31,6 +31,9 @@ MOST_EVENTS = 10
 """Events of which a job may have alerts."""
 NEWEST, SCOPES = 20, 10
 """Executions of a scope, and scopes of a job, from which the p95 is computed."""
+SORTING_SCOPES = 20
+"""Scopes of a job that decide its place in the order of the next and of the last firing. They
+usually fire at the same time."""
 DAY = timedelta(days=1)
 DURATIONS_SECONDS = 60.0
 STATES = ("active", "paused", "broken", "retired")
@@ -59,7 +62,7 @@ async def show(request: Request) -> Response:
     reading = await site.reader.read(
         "list_shown_jobs", sort=order["sort"] or "name", descending=order["order"] == "desc",
         failing=_places(results.failing), overdue=_places(results.overdue), max_rows=MOST,
-        skipped=(number - 1) * MOST, **filters,
+        skipped=(number - 1) * MOST, max_scopes=SORTING_SCOPES, **filters,
     )  # fmt: skip
     (strips, streaks), p95, alerts = await asyncio.gather(
         read_jobs_strips(request, reading.known, reading.now), _p95(request, reading),

@@ -11,7 +11,6 @@ from starlette.routing import Route
 
 from cronledger.rules.calendar_spec import ENDS_SOON
 from cronledger.web import attention, glance, owners, queries
-from cronledger.web.expected import expected
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.site import Entry, site_of
 
@@ -44,7 +43,7 @@ async def show(request: Request) -> Response:
     scopes = readings["scopes"]
     are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= glance.MOST_SCOPES
     runners, running = readings["runners"], readings["running"]
-    rows = running.rows and await expected(site.reader, running.rows, running.now)
+    rows = running.rows and await site.expectations.of(running.rows, running.now)
     live = [row for row in runners.known if row["state"] != "stopped"]
     states = {row["state"] for row in live}
     runbooks = await _runbooks(site.reader, [*wrong[: glance.MOST], *held[: glance.MOST]])

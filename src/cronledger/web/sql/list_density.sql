@@ -4,8 +4,8 @@
 -- is read by the key of the ledger. No lock. Zero rows: none.
 WITH counted AS MATERIALIZED (
     SELECT coalesce(CASE %(by)s::text WHEN 'queue' THEN s.queue ELSE s.runner_id END, '') AS lane,
-           width_bucket(extract(epoch FROM s.started_at), extract(epoch FROM %(since)s::timestamptz),
-                        extract(epoch FROM %(until)s::timestamptz), %(buckets)s::integer) AS bucket,
+           width_bucket(date_part('epoch', s.started_at), date_part('epoch', %(since)s::timestamptz),
+                        date_part('epoch', %(until)s::timestamptz), %(buckets)s::integer) AS bucket,
            CASE WHEN s.error_code = 'stale_timeout' THEN 'CRASHED'
                 WHEN s.status = 'CANCELLED' AND s.attempts -> -1 ->> 'attempt' = s.attempt::text THEN 'RELEASED'
                 ELSE s.status END AS status, count(*) AS count

@@ -1,7 +1,8 @@
 -- Lists a page of the jobs in the order of a column (`sort`: name, state, schedule, next, last, queue, owner), after
 -- `skipped` rows, with what the page shows of each. `total`, `all_failing` and `all_overdue` count all that match.
 -- `failing` and `overdue` are objects of names of jobs, with their places in the order in which they need a person. A
--- NULL parameter does not restrict; retired jobs are listed only if `state` asks for them. `p95`, `streak` and `failing_since` are those of the
+-- NULL parameter does not restrict; retired jobs are listed only if `state` asks for them. The orders by `next` and
+-- `last` look at the first max_scopes scopes of each job. `p95`, `streak` and `failing_since` are those of the
 -- last 50 executions that ended, of jobs with one scope, which is named; list_job_durations has more. No lock. Zero
 -- rows: none matches, or the page is after the last one.
 WITH matching AS MATERIALIZED (
@@ -17,13 +18,15 @@ WITH matching AS MATERIALIZED (
                     WHEN f.failing IS NOT NULL THEN 1 WHEN f.overdue IS NOT NULL THEN 2 ELSE 4 END AS rank,
                CASE %(sort)s::text
                WHEN 'next' THEN (
-                   SELECT min(v.next_plan_time) FROM {schema}.verify_schedules v
-                   WHERE v.job_name = x.name AND (v.retired_at IS NULL OR v.returned_at IS NOT NULL)
-                     AND (v.parked IS NULL OR v.parked IN ('waiting', 'limit', 'no_runner')))
+                   SELECT min(s.next_plan_time)
+                   FROM (SELECT v.next_plan_time, v.parked FROM {schema}.verify_schedules v
+                         WHERE v.job_name = x.name AND (v.retired_at IS NULL OR v.returned_at IS NOT NULL)
+                         LIMIT %(max_scopes)s) s
+                   WHERE s.parked IS NULL OR s.parked IN ('waiting', 'limit', 'no_runner'))
                WHEN 'last' THEN (
                    SELECT max(n.plan_time)
                    FROM (SELECT v.scope_kind, v.scope_id FROM {schema}.verify_schedules v
-                         WHERE v.job_name = x.name LIMIT 100) s
+                         WHERE v.job_name = x.name LIMIT %(max_scopes)s) s
                    CROSS JOIN LATERAL (
                        SELECT e.plan_time FROM {schema}.execution_status e
                        WHERE (e.job_name, e.scope_kind, e.scope_id) = (x.name, s.scope_kind, s.scope_id)
