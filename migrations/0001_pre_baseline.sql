@@ -91,6 +91,7 @@ CREATE TABLE {schema}.jobs (
     max_running         integer CHECK (max_running >= 1),
     queue               text COLLATE "C" NOT NULL DEFAULT 'default'
                         CHECK (length(queue) BETWEEN 1 AND 200),
+    "on"                text[] CHECK (cardinality("on") BETWEEN 1 AND 50),
     handler             text NOT NULL
                         CHECK (handler IN ('python', 'command', 'sql', 'http', 'external')),
     target              jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(target) = 'object'),
@@ -187,6 +188,7 @@ COMMENT ON COLUMN {schema}.jobs.overlap IS 'Rule for a due plan_time while its (
 COMMENT ON COLUMN {schema}.jobs.windows IS 'Each execution has a window of time, which begins where that of the last SUCCESS of its scope ended, and ends at its plan_time.';
 COMMENT ON COLUMN {schema}.jobs.max_running IS 'Executions RUNNING at once over all scopes and replicas; NULL: no limit.';
 COMMENT ON COLUMN {schema}.jobs.queue IS 'Queue of the job. Runners that serve it execute the job.';
+COMMENT ON COLUMN {schema}.jobs."on" IS 'Labels that a runner must have to run the job, all of them, such as {role=web} or {host=web1}; NULL: any runner. The name is a reserved word of SQL, so it needs quotes.';
 COMMENT ON COLUMN {schema}.jobs.handler IS 'Kind of handler: python, command, sql, http, external.';
 COMMENT ON COLUMN {schema}.jobs.target IS 'Target of the handler, with the keys of a file: {"python": "package.module:function"}, {"command": [list] or "shell line"} with env and cwd, {"sql": "statement"}, or the table of http: {"url": "https://…"}. {} for external.';
 COMMENT ON COLUMN {schema}.jobs.payload IS 'JSON that is passed to the handler.';
@@ -766,6 +768,7 @@ CREATE TABLE {schema}.runners (
     deploy       bigint,
     state        text NOT NULL CHECK (state IN ('running', 'draining', 'stopped')),
     queues       text[] NOT NULL,
+    labels       text[] NOT NULL DEFAULT '{}',
     slots        integer NOT NULL CHECK (slots >= 0),
     running      integer NOT NULL DEFAULT 0,
     started_at   timestamptz NOT NULL DEFAULT {schema}.db_now(),
@@ -785,6 +788,7 @@ COMMENT ON COLUMN {schema}.runners.version IS 'Version of cronledger.';
 COMMENT ON COLUMN {schema}.runners.deploy IS 'Ordered version of its deployment; NULL: none was given.';
 COMMENT ON COLUMN {schema}.runners.state IS 'running, draining, stopped.';
 COMMENT ON COLUMN {schema}.runners.queues IS 'Queues that it serves.';
+COMMENT ON COLUMN {schema}.runners.labels IS 'Its labels, such as host=web1 and role=web, by which jobs choose it with "on".';
 COMMENT ON COLUMN {schema}.runners.slots IS 'Number of executions that it can run at once.';
 COMMENT ON COLUMN {schema}.runners.running IS 'How many executions it ran at its last check-in.';
 COMMENT ON COLUMN {schema}.runners.started_at IS 'When it registered.';

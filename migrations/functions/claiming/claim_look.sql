@@ -86,8 +86,8 @@ COMMENT ON FUNCTION {schema}_internal.lock_due_schedules(text[], text[], integer
 -- Lists are arrays of arrays in JSON, which a client reads faster than arrays of rows. No aggregate is DISTINCT,
 -- because PostgreSQL would sort the rows for it, and the order of the schedules counts.
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
-    runner text, of_queues text[], kinds text[], functions text[], tokens uuid[], trusted_since timestamptz,
-    sql_commands boolean, jobs_not_to_run text[], max_rows integer,
+    runner text, of_queues text[], kinds text[], functions text[], labels text[], tokens uuid[],
+    trusted_since timestamptz, sql_commands boolean, jobs_not_to_run text[], max_rows integer,
     jobs_not_to_plan text[], max_due integer, max_woken integer, ahead interval, due_from timestamptz,
     OUT since timestamptz, OUT existing json, OUT schedules json, OUT locked_queues text[], OUT locked_jobs text[],
     OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json,
@@ -126,7 +126,8 @@ BEGIN
            array_agg(c.job_name)
     INTO existing, claimed
     FROM {schema}_internal.claim_due(
-        runner, of_queues, kinds, functions, tokens, trusted_since, sql_commands, jobs_not_to_run || paused, max_rows) c;
+        runner, of_queues, kinds, functions, labels, tokens, trusted_since, sql_commands, jobs_not_to_run || paused,
+        max_rows) c;
     IF has_woken THEN
         woken := ARRAY(SELECT w FROM {schema}_internal.lock_woken_schedules(
             of_queues, jobs_not_to_plan, max_woken) w);
@@ -186,7 +187,7 @@ BEGIN
                (SELECT r.id FROM {schema}.job_revisions r
                 WHERE r.job_name = j.name AND r.revision = j.revision),
                j.retired_at, j.paused_at, j.paused_until, j.handler, j.target ->> 'python', j.source IS NULL,
-               j.spec_error, (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l))),
+               j.spec_error, (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l), j.on)),
            bool_or(j.windows)
     INTO jobs, windowed
     FROM {schema}.jobs j
@@ -214,4 +215,4 @@ BEGIN
             OFFSET 0) e);
     now := least({schema}.db_clock(), ends_at);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips: those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';
+COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips: those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';

@@ -3,14 +3,14 @@
 -- plpgsql, because it keeps its plans. The settings of the planner are those of a step, because a check-in
 -- has no transaction that could set them.
 
--- The conditions of a claim that stay as they are until somebody writes: queues, pauses, kinds, functions. Those
+-- The conditions of a claim that stay as they are until somebody writes: queues, pauses, kinds, functions, labels. Those
 -- that the next end of an execution may change (limits, overlap) are left to the claim, which repeats all of them.
 -- Of each job only the first waiting execution counts. If its own queue and the queue of the job are both left
 -- to others, then later ones probably are as well, and to be sure would mean to read all of them. Of a paused
 -- job the first hundred since the pause are read, because one of them may have been forced to start.
 CREATE OR REPLACE FUNCTION {schema}_internal.earliest_due(
-    of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, excluded_jobs text[],
-    due_from timestamptz)
+    of_queues text[], of_kinds text[], of_functions text[], of_labels text[], sql_commands boolean,
+    excluded_jobs text[], due_from timestamptz)
 RETURNS timestamptz LANGUAGE plpgsql STABLE
 SET jit = off SET plan_cache_mode = force_generic_plan SET seq_page_cost = 1000 AS $$
 BEGIN
@@ -26,6 +26,7 @@ BEGIN
                    AND (j.handler <> 'python'
                         OR j.target ->> 'python' IN (SELECT f.name FROM unnest(of_functions) f(name)))
                    AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
+                   AND (j.on IS NULL OR j.on <@ of_labels)
                    AND j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job)) LIMIT 1) j
              CROSS JOIN LATERAL (
                  SELECT f.next_attempt_at, f.queue FROM (
@@ -38,4 +39,4 @@ BEGIN
              WHERE EXISTS (SELECT FROM {schema}_internal.open_queues(of_queues) o
                            WHERE o.name IN (j.queue, n.queue)))));
 END $$;
-COMMENT ON FUNCTION {schema}_internal.earliest_due(text[], text[], text[], boolean, text[], timestamptz) IS 'Returns when a runner of these abilities has to claim: the earliest instant at which a schedule or a waiting execution is due for it, or a planned pause begins. An instant in the past: at once, although the claim may find that all of it is blocked. NULL: nothing is planned. due_from: no schedule is due before; NULL: unknown. Locks nothing.';
+COMMENT ON FUNCTION {schema}_internal.earliest_due(text[], text[], text[], text[], boolean, text[], timestamptz) IS 'Returns when a runner of these abilities has to claim: the earliest instant at which a schedule or a waiting execution is due for it, or a planned pause begins. An instant in the past: at once, although the claim may find that all of it is blocked. NULL: nothing is planned. due_from: no schedule is due before; NULL: unknown. Locks nothing.';

@@ -30,7 +30,7 @@ class JobFacts(NamedTuple):
     """A job as a claim reads it.
 
     `room`: None without max_running. `revision_id`: the id of the newest revision; None: its row is
-    missing.
+    missing. `on`: the labels that its runners must have.
     """
 
     name: str
@@ -44,6 +44,7 @@ class JobFacts(NamedTuple):
     from_sql: bool
     spec_error: str | None
     room: int | None
+    on: Sequence[str] = ()
 
 
 class NewClaim(NamedTuple):
@@ -296,13 +297,6 @@ class UnclaimedExecution(NamedTuple):
     id: int
 
 
-class LiveFunction(NamedTuple):
-    """A Python function that a live runner of this queue has."""
-
-    queue: str
-    function: str
-
-
 class LeaseKey(NamedTuple):
     """The key and the token with which a statement finds a lease."""
 
@@ -551,6 +545,7 @@ def _schedule(
 
 def _job_facts(values: Sequence[Any]) -> JobFacts:
     name, revision, id, retired, paused, until, *rest = values
+    rest[-1] = rest[-1] or ()  # on
     revision_id = None if id is None else UUID(id)
     return JobFacts(
         name, revision, revision_id, _instant(retired), _instant(paused), _instant(until), *rest

@@ -34,7 +34,6 @@ from cronledger.ledger.rows import (
     GateVerdict,
     LeaseKey,
     LeaseState,
-    LiveFunction,
     MaintainedPartition,
     ManualDeadline,
     NewClaim,
@@ -202,6 +201,7 @@ class Statements:
         queues: Sequence[str],
         kinds: Sequence[str],
         functions: Sequence[str],
+        labels: Sequence[str],
         tokens: str,
         trusted_since: datetime | None,
         sql_commands: bool,
@@ -222,6 +222,7 @@ class Statements:
             "queues": array(queues),
             "kinds": array(kinds),
             "functions": array(functions),
+            "labels": array(labels),
             "tokens": tokens,
             "trusted_since": trusted_since,
             "sql_commands": sql_commands,
@@ -306,8 +307,8 @@ class Statements:
     ) -> StepCursor[str]:
         return await self._values(c, "create_missing_partitions", plans=array(plans))
 
-    async def read_live_handlers(self, c: Connection) -> StepCursor[LiveFunction]:
-        return await self._made(c, "read_live_handlers", LiveFunction)
+    async def read_runnable_jobs(self, c: Connection, jobs: Sequence[str]) -> StepCursor[str]:
+        return await self._values(c, "read_runnable_jobs", jobs=array(jobs))
 
     async def sleep_until(self, c: Connection, at: datetime, at_most: timedelta) -> Rows:
         return await self._rows(c, "sleep_until", at=at, at_most=at_most)

@@ -17,6 +17,7 @@ from cronledger.rules.calendars import Calendar, CalendarKey
 from cronledger.rules.limits import LARGEST_INTEGER, NAME_PATTERN
 from cronledger.rules.notify import Rules
 from cronledger.rules.requirements import After, Requirement, Requires, Upstream
+from cronledger.rules.selectors import Selector
 from cronledger.rules.urls import HttpUrl
 
 
@@ -395,6 +396,11 @@ class Job(BaseModel):
         "replicas.",
     )
     queue: Name = Field("default", description="Only runners that serve this queue run the job.")
+    on: Selector = Field(
+        None,
+        description="Labels such as `role=web,dc=fra` or `host=web1`. Only runners that have all "
+        "of them run the job. See [Hosts](policies.md#hosts).",
+    )
     handler: Handler = Field(description="How the job runs.")
     target: Mapping[str, Any] = Field(
         default_factory=dict,

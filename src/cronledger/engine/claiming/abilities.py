@@ -12,15 +12,18 @@ KINDS = (Handler.PYTHON, Handler.COMMAND, Handler.SQL, Handler.HTTP)
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """The handler kinds and the Python functions of this runner."""
+    """The handler kinds, the Python functions and the labels of this runner."""
 
     functions: Collection[str]
     allow_sql_commands: bool = False
+    labels: Collection[str] = ()
     kinds: Collection[Handler] = KINDS
     peers: NewerPeers = field(default_factory=lambda: NewerPeers({}))
 
     def runs(self, facts: JobFacts) -> bool:
         """Return whether this runner can run executions of the job."""
+        if not set(facts.on).issubset(self.labels):
+            return False
         if facts.handler == Handler.PYTHON:
             return facts.function in self.functions
         return facts.handler in self.kinds

@@ -170,7 +170,8 @@ class Claim:
         result = await self._statements.claim_look(
             c, context.runner,
             queues=context.queues, kinds=list(abilities.kinds),
-            functions=list(abilities.functions), tokens=tokens.literal,
+            functions=list(abilities.functions), labels=list(abilities.labels),
+            tokens=tokens.literal,
             trusted_since=context.clock.trusted_since if request.steal else None,
             sql_commands=abilities.allow_sql_commands,
             jobs_not_to_run=request.jobs_not_to_run, max_rows=tokens.size,

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.inputs import ClaimInputs
-from cronledger.ledger.rows import Advance, BrokenJob, JobFacts, LiveFunction, NewClaim, NewSkip
+from cronledger.ledger.rows import Advance, BrokenJob, JobFacts, NewClaim, NewSkip
 from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import (
     CatchUp,
@@ -181,7 +181,7 @@ class _Decider:
         if row.ahead_of is not None and (planned.skips or not planned.runs):
             return
         if planned.runs and facts is not None and not self._abilities.plans(facts):
-            self._leave_to_others(row, facts)
+            self._leave_to_others(row, facts, planned.runs[0].plan_time)
             return
         self._settle(row, planned, facts, planned.spec_error)
         for run in planned.runs:
@@ -213,15 +213,16 @@ class _Decider:
         job = job.model_copy(update={"overlap": Overlap.SKIP})
         return waiting, [*revisions[:-1], replace(newest, job=job)]
 
-    def _leave_to_others(self, row: ScheduleRow, facts: JobFacts) -> None:
-        """Leave the row to a live runner that has the handler. Park the row if there is none."""
-        live = self._inputs.live_functions
-        wanted = facts.function if facts.handler == Handler.PYTHON else None
-        if live is None or (wanted is not None and LiveFunction(row.queue, wanted) in live):
+    def _leave_to_others(self, row: ScheduleRow, facts: JobFacts, first: datetime) -> None:
+        """Leave the row to a live runner that can run the job. Park the row if there is none.
+
+        `first`: the first plan_time that runs, which is overdue from then on.
+        """
+        if facts.name in self._inputs.runnable:
             self.decision.excluded_jobs.add(facts.name)
             return
         self.decision.no_runner.add(facts.name)
-        self._park(row, Parked.NO_RUNNER, facts)
+        self._park(replace(row, next_plan_time=first), Parked.NO_RUNNER, facts)
 
     def _park(
         self,

@@ -165,7 +165,12 @@ class Components:
             self.pool,
             self._statements,
             self.clock,
-            Abilities(self.apps.claimable, s.allow_sql_commands, peers=self.peers),
+            Abilities(
+                self.apps.claimable,
+                s.allow_sql_commands,
+                s.all_labels,
+                peers=self.peers,
+            ),
             runner=self._runner,
             queues=s.queues,
             traces=s.tracing,
