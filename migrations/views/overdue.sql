@@ -13,16 +13,19 @@ WITH RECURSIVE held AS MATERIALIZED (
     WHERE e.status = 'RUNNING'
 ), due_queues AS (
     (SELECT s.queue FROM {schema}.schedules s
-     WHERE s.next_due_at IS NOT NULL AND NOT s.woken ORDER BY s.queue LIMIT 1)
+     WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND s.scope_kind <> 'host' ORDER BY s.queue LIMIT 1)
     UNION ALL
     SELECT (SELECT s.queue FROM {schema}.schedules s
-            WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND s.queue > d.queue
+            WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND s.scope_kind <> 'host' AND s.queue > d.queue
             ORDER BY s.queue LIMIT 1)
     FROM due_queues d WHERE d.queue IS NOT NULL
 ), to_plan AS (
     SELECT s.* FROM due_queues d
     JOIN {schema}.schedules s
-        ON s.queue = d.queue AND NOT s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'
+        ON s.queue = d.queue AND NOT s.woken AND s.scope_kind <> 'host' AND s.next_due_at < {schema}.db_now() - interval '2 s'
+    UNION ALL
+    SELECT s.* FROM {schema}.schedules s
+    WHERE s.scope_kind = 'host' AND NOT s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'
     UNION ALL
     SELECT s.* FROM {schema}.schedules s
     WHERE s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'
@@ -93,7 +96,7 @@ WITH RECURSIVE held AS MATERIALIZED (
                     THEN (SELECT max(r.effective_from) FROM {schema}.job_revisions r
                           WHERE r.job_name = j.name) END AS asked_at
     ) last
-    WHERE j.scopes IS NULL AND j.scope_kind <> 'global' AND j.retired_at IS NULL
+    WHERE j.scopes IS NULL AND j.scope_kind <> 'global' AND j.every IS NULL AND j.retired_at IS NULL
 ), explained AS (
     SELECT l.*, j.owner, j.labels, b.id AS running_id, b.stale_after AS running_until, j.paused_by,
            j.paused_reason, j.spec_error, j.max_running, j.handler, j.on, q.paused_by AS queue_paused_by,
@@ -115,7 +118,9 @@ WITH RECURSIVE held AS MATERIALIZED (
                 WHEN NOT r.has_slot THEN 'no_slot'
                 ELSE 'behind' END AS reason,
            CASE WHEN NOT r.able THEN {schema}_internal.missing_runner(
-               l.queue, CASE j.handler WHEN 'python' THEN j.target ->> 'python' END, j.on, r.live) END AS missing,
+               l.queue, CASE j.handler WHEN 'python' THEN j.target ->> 'python' END,
+               CASE l.scope_kind WHEN 'host' THEN 'host=' || l.scope_id || coalesce(j.on, '{}') ELSE j.on END, r.live)
+           END AS missing,
            format('no live runner of queue %s has a free slot', l.queue) AS no_slot
     FROM late l
     LEFT JOIN {schema}.jobs j ON j.name = l.job_name
@@ -129,7 +134,8 @@ WITH RECURSIVE held AS MATERIALIZED (
                coalesce(bool_or(a.has_slot AND a.has_labels), false) AS has_slot,
                min(a.failing) FILTER (WHERE a.is_failing AND a.has_labels) AS failing,
                string_agg(DISTINCT array_to_string(a.labels, ','), '; ') AS live
-        FROM (SELECT a.*, j.on IS NULL OR j.handler = 'external' OR j.on <@ a.labels AS has_labels FROM alive a) a
+        FROM (SELECT a.*, (j.on IS NULL OR j.handler = 'external' OR j.on <@ a.labels)
+                        AND (l.scope_kind <> 'host' OR 'host=' || l.scope_id = ANY (a.labels)) AS has_labels FROM alive a) a
         WHERE l.queue = ANY (a.queues)
           AND (j.handler <> 'python' OR j.target ->> 'python' = ANY (a.handlers))) r
 )

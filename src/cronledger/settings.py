@@ -269,6 +269,11 @@ class Settings(BaseSettings):
         description="Name of the host of this runner, which is its label `host`. If it is not set: "
         "the host name of the system.",
     )
+    hosts_retire_after: Annotated[Duration, _between("1h", "36525d")] = Field(
+        timedelta(days=7),
+        description="A host that has not checked in for this time leaves the jobs with `every`. It "
+        "returns with its next check-in.",
+    )
     runner_id: Name | None = Field(
         None, description="Name of this runner. If it is not set: host and process id."
     )

@@ -55,6 +55,7 @@ BEGIN
         WHERE e.job_name = j.name
           AND e.next_attempt_at <= {schema}.db_now()
           AND e.next_attempt_at > coalesce(j.paused_at, '-infinity')
+          AND (e.scope_kind <> 'host' OR 'host=' || e.scope_id = ANY (of_labels))
           AND (j.paused_at IS NULL OR (e.trigger = 'manual' AND e.status = 'PENDING'))
           AND e.queue = ANY (ARRAY(
               SELECT o.name FROM unnest(of_queues) AS o(name)
@@ -92,6 +93,7 @@ BEGIN
               j.allow_stale_reentry, e.cancel_requested_at, e.attempt, e.max_attempts)
           AND j.retired_at IS NULL AND j.paused_at IS NULL
           AND e.queue = ANY (of_queues)
+          AND (e.scope_kind <> 'host' OR 'host=' || e.scope_id = ANY (of_labels))
           AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = e.queue AND p.paused_at IS NOT NULL)
           AND j.handler = ANY (of_kinds)
           AND (j.handler <> 'python' OR j.target ->> 'python' IN (SELECT f.name FROM unnest(of_functions) f(name)))

@@ -16,7 +16,7 @@ SET jit = off SET plan_cache_mode = force_generic_plan SET seq_page_cost = 1000 
 BEGIN
     RETURN (
         SELECT least(
-            (SELECT n.due FROM {schema}_internal.next_schedule(of_queues, excluded_jobs, due_from) n),
+            (SELECT n.due FROM {schema}_internal.next_schedule(of_queues, of_labels, excluded_jobs, due_from) n),
             (SELECT min(p.from_at) FROM {schema}.pauses p WHERE p.begun_at IS NULL AND p.ended_at IS NULL),
             (SELECT min(u.at) FROM {schema}.unsettled_pauses u),
             (SELECT min(n.next_attempt_at) FROM {schema}_internal.waiting_jobs() d
@@ -33,6 +33,7 @@ BEGIN
                      SELECT e.*, row_number() OVER (ORDER BY e.next_attempt_at) AS place FROM (
                          SELECT e.next_attempt_at, e.queue, e.trigger, e.status FROM {schema}.executions e
                          WHERE e.job_name = j.name AND e.next_attempt_at > coalesce(j.paused_at, '-infinity')
+                           AND (e.scope_kind <> 'host' OR 'host=' || e.scope_id = ANY (of_labels))
                          ORDER BY e.next_attempt_at LIMIT CASE WHEN j.paused_at IS NULL THEN 1 ELSE 100 END) e) f
                  WHERE j.paused_at IS NULL OR (f.trigger = 'manual' AND f.status = 'PENDING') OR f.place = 100
                  ORDER BY f.next_attempt_at LIMIT 1) n

@@ -53,7 +53,10 @@ LANGUAGE sql IMMUTABLE AS $$
              settle_left_behind job_definition job_policies create_missing_partitions earliest_due parked_jobs analyzed_while_empty
              unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours redact_outputs
              raise_alerts prune_alerts watches_alerts is_delivery_due delivery_message take_turn'),
-        ('runner', 'EXECUTE', 'has_live_runner'),
+        -- Hosts. A claim that records an absence locks the host.
+        ('runner', 'EXECUTE', 'has_live_runner host_of note_host hosts_with absent_schedules hosts_changed follow_hosts'),
+        ('runner', 'INSERT UPDATE', 'hosts'), ('runner', 'INSERT', 'host_absences'),
+        ('viewer operator runner', 'SELECT', 'hosts host_absences'),
         ('runner', 'EXECUTE', 'wake_gates lock_gates settle_gates unblocked_gates is_planned'),
         -- Pauses. Claims read them, and begin those that are due.
         ('runner', 'SELECT', 'pauses unsettled_pauses'),

@@ -131,6 +131,22 @@ BEGIN
         -- In order, so that an apply that names the same labels changes nothing.
         NEW.on := ARRAY(SELECT u.label FROM unnest(NEW.on) u(label) ORDER BY u.label COLLATE "C");
     END IF;
+    IF NEW.every IS NOT NULL THEN
+        PERFORM {schema}_internal.check_runner_labels(format('job %s: every', NEW.name), NEW.every);
+        NEW.every := ARRAY(SELECT u.label FROM unnest(NEW.every) u(label) ORDER BY u.label COLLATE "C");
+        IF NEW.on IS DISTINCT FROM OLD.on AND NEW.on <> NEW.every THEN
+            RAISE EXCEPTION 'job %: "on" is %, and every is %', NEW.name, array_to_string(NEW.on, ','),
+                    array_to_string(NEW.every, ',')
+                USING HINT = 'Set one of them: every sets "on".', ERRCODE = 'invalid_parameter_value';
+        END IF;
+        NEW.on := NEW.every;
+        IF NEW.scopes IS NOT NULL OR NEW.scope_kind NOT IN ('global', 'host') THEN
+            RAISE EXCEPTION 'job %: it has every, and scopes of the kind %', NEW.name, NEW.scope_kind
+                USING HINT = 'Remove every, or the scopes: with every, each host is a scope.',
+                      ERRCODE = 'invalid_parameter_value';
+        END IF;
+        NEW.scope_kind := 'host';
+    END IF;
     RETURN NEW;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a name, a queue, labels of runners, a kind of scope, a target, a payload, a payload_schema, labels, a retry_backoff, notify or scopes that the ledger could not keep or use.';

@@ -115,7 +115,8 @@ SET enable_seqscan = off AS $$
       AND EXISTS (SELECT FROM sweeping r
                   WHERE s.queue = ANY (r.queues) AND (j.handler IN ('command', 'sql', 'http')
                                                       OR j.target ->> 'python' = ANY (r.handlers))
-                    AND (j.on IS NULL OR j.on <@ r.labels))
+                    AND (j.on IS NULL OR j.on <@ r.labels)
+                    AND (s.scope_kind <> 'host' OR 'host=' || s.scope_id = ANY (r.labels)))
     UNION ALL
     SELECT 'gate', e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id,
            'it waits for required jobs, and has no row in gates; so nothing opens its gate'

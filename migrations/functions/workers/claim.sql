@@ -108,7 +108,7 @@ BEGIN
         PERFORM {schema}_internal.raise_unknown_job(claim.job);
     END IF;
     PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
-    IF NOT definition.on <@ labels THEN
+    IF NOT definition.on <@ labels OR scope.scope_kind = 'host' AND 'host=' || scope.scope_id <> ALL (labels) THEN
         RAISE EXCEPTION 'job %: runner % has the labels %, and on = %', claim.job, claim.runner,
                 array_to_string(labels, ','), array_to_string(definition.on, ',')
             USING HINT = 'Claim it with a runner that has these labels, or change "on" of the job.',

@@ -15,6 +15,7 @@ from cronledger.rules.gates import (
     Verdict,
 )
 from cronledger.rules.model import (
+    Absence,
     ExecutionKey,
     Plan,
     PlannedSkip,
@@ -282,6 +283,15 @@ class ClaimLook(NamedTuple):
     pause_at: datetime | None
 
 
+class HostChanges(NamedTuple):
+    """Scopes that appeared, returned and retired, and schedules of absent hosts to plan."""
+
+    appeared: int
+    returned: int
+    retired: int
+    absent: int
+
+
 class Unblocked(NamedTuple):
     """A schedule that no longer waits. `rearmed`: it is due again; otherwise it was locked."""
 
@@ -485,10 +495,11 @@ def claim_look(row: dict[str, Any]) -> ClaimLook:
         ScopeKey(*key): datetime.fromisoformat(start) for *key, start in row["window_starts"] or ()
     }
     skips = _planned_skips(row["planned_skips"] or ())
+    absent = _absences(row["absences"] or ())
     return ClaimLook(
         row["since"],
         [_due_execution(execution) for execution in row["existing"] or ()],
-        [_schedule(schedule, gone, skips, windows) for schedule in row["schedules"] or ()],
+        [_schedule(schedule, gone, skips, windows, absent) for schedule in row["schedules"] or ()],
         row["locked_queues"] or (),
         row["locked_jobs"] or (),
         {job.name: job for job in jobs},
@@ -526,11 +537,20 @@ def _planned_skips(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[Planned
     return found
 
 
+def _absences(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[Absence]]:
+    found: dict[ScopeKey, list[Absence]] = {}
+    for *key, start, end in rows:
+        one = Absence(datetime.fromisoformat(start), datetime.fromisoformat(end))
+        found.setdefault(ScopeKey(*key), []).append(one)
+    return found
+
+
 def _schedule(
     values: Sequence[Any],
     retirements: Mapping[ScopeKey, Sequence[Retirement]],
     planned_skips: Mapping[ScopeKey, Sequence[PlannedSkip]],
     windows: Mapping[ScopeKey, datetime],
+    absences: Mapping[ScopeKey, Sequence[Absence]],
 ) -> ScheduleRow:
     # The last retirement alone, in two columns, is for replicas of earlier versions.
     *names, queue, through, revision, plan, _, _, woken, ahead_of, address, watermark = values
@@ -540,6 +560,7 @@ def _schedule(
         retirements.get(key, ()), planned_skips.get(key, ()), woken, _instant(ahead_of), address,
         watermark,
         windows.get(key),
+        absences.get(key, ()),
     )  # fmt: skip
 
 

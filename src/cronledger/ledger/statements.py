@@ -32,6 +32,7 @@ from cronledger.ledger.rows import (
     Enqueuer,
     Finished,
     GateVerdict,
+    HostChanges,
     LeaseKey,
     LeaseState,
     MaintainedPartition,
@@ -364,6 +365,7 @@ class Statements:
         c: Connection,
         *,
         queues: Sequence[str],
+        labels: Sequence[str],
         excluded_jobs: Sequence[str],
         since: datetime,
         due_from: datetime | None,
@@ -372,6 +374,7 @@ class Statements:
             c,
             "next_due",
             NextDue,
+            labels=array(labels),
             queues=array(queues),
             excluded_jobs=array(excluded_jobs),
             since=since,
@@ -494,6 +497,9 @@ class Statements:
 
     async def settle_left_behind(self, c: Connection) -> StepCursor[int]:
         return await self._values(c, "settle_left_behind")
+
+    async def follow_hosts(self, c: Connection, retire_after: timedelta) -> StepCursor[HostChanges]:
+        return await self._made(c, "follow_hosts", HostChanges, retire_after=retire_after)
 
     async def end_orphans(self, c: Connection) -> StepCursor[int]:
         return await self._values(c, "end_orphans")

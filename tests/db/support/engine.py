@@ -275,7 +275,7 @@ class Runner:
         """What a check-in answers, and nothing is done about it."""
         async with self.pool.connection() as c:
             answer = await self.statements.check_in(
-                c, runner=self.name, host="here", pid=1, version="0", state="running",
+                c, runner=self.name, host=self._host(), pid=1, version="0", state="running",
                 queues=list(self.queues), labels=list(self.labels), slots=self.slots,
                 running=len(self.held),
                 ttl=timedelta(seconds=20), clock_skew=timedelta(0), fingerprint={},
@@ -286,6 +286,10 @@ class Runner:
             reply = await answer.fetchone()
         assert reply is not None
         return reply
+
+    def _host(self) -> str:
+        hosts = [label[5:] for label in self.labels if label.startswith("host=")]
+        return hosts[0] if hosts else "here"
 
     async def check_in(self) -> None:
         """Registered and seen; learns the clock and when the next lease is stale."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from cronledger.engine.peers import NewerPeers
 from cronledger.ledger.rows import JobFacts
-from cronledger.rules.model import Handler
+from cronledger.rules import selectors
+from cronledger.rules.model import HOST, Handler, ScopeKey
 
 KINDS = (Handler.PYTHON, Handler.COMMAND, Handler.SQL, Handler.HTTP)
 
@@ -27,6 +28,10 @@ class Abilities:
         if facts.handler == Handler.PYTHON:
             return facts.function in self.functions
         return facts.handler in self.kinds
+
+    def reaches(self, scope: ScopeKey) -> bool:
+        """Return whether the scope is no host, or the host of this runner."""
+        return scope.scope_kind != HOST or f"{selectors.HOST}={scope.scope_id}" in self.labels
 
     def plans(self, facts: JobFacts) -> bool:
         """Return whether this runner plans the job. Every runner plans `external` jobs."""

@@ -251,8 +251,8 @@ class Claim:
         self._read_at = monotonic()
         self._left_out = self._jobs_not_to_plan()
         return await self._statements.next_due(
-            c, queues=self._context.queues, excluded_jobs=self._left_out, since=since,
-            due_from=self._still_due_from(),
+            c, queues=self._context.queues, labels=list(self._context.abilities.labels),
+            excluded_jobs=self._left_out, since=since, due_from=self._still_due_from(),
         )  # fmt: skip
 
     def _still_due_from(self) -> datetime | None:
