@@ -91,6 +91,8 @@ CREATE TABLE {schema}.jobs (
     max_running         integer CHECK (max_running >= 1),
     queue               text COLLATE "C" NOT NULL DEFAULT 'default'
                         CHECK (length(queue) BETWEEN 1 AND 200),
+    "on"                text[] CHECK (cardinality("on") BETWEEN 1 AND 50),
+    every               text[],
     handler             text NOT NULL
                         CHECK (handler IN ('python', 'command', 'sql', 'http', 'external')),
     target              jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(target) = 'object'),
@@ -142,6 +144,9 @@ CREATE TABLE {schema}.jobs (
     CONSTRAINT windows_need_an_order CHECK (NOT (windows AND overlap = 'allow')),
     CONSTRAINT paused_columns CHECK (paused_at IS NOT NULL
         OR (paused_by IS NULL AND paused_reason IS NULL AND paused_until IS NULL)),
+    CONSTRAINT every_has_hosts CHECK (every IS NULL OR (scope_kind = 'host' AND scopes IS NULL AND every = "on")),
+    -- Its firings are planned by any replica, and hosts are known from replicas only.
+    CONSTRAINT hosts_need_replicas CHECK (NOT (scope_kind = 'host' AND handler = 'external')),
     CONSTRAINT scopes_need_a_kind CHECK (scopes IS NULL OR scope_kind <> 'global'),
     -- A value that replicas cannot read would stop them for all jobs.
     CONSTRAINT at_most_a_century CHECK (interval '36525 days' >= ALL (retry_backoff)
@@ -153,6 +158,7 @@ CREATE TABLE {schema}.jobs (
 );
 CREATE INDEX jobs_provided ON {schema}.jobs (name)
     WHERE scopes IS NULL AND scope_kind <> 'global' AND retired_at IS NULL;
+CREATE INDEX jobs_every ON {schema}.jobs (name) WHERE every IS NOT NULL AND retired_at IS NULL;
 -- Each poll of each replica reads the next end of a pause, and there may be a million jobs.
 CREATE INDEX jobs_paused_until ON {schema}.jobs (paused_until) WHERE paused_until IS NOT NULL;
 -- An edit of a calendar finds its jobs.
@@ -187,6 +193,8 @@ COMMENT ON COLUMN {schema}.jobs.overlap IS 'Rule for a due plan_time while its (
 COMMENT ON COLUMN {schema}.jobs.windows IS 'Each execution has a window of time, which begins where that of the last SUCCESS of its scope ended, and ends at its plan_time.';
 COMMENT ON COLUMN {schema}.jobs.max_running IS 'Executions RUNNING at once over all scopes and replicas; NULL: no limit.';
 COMMENT ON COLUMN {schema}.jobs.queue IS 'Queue of the job. Runners that serve it execute the job.';
+COMMENT ON COLUMN {schema}.jobs."on" IS 'Labels that a runner must have to run the job, all of them, such as {role=web} or {host=web1}; NULL: any runner. The name is a reserved word of SQL, so it needs quotes.';
+COMMENT ON COLUMN {schema}.jobs.every IS 'Each plan_time runs once on every host that has these labels, all of them, such as {role=web}. It sets "on" and scope_kind. NULL: the job is not run on every host.';
 COMMENT ON COLUMN {schema}.jobs.handler IS 'Kind of handler: python, command, sql, http, external.';
 COMMENT ON COLUMN {schema}.jobs.target IS 'Target of the handler, with the keys of a file: {"python": "package.module:function"}, {"command": [list] or "shell line"} with env and cwd, {"sql": "statement"}, or the table of http: {"url": "https://…"}. {} for external.';
 COMMENT ON COLUMN {schema}.jobs.payload IS 'JSON that is passed to the handler.';
@@ -312,6 +320,7 @@ COMMENT ON COLUMN {schema}.unsettled_pauses.xact IS 'The transaction that settle
 
 -- Schedules
 
+-- Schedules of hosts have an index of their own, so that no replica reads those of other hosts.
 -- Schedules that an edit woke have an index of their own, so that a claim can take some of each kind. Otherwise 100,000
 -- woken ones would be planned before a job that is due each second.
 CREATE TABLE {schema}.schedules (
@@ -342,7 +351,9 @@ CREATE INDEX schedules_key ON {schema}.schedules (job_name, scope_kind, scope_id
 -- Otherwise PostgreSQL would refuse to update the table while a publication contains it.
 ALTER TABLE {schema}.schedules REPLICA IDENTITY FULL;
 CREATE INDEX schedules_due ON {schema}.schedules (queue, next_due_at)
-    WHERE next_due_at IS NOT NULL AND NOT woken;
+    WHERE next_due_at IS NOT NULL AND NOT woken AND scope_kind <> 'host';
+CREATE INDEX schedules_due_on_host ON {schema}.schedules (scope_id, queue, next_due_at)
+    WHERE next_due_at IS NOT NULL AND NOT woken AND scope_kind = 'host';
 CREATE INDEX schedules_woken ON {schema}.schedules (queue, job_name, scope_kind, scope_id) WHERE woken;
 CREATE INDEX schedules_dirty ON {schema}.schedules (job_name, scope_kind, scope_id)
     WHERE coalesce(input_watermark > success_watermark, input_watermark IS NOT NULL);
@@ -667,7 +678,7 @@ CREATE TABLE {schema}.skips (
     count             bigint NOT NULL CHECK (count >= 1),
     reason            text NOT NULL
                       CHECK (reason IN ('overlap', 'superseded', 'missed', 'paused', 'retired', 'operator',
-                                        'calendar', 'upstream')),
+                                        'calendar', 'upstream', 'host_absent')),
     blocked_by        bigint,
     revision          bigint NOT NULL,
     created_at        timestamptz NOT NULL DEFAULT {schema}.db_now(),
@@ -677,7 +688,7 @@ CREATE TABLE {schema}.skips (
 );
 CREATE INDEX skips_plan_time ON {schema}.skips (from_plan_time, job_name, scope_kind, scope_id);
 CREATE INDEX skips_changed ON {schema}.skips (changed_xact)
-    WHERE changed_xact IS NOT NULL AND reason IN ('overlap', 'missed', 'upstream');
+    WHERE changed_xact IS NOT NULL AND reason IN ('overlap', 'missed', 'upstream', 'host_absent');
 COMMENT ON TABLE {schema}.skips IS 'Ranges of plan_times that did not run, each with a reason. The plan_times that follow extend the range while its reason, detail and revision are the same.';
 COMMENT ON COLUMN {schema}.skips.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.skips.scope_kind IS 'Kind of the scope.';
@@ -685,12 +696,12 @@ COMMENT ON COLUMN {schema}.skips.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.skips.from_plan_time IS 'First plan_time of the range.';
 COMMENT ON COLUMN {schema}.skips.through_plan_time IS 'Last plan_time of the range.';
 COMMENT ON COLUMN {schema}.skips.count IS 'Number of plan_times in the range.';
-COMMENT ON COLUMN {schema}.skips.reason IS 'overlap, superseded (a newer plan_time ran, or the window of a SUCCESS contains this one), missed, paused, retired, operator (a planned skip), calendar, upstream (a required job did not succeed in time).';
+COMMENT ON COLUMN {schema}.skips.reason IS 'overlap, superseded (a newer plan_time ran, or the window of a SUCCESS contains this one), missed, paused, retired, operator (a planned skip), calendar, upstream (a required job did not succeed in time), host_absent (no replica of the host had checked in by the end of grace).';
 COMMENT ON COLUMN {schema}.skips.detail IS 'With reason calendar: the name of the excluded day. With operator: the reason of the planned skip. With reason upstream: what was missing. Otherwise NULL.';
 COMMENT ON COLUMN {schema}.skips.blocked_by IS 'With reason overlap: id of the execution that was RUNNING.';
 COMMENT ON COLUMN {schema}.skips.revision IS 'Revision that the plan_times belong to.';
 COMMENT ON COLUMN {schema}.skips.created_at IS 'When the first plan_time of the range was skipped.';
-COMMENT ON COLUMN {schema}.skips.changed_xact IS 'Number of the transaction that created the range, or that extended it last if its reason is overlap or missed. By it, raise_alerts() finds what has changed.';
+COMMENT ON COLUMN {schema}.skips.changed_xact IS 'Number of the transaction that created the range, or that extended it last if its reason is overlap, missed, upstream or host_absent. By it, raise_alerts() finds what has changed.';
 
 -- A plan_time is covered if it lies between from_plan_time and covered_through. Nothing else decides that.
 CREATE SEQUENCE {schema}.planned_skip_id AS bigint;
@@ -766,6 +777,7 @@ CREATE TABLE {schema}.runners (
     deploy       bigint,
     state        text NOT NULL CHECK (state IN ('running', 'draining', 'stopped')),
     queues       text[] NOT NULL,
+    labels       text[] NOT NULL DEFAULT '{}',
     slots        integer NOT NULL CHECK (slots >= 0),
     running      integer NOT NULL DEFAULT 0,
     started_at   timestamptz NOT NULL DEFAULT {schema}.db_now(),
@@ -785,6 +797,7 @@ COMMENT ON COLUMN {schema}.runners.version IS 'Version of cronledger.';
 COMMENT ON COLUMN {schema}.runners.deploy IS 'Ordered version of its deployment; NULL: none was given.';
 COMMENT ON COLUMN {schema}.runners.state IS 'running, draining, stopped.';
 COMMENT ON COLUMN {schema}.runners.queues IS 'Queues that it serves.';
+COMMENT ON COLUMN {schema}.runners.labels IS 'Its labels, such as host=web1 and role=web, by which jobs choose it with "on".';
 COMMENT ON COLUMN {schema}.runners.slots IS 'Number of executions that it can run at once.';
 COMMENT ON COLUMN {schema}.runners.running IS 'How many executions it ran at its last check-in.';
 COMMENT ON COLUMN {schema}.runners.started_at IS 'When it registered.';
@@ -795,6 +808,38 @@ COMMENT ON COLUMN {schema}.runners.clock_skew IS 'Its wall clock minus the clock
 COMMENT ON COLUMN {schema}.runners.fingerprint IS 'Versions of Python, croniter and the time zone data.';
 COMMENT ON COLUMN {schema}.runners.handlers IS 'Python functions that it has imported.';
 COMMENT ON COLUMN {schema}.runners.diagnostics IS 'Its state at the last check-in, as in /diagnostics with the twenty oldest executions: executions, ticks, lag, lost leases, database errors.';
+
+-- A row is locked by each check-in of the host, and by a claim that records its absence. So each of them sees the
+-- other, and no plan_time is skipped because of an absence that a check-in has ended.
+CREATE TABLE {schema}.hosts (
+    name            text COLLATE "C" PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),
+    labels          text[] NOT NULL DEFAULT '{}',
+    present_from    timestamptz,
+    present_through timestamptz NOT NULL,
+    retired_at      timestamptz,
+    retired_by      text,
+    CHECK ((retired_at IS NULL) = (retired_by IS NULL))
+) WITH (fillfactor = 50);
+COMMENT ON TABLE {schema}.hosts IS 'Hosts on which replicas have run, or that a job lists. Written by each check-in.';
+COMMENT ON COLUMN {schema}.hosts.name IS 'Name of the host, the label host of its replicas, and the scope_id of its schedules.';
+COMMENT ON COLUMN {schema}.hosts.labels IS 'Labels of its live replicas together. While none is live: the last ones.';
+COMMENT ON COLUMN {schema}.hosts.present_from IS 'Since when a replica of the host has checked in without a gap; NULL: none ever did.';
+COMMENT ON COLUMN {schema}.hosts.present_through IS 'Until when the last check-in counts. The host is absent after this instant. 1970: it never checked in.';
+COMMENT ON COLUMN {schema}.hosts.retired_at IS 'When the host was retired; NULL: it is not. A check-in ends it.';
+COMMENT ON COLUMN {schema}.hosts.retired_by IS 'The person who retired it, or hosts_retire_after.';
+
+CREATE TABLE {schema}.host_absences (
+    host     text COLLATE "C" NOT NULL,
+    from_at  timestamptz NOT NULL,
+    until_at timestamptz NOT NULL,
+    PRIMARY KEY (host, from_at),
+    CHECK (from_at < until_at)
+);
+CREATE INDEX host_absences_ended ON {schema}.host_absences (until_at);
+COMMENT ON TABLE {schema}.host_absences IS 'Times in which no replica of a host checked in, once they are over. Written by the check-in that ends one. The planner and verify read the absences of hosts only from here, and hosts.present_through for the present one. Rows that ended before the executions that are kept are pruned.';
+COMMENT ON COLUMN {schema}.host_absences.host IS 'The host.';
+COMMENT ON COLUMN {schema}.host_absences.from_at IS 'When its last check-in before the absence ended to count. 1970: it had never checked in.';
+COMMENT ON COLUMN {schema}.host_absences.until_at IS 'When it checked in again.';
 
 CREATE TABLE {schema}.queues (
     name          text COLLATE "C" PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),
@@ -1395,9 +1440,9 @@ CREATE TABLE {schema}.turns (
     taken_at timestamptz NOT NULL DEFAULT {schema}.db_clock()
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE {schema}.turns IS 'Steps that one process at a time runs: it locks the row of the step until the end of its transaction (take_turn). Also the turn of each scope provider, the lock of channels, and that of edits of jobs in chains.';
-COMMENT ON COLUMN {schema}.turns.step IS 'alerts, deadlines, hours, partitions, channels, edits, or scopes of JOB.';
+COMMENT ON COLUMN {schema}.turns.step IS 'alerts, deadlines, hosts, hours, partitions, channels, edits, or scopes of JOB.';
 COMMENT ON COLUMN {schema}.turns.taken_at IS 'When the last transaction that ran the step took the turn. Of channels and edits: when the row was created.';
-INSERT INTO {schema}.turns (step) VALUES ('alerts'), ('channels'), ('deadlines'), ('edits'), ('hours'), ('partitions');
+INSERT INTO {schema}.turns (step) VALUES ('alerts'), ('channels'), ('deadlines'), ('edits'), ('hosts'), ('hours'), ('partitions');
 
 -- Provisional dates: what a transaction has written, until its COMMIT dates it (date_undated).
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from cronledger.rules import durations, model, notify, requirements, urls
+from cronledger.rules import durations, model, notify, requirements, selectors, urls
 from cronledger.rules.model import Job
 
 SOURCE = Path(__file__).parents[2] / "src" / "cronledger" / "declaring"
@@ -31,6 +31,7 @@ _FORMS: tuple[tuple[object, str], ...] = (
     (model.Labels, "Mapping[str, str] | None"),
     (model.RetryFilter, "Sequence[Failure] | None"),
     (notify.Rules, "str | Notify | Sequence[str | Notify] | None"),
+    (selectors.Selector, "str | Sequence[str] | None"),
     (requirements.Requires, "str | Requirement | Sequence[str | Requirement] | None"),
     (requirements.After, "str | Requirement | Sequence[str | Requirement] | None"),
     (urls.HttpUrl, "str"),

@@ -36,6 +36,7 @@ SELECT 'skip'::text, k.job_name, k.scope_kind, k.scope_id, k.from_plan_time,
                   WHEN 'paused' THEN 'the job was paused'
                   WHEN 'operator' THEN format('an operator skipped it (%s)', k.detail)
                   WHEN 'upstream' THEN format('it waited for a job that it requires: %s', k.detail)
+                  WHEN 'host_absent' THEN format('no replica of the host %s had checked in by the end of grace', k.scope_id)
                   WHEN 'calendar' THEN format('its calendar excludes this day (%s)', k.detail)
                   ELSE 'the job or its scope was retired' END),
        (SELECT j.owner FROM {schema}.jobs j WHERE j.name = k.job_name),

@@ -13,16 +13,19 @@ WITH RECURSIVE held AS MATERIALIZED (
     WHERE e.status = 'RUNNING'
 ), due_queues AS (
     (SELECT s.queue FROM {schema}.schedules s
-     WHERE s.next_due_at IS NOT NULL AND NOT s.woken ORDER BY s.queue LIMIT 1)
+     WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND s.scope_kind <> 'host' ORDER BY s.queue LIMIT 1)
     UNION ALL
     SELECT (SELECT s.queue FROM {schema}.schedules s
-            WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND s.queue > d.queue
+            WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND s.scope_kind <> 'host' AND s.queue > d.queue
             ORDER BY s.queue LIMIT 1)
     FROM due_queues d WHERE d.queue IS NOT NULL
 ), to_plan AS (
     SELECT s.* FROM due_queues d
     JOIN {schema}.schedules s
-        ON s.queue = d.queue AND NOT s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'
+        ON s.queue = d.queue AND NOT s.woken AND s.scope_kind <> 'host' AND s.next_due_at < {schema}.db_now() - interval '2 s'
+    UNION ALL
+    SELECT s.* FROM {schema}.schedules s
+    WHERE s.scope_kind = 'host' AND NOT s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'
     UNION ALL
     SELECT s.* FROM {schema}.schedules s
     WHERE s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'
@@ -65,7 +68,7 @@ WITH RECURSIVE held AS MATERIALIZED (
 ), late AS (
     SELECT d.* FROM due d WHERE d.due_at < {schema}.db_now() - interval '2 s'
 ), alive AS MATERIALIZED (
-    SELECT r.queues, r.handlers, r.slots > r.running AS has_slot, r.version <> 'external' AS is_replica,
+    SELECT r.queues, r.handlers, r.labels, r.slots > r.running AS has_slot, r.version <> 'external' AS is_replica,
            format('; %s is failing (%s)', r.id, {schema}_internal.loop_errors(r.diagnostics -> 'failing')) AS failing,
            {schema}_internal.loop_errors(r.diagnostics -> 'failing') IS NOT NULL AS is_failing
     FROM {schema}.runners r
@@ -93,10 +96,10 @@ WITH RECURSIVE held AS MATERIALIZED (
                     THEN (SELECT max(r.effective_from) FROM {schema}.job_revisions r
                           WHERE r.job_name = j.name) END AS asked_at
     ) last
-    WHERE j.scopes IS NULL AND j.scope_kind <> 'global' AND j.retired_at IS NULL
+    WHERE j.scopes IS NULL AND j.scope_kind <> 'global' AND j.every IS NULL AND j.retired_at IS NULL
 ), explained AS (
     SELECT l.*, j.owner, j.labels, b.id AS running_id, b.stale_after AS running_until, j.paused_by,
-           j.paused_reason, j.spec_error, j.max_running, j.handler, q.paused_by AS queue_paused_by,
+           j.paused_reason, j.spec_error, j.max_running, j.handler, j.on, q.paused_by AS queue_paused_by,
            q.paused_reason AS queue_paused_reason, q.max_running AS queue_max_running, r.able, r.has_slot, r.failing,
            CASE WHEN NOT coalesce((SELECT h.same FROM home h), false) THEN 'database'
                 WHEN NOT l.is_stealable THEN 'lease_expired'
@@ -114,8 +117,10 @@ WITH RECURSIVE held AS MATERIALIZED (
                 WHEN j.max_running <= n.count OR q.max_running <= m.count THEN 'limit'
                 WHEN NOT r.has_slot THEN 'no_slot'
                 ELSE 'behind' END AS reason,
-           format('no live runner has queue %s%s', l.queue,
-                  CASE j.handler WHEN 'python' THEN format(' and function %s', j.target ->> 'python') END) AS missing,
+           CASE WHEN NOT r.able THEN {schema}_internal.missing_runner(
+               l.queue, CASE j.handler WHEN 'python' THEN j.target ->> 'python' END,
+               CASE l.scope_kind WHEN 'host' THEN 'host=' || l.scope_id || coalesce(j.on, '{}') ELSE j.on END, r.live)
+           END AS missing,
            format('no live runner of queue %s has a free slot', l.queue) AS no_slot
     FROM late l
     LEFT JOIN {schema}.jobs j ON j.name = l.job_name
@@ -125,9 +130,12 @@ WITH RECURSIVE held AS MATERIALIZED (
     LEFT JOIN by_job n ON n.job_name = l.job_name
     LEFT JOIN by_queue m ON m.queue = l.queue
     CROSS JOIN LATERAL (
-        SELECT count(*) > 0 AS able, coalesce(bool_or(a.has_slot), false) AS has_slot,
-               min(a.failing) FILTER (WHERE a.is_failing) AS failing
-        FROM alive a
+        SELECT coalesce(bool_or(a.has_labels), false) AS able,
+               coalesce(bool_or(a.has_slot AND a.has_labels), false) AS has_slot,
+               min(a.failing) FILTER (WHERE a.is_failing AND a.has_labels) AS failing,
+               string_agg(DISTINCT array_to_string(a.labels, ','), '; ') AS live
+        FROM (SELECT a.*, (j.on IS NULL OR j.handler = 'external' OR j.on <@ a.labels)
+                        AND (l.scope_kind <> 'host' OR 'host=' || l.scope_id = ANY (a.labels)) AS has_labels FROM alive a) a
         WHERE l.queue = ANY (a.queues)
           AND (j.handler <> 'python' OR j.target ->> 'python' = ANY (a.handlers))) r
 )
@@ -142,7 +150,7 @@ SELECT x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.due_at,
            WHEN 'paused' THEN format('paused by %s%s', x.paused_by, ': ' || x.paused_reason)
            WHEN 'queue_paused' THEN format('queue %s paused by %s%s', x.queue, x.queue_paused_by,
                                            ': ' || x.queue_paused_reason)
-           WHEN 'external' THEN 'no worker has claimed it yet'
+           WHEN 'external' THEN format('no worker%s has claimed it yet', ' with the labels ' || array_to_string(x.on, ','))
            WHEN 'no_runner' THEN x.missing
            WHEN 'lease_expired' THEN
                CASE WHEN x.is_stealable AND x.handler = 'external' THEN 'no worker has claimed it again yet'

@@ -10,7 +10,8 @@ SELECT r.id AS runner_id, r.host, r.pid, r.version,
        CASE WHEN r.slots > 0 THEN round(coalesce(n.running, 0)::numeric / r.slots, 3) END AS load,
        r.started_at, r.heartbeat_at, {schema}.db_now() - r.heartbeat_at AS heartbeat_age,
        r.clock_skew, r.fingerprint, r.handlers, r.diagnostics, r.stale_after,
-       {schema}_internal.loop_errors(r.diagnostics -> 'failing') AS failing, r.deploy
+       {schema}_internal.loop_errors(r.diagnostics -> 'failing') AS failing, r.deploy,
+       r.labels
 FROM {schema}.runners r
 LEFT JOIN (SELECT e.runner_id, count(*)::integer AS running FROM {schema}.executions e
            WHERE e.status = 'RUNNING' GROUP BY e.runner_id) n ON n.runner_id = r.id;
@@ -34,3 +35,4 @@ COMMENT ON COLUMN {schema}.runner_status.diagnostics IS 'Its state at the last c
 COMMENT ON COLUMN {schema}.runner_status.stale_after IS 'The runner counts as dead unless it checks in before this instant.';
 COMMENT ON COLUMN {schema}.runner_status.failing IS 'The errors of its failing parts at the last check-in; NULL: there were none.';
 COMMENT ON COLUMN {schema}.runner_status.deploy IS 'Ordered version of its deployment; NULL: none was given.';
+COMMENT ON COLUMN {schema}.runner_status.labels IS 'Its labels, such as host=web1 and role=web, by which jobs choose it with "on".';

@@ -6,6 +6,7 @@ errors and `describe` never show secrets.
 
 import os
 import re
+import socket
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -41,6 +42,7 @@ from cronledger.rules.problems import (
     problems_of,
     shown,
 )
+from cronledger.rules.selectors import HOST, OwnLabels
 from cronledger.rules.urls import HttpUrl
 
 PREFIX = "CRONLEDGER_"
@@ -266,6 +268,21 @@ class Settings(BaseSettings):
         description="Create a span of OpenTelemetry for each attempt and each enqueuing call. The "
         "program configures the SDK. Needs the extra `tracing`.",
     )
+    labels: Annotated[OwnLabels, NoDecode] = Field(
+        (),
+        description="Labels of this runner, such as `role=web,dc=fra`, by which jobs choose it "
+        "with `on`. The variable separates them by commas.",
+    )
+    host: Name = Field(
+        default_factory=socket.gethostname,
+        description="Name of the host of this runner, which is its label `host`. If it is not set: "
+        "the host name of the system.",
+    )
+    hosts_retire_after: Annotated[Duration, _between("1h", "36525d")] = Field(
+        timedelta(days=7),
+        description="A host that has not checked in for this time leaves the jobs with `every`. It "
+        "returns with its next check-in.",
+    )
     runner_id: Name | None = Field(
         None, description="Name of this runner. If it is not set: host and process id."
     )
@@ -470,6 +487,11 @@ class Settings(BaseSettings):
             _variable(name, "unknown variable", _remedy(name, VARIABLES), warning=True)
             for name in self.unknown
         )
+
+    @property
+    def all_labels(self) -> list[str]:
+        """The labels of this runner, with that of its host, in order."""
+        return sorted([*self.labels, f"{HOST}={self.host}"])
 
     def require_database(self) -> str:
         """Return the connection string or `embedded`. Raises ConfigurationError if not set."""

@@ -387,7 +387,7 @@ def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
         chosen, first, last = _one(
             c,
             "SELECT array_agg(d)::text, min(d.plan_time), max(d.plan_time) FROM cronledger_internal"
-            ".lock_due_existing(%(of_queues)s, %(of_kinds)s, %(of_functions)s, false, '{}',"
+            ".lock_due_existing(%(of_queues)s, %(of_kinds)s, %(of_functions)s, '{}', false, '{}',"
             " %(max_rows)s) d",
             able,
         )
@@ -422,7 +422,7 @@ def stale(c: psycopg.Connection, batch: int) -> Sent:
 def _able(batch: int) -> dict[str, Any]:
     return {
         "of_queues": list(QUEUES), "of_kinds": ["python"], "of_functions": ["bench:handler"],
-        "sql_commands": False, "excluded_jobs": [], "max_rows": batch,
+        "of_labels": ["host=bench"], "sql_commands": False, "excluded_jobs": [], "max_rows": batch,
     }  # fmt: skip
 
 
@@ -455,7 +455,8 @@ def rounds(rows: Rows, batch: int) -> dict[str, Call]:
     since = rows.now - timedelta(days=1)
     runner = {
         "runner": "runner-0", "host": "h", "pid": 1, "version": "0", "state": "running",
-        "queues": list(QUEUES), "slots": 10, "running": 0, "ttl": ALWAYS, "clock_skew": ALWAYS,
+        "queues": list(QUEUES), "labels": [], "slots": 10, "running": 0, "ttl": ALWAYS,
+        "clock_skew": ALWAYS,
         "fingerprint": {}, "handlers": ["bench:handler"], "diagnostics": Jsonb({}), "deploy": None,
         "ledger": None, "kinds": ["python"], "sql_commands": False, "excluded_jobs": [],
         "due_from": None, "most": None,

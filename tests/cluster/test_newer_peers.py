@@ -29,7 +29,7 @@ BERLIN = job(timezone="Europe/Berlin")
 def check_in(**said: object) -> dict[str, object]:
     """What `check_in` answers of a newer runner that claims; `said` differs."""
     able = {
-        "id": "new", "queues": ["default"], "handlers": ["m:f"],
+        "id": "new", "queues": ["default"], "handlers": ["m:f"], "labels": [],
         "fingerprint": {**OLD, "tzdata": "2020b"}, "seen": "12:00", "ttl_s": 50, "free": 1,
         "database": "ok", "claimed_s_ago": 115,
         "dispatcher": {"failures": 0, "busy": False, "step_age_s": 115},

@@ -298,7 +298,7 @@ def test_executions_claimed_after_a_refused_one_have_tokens_of_their_own(ledger:
     )
     claimed = ledger.values(
         "SELECT job_name, how, lease_token FROM cronledger_internal.claim_due('me', '{default}',"
-        " '{python}', '{tests:work}', ARRAY[gen_random_uuid(), gen_random_uuid()], NULL)"
+        " '{python}', '{tests:work}', '{}', ARRAY[gen_random_uuid(), gen_random_uuid()], NULL)"
     )
     assert [(job, how) for job, how, _ in claimed] == [("a", "refused"), ("b", "won"), ("c", "won")]
     assert len({token for _, how, token in claimed if how == "won"}) == 2

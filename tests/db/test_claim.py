@@ -136,7 +136,7 @@ async def test_a_job_that_kills_its_runners_is_not_stolen_for_ever(
     candidates = (
         "SELECT count(*) FROM cronledger_internal.lock_stale("
         f"'{{default}}', '{{python}}', '{{{FUNCTION}}}',"
-        " false, '{}', db_now() - interval '1 day', 9)"
+        " '{}', false, '{}', db_now() - interval '1 day', 9)"
     )
     found = []
     attempts = [s.claimed.attempt for s in await one.settle()]

@@ -182,7 +182,7 @@ def test_a_server_process_remembers_its_own_database_until_the_identity_changes(
 
 
 def test_a_failover_that_is_not_recorded_yet_is_looked_at_each_time(ledger: Ledger) -> None:
-    ledger.values("SELECT cronledger_internal.register_worker('php', 'default')")
+    ledger.values("SELECT cronledger_internal.register_worker('php', 'default', '{}')")
     fail_over(ledger)
     require = "SELECT cronledger_internal.require_own_database()"
     with connect(ledger.url) as session:
@@ -208,7 +208,7 @@ async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_
         assert one.dispatcher.refused == why(ledger)
     assert "no runner checked in on timeline 99 in the last 10 minutes" in str(why(ledger))
     assert planned(ledger) == cursor
-    ledger.values("SELECT cronledger_internal.register_worker('php', 'default')")
+    ledger.values("SELECT cronledger_internal.register_worker('php', 'default', '{}')")
     assert why(ledger) is not None
 
 

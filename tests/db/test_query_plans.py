@@ -226,6 +226,7 @@ def test_no_list_of_a_caller_is_searched_for_each_row(filled: psycopg.Connection
     assert {name for name, text in texts.items() if linear.search(text)} == bounded
     able = {
         "of_queues": list(plans.QUEUES), "of_kinds": ["python"], "of_functions": ["f"] * 9,
+        "of_labels": ["host=bench"],
         "sql_commands": False, "excluded_jobs": ["j"] * 9, "max_rows": 9,
     }  # fmt: skip
     for function, more in (("lock_due_existing", {}), ("lock_stale", {"trusted_since": LONG_AGO})):

@@ -33,7 +33,7 @@ CALENDARS = "tests/unit/test_calendars.py::"
 PROPERTIES = "tests/unit/test_planner_properties.py::"
 IN_LEDGER = "tests/db/test_calendars.py::"
 WINDOWS = "tests/db/test_windows.py::"
-HOSTS = "tests/unit/test_crontab_hosts.py::"
+OF_HOSTS = "tests/unit/test_crontab_hosts.py::"
 SOURCES = "tests/cli/test_sources.py::"
 SKIPS = "tests/db/test_planned_skips.py::"
 REQUIRED = "tests/db/test_declared_gates.py::"
@@ -45,6 +45,7 @@ FORECASTS = "tests/cli/test_forecast.py::"
 PLANNED = "tests/unit/test_planner_skips.py::"
 PROGRESS = "tests/db/test_progress.py::"
 PROGRESS_RULES = "tests/unit/test_progress.py::"
+HOSTS = "tests/db/test_hosts.py::"
 
 
 class AnchorError(AssertionError):
@@ -1047,7 +1048,36 @@ MISTAKES = [
     *_of(
         SRC + "sources/crontab_hosts.py",
         ("entries of two users become one job",
-         HOSTS + "test_users_and_zones_of_hosts_keep_entries_apart_F110",
+         OF_HOSTS + "test_users_and_zones_of_hosts_keep_entries_apart_F110",
          "return (job.user, job.command,", "return (job.command,"),
+    ),
+    *_of(
+        SRC + "engine/claiming/abilities.py",
+        ("a replica plans a job without its labels",
+         HOSTS + "test_a_job_without_a_runner_with_its_labels_is_parked_until_one_sweeps",
+         "if not set(facts.on).issubset(self.labels):", "if False:"),
+    ),
+    *_of(
+        SQL + "claiming/claim_existing.sql",
+        ("a retry runs without the labels of its job",
+         HOSTS + "test_only_a_runner_with_the_labels_runs_a_job",
+         "(j.on IS NULL OR j.on <@ of_labels)\n          AND j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs)"
+         " h(job)) LIMIT 1", "j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job)) LIMIT 1"),
+        ("a runner without the labels of a job steals its leases",
+         HOSTS + "test_only_a_runner_with_the_labels_steals_a_lease",
+         "(j.on IS NULL OR j.on <@ of_labels)\n          AND j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs)"
+         " h(job))\n        ORDER", "j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))\n        ORDER"),
+    ),
+    *_of(
+        SQL + "claiming/unblocked_schedules.sql",
+        ("a schedule is re-armed for a runner without its labels",
+         HOSTS + "test_a_job_without_a_runner_with_its_labels_is_parked_until_one_sweeps",
+         "AND (j.on IS NULL OR j.on <@ r.labels))", ")"),
+    ),
+    *_of(
+        SQL + "workers/claim.sql",
+        ("a worker claims a scope without the labels of its job",
+         HOSTS + "test_a_worker_claims_only_with_the_labels",
+         "IF NOT definition.on <@ labels THEN", "IF false THEN"),
     ),
 ]  # fmt: skip

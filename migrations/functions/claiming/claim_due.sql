@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_due(
-    runner text, queues text[], kinds text[], functions text[], tokens uuid[],
+    runner text, queues text[], kinds text[], functions text[], labels text[], tokens uuid[],
     trusted_since timestamptz, sql_commands boolean DEFAULT false, excluded_jobs text[] DEFAULT '{}',
     max_rows integer DEFAULT NULL)
 RETURNS TABLE (
@@ -23,12 +23,12 @@ BEGIN
         candidates := '{}';
         IF trusted_since IS NOT NULL THEN
             candidates := ARRAY(SELECT c FROM {schema}_internal.lock_stale(
-                queues, kinds, functions, sql_commands, excluded, trusted_since, row_limit) c);
+                queues, kinds, functions, labels, sql_commands, excluded, trusted_since, row_limit) c);
         END IF;
         -- In most claims of replicas nothing waits, and this probe costs a tenth of lock_due_existing.
         IF EXISTS (SELECT FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL) THEN
             candidates := candidates || ARRAY(SELECT c FROM {schema}_internal.lock_due_existing(
-                queues, kinds, functions, sql_commands, excluded, row_limit) c);
+                queues, kinds, functions, labels, sql_commands, excluded, row_limit) c);
         END IF;
         EXIT WHEN cardinality(candidates) = 0;
         -- Of two candidates of one scope only one may start. The other may have displaced a third one, because
@@ -45,4 +45,4 @@ BEGIN
         EXIT WHEN cardinality(refused) = 0 OR used >= cardinality(tokens);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, and at most max_rows are considered. trusted_since: the runner has trusted the clock of the database since then; NULL: it does not steal. more: others may be due. excluded_jobs: jobs of which nothing is claimed; the caller adds those in unsettled_pauses. Raises CL005 in another database than the ledger''s own, and unless the transaction is READ COMMITTED.';
+COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist and are due, for a runner that serves these queues, handler kinds and Python functions and has these labels; at most one for each token, and at most max_rows are considered. trusted_since: the runner has trusted the clock of the database since then; NULL: it does not steal. more: others may be due. excluded_jobs: jobs of which nothing is claimed; the caller adds those in unsettled_pauses. Raises CL005 in another database than the ledger''s own, and unless the transaction is READ COMMITTED.';

@@ -19,8 +19,8 @@
 -- are paused or full; and scopes that are RUNNING unless they may overlap (one hash of them, because a probe
 -- per row would open every partition for each). The limits are counted again under their locks.
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_existing(
-    of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, excluded_jobs text[],
-    max_rows integer)
+    of_queues text[], of_kinds text[], of_functions text[], of_labels text[], sql_commands boolean,
+    excluded_jobs text[], max_rows integer)
 RETURNS SETOF {schema}_internal.claim_candidate LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
@@ -44,6 +44,7 @@ BEGIN
           AND j.handler = ANY (of_kinds)
           AND (j.handler <> 'python' OR j.target ->> 'python' IN (SELECT f.name FROM unnest(of_functions) f(name)))
           AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
+          AND (j.on IS NULL OR j.on <@ of_labels)
           AND j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job)) LIMIT 1
     ) j
     CROSS JOIN LATERAL {schema}_internal.job_room(j.name, j.max_running) limited
@@ -54,6 +55,7 @@ BEGIN
         WHERE e.job_name = j.name
           AND e.next_attempt_at <= {schema}.db_now()
           AND e.next_attempt_at > coalesce(j.paused_at, '-infinity')
+          AND (e.scope_kind <> 'host' OR 'host=' || e.scope_id = ANY (of_labels))
           AND (j.paused_at IS NULL OR (e.trigger = 'manual' AND e.status = 'PENDING'))
           AND e.queue = ANY (ARRAY(
               SELECT o.name FROM unnest(of_queues) AS o(name)
@@ -70,11 +72,11 @@ BEGIN
     LIMIT max_rows::bigint
     FOR NO KEY UPDATE OF s SKIP LOCKED;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_due_existing(text[], text[], text[], boolean, text[], integer) IS 'Locks the schedules of executions that are PENDING or await a retry, are due, and may start on a runner of these abilities. Returns these executions.';
+COMMENT ON FUNCTION {schema}_internal.lock_due_existing(text[], text[], text[], text[], boolean, text[], integer) IS 'Locks the schedules of executions that are PENDING or await a retry, are due, and may start on a runner of these abilities. Returns these executions.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_stale(
-    of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, excluded_jobs text[],
-    trusted_since timestamptz, max_rows integer)
+    of_queues text[], of_kinds text[], of_functions text[], of_labels text[], sql_commands boolean,
+    excluded_jobs text[], trusted_since timestamptz, max_rows integer)
 RETURNS SETOF {schema}_internal.claim_candidate LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
@@ -91,10 +93,12 @@ BEGIN
               j.allow_stale_reentry, e.cancel_requested_at, e.attempt, e.max_attempts)
           AND j.retired_at IS NULL AND j.paused_at IS NULL
           AND e.queue = ANY (of_queues)
+          AND (e.scope_kind <> 'host' OR 'host=' || e.scope_id = ANY (of_labels))
           AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = e.queue AND p.paused_at IS NOT NULL)
           AND j.handler = ANY (of_kinds)
           AND (j.handler <> 'python' OR j.target ->> 'python' IN (SELECT f.name FROM unnest(of_functions) f(name)))
           AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
+          AND (j.on IS NULL OR j.on <@ of_labels)
           AND j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
         ORDER BY e.stale_after
     ) e
@@ -106,7 +110,7 @@ BEGIN
     ) s
     LIMIT max_rows;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_stale(text[], text[], text[], boolean, text[], timestamptz, integer) IS 'Locks the schedules of stale leases that may be stolen, and returns the executions. Reads every RUNNING row.';
+COMMENT ON FUNCTION {schema}_internal.lock_stale(text[], text[], text[], text[], boolean, text[], timestamptz, integer) IS 'Locks the schedules of stale leases that may be stolen, and returns the executions. Reads every RUNNING row.';
 
 -- Greedy in the order of the candidates. A steal takes no room: its row counts as RUNNING already.
 CREATE OR REPLACE FUNCTION {schema}_internal.decide_existing(

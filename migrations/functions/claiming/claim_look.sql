@@ -51,10 +51,11 @@ COMMENT ON FUNCTION {schema}_internal.lock_woken_schedules(text[], text[], integ
 -- Those that are due, the oldest first, because slots may not be enough for all of them.
 -- Also locked are those that are due within `ahead`. They are returned only if none is due yet, and only those
 -- within 1 ms after the first one, because executions that are claimed ahead start together.
+-- The schedules of hosts come from an index of their own, so that only those of this host are read.
 -- No join and no condition on jobs: what cannot start is parked, and is not in this index. excluded_jobs: jobs
 -- whose handler another runner has and this one does not; NOT IN, because it has a hash in every plan.
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_schedules(
-    of_queues text[], excluded_jobs text[], max_rows integer, ahead interval, due_from timestamptz)
+    of_queues text[], of_host text, excluded_jobs text[], max_rows integer, ahead interval, due_from timestamptz)
 RETURNS SETOF {schema}_internal.locked_schedule LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
@@ -66,32 +67,46 @@ BEGIN
         SELECT d.*, min(d.next_due_at) OVER () AS first
         FROM {schema}_internal.open_queues(of_queues) o
         CROSS JOIN LATERAL (
+            SELECT * FROM (
             SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
                    s.next_plan_time, s.retired_at, s.returned_at, s.next_due_at, s.ctid AS address,
                    s.input_watermark, s.running_from
             FROM {schema}.schedules s
-            WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at <= {schema}.db_now() + ahead
+            WHERE NOT s.woken AND s.scope_kind <> 'host' AND s.queue = o.name
+              AND s.next_due_at <= {schema}.db_now() + ahead
               AND s.next_due_at >= coalesce(due_from, '-infinity')
               AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
             ORDER BY s.next_due_at LIMIT max_rows
-            FOR NO KEY UPDATE OF s SKIP LOCKED
+            FOR NO KEY UPDATE OF s SKIP LOCKED) s
+            UNION ALL
+            SELECT * FROM (
+            SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
+                   s.next_plan_time, s.retired_at, s.returned_at, s.next_due_at, s.ctid AS address,
+                   s.input_watermark, s.running_from
+            FROM {schema}.schedules s
+            WHERE NOT s.woken AND s.scope_kind = 'host' AND s.scope_id = of_host AND s.queue = o.name
+              AND s.next_due_at <= {schema}.db_now() + ahead
+              AND s.next_due_at >= coalesce(due_from, '-infinity')
+              AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
+            ORDER BY s.next_due_at LIMIT max_rows
+            FOR NO KEY UPDATE OF s SKIP LOCKED) s
         ) d
     ) x
     WHERE x.next_due_at <= CASE WHEN x.first > {schema}.db_now()
                                 THEN x.first + interval '1 ms' ELSE {schema}.db_now() END
     ORDER BY x.next_due_at, x.job_name, x.scope_kind, x.scope_id;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_due_schedules(text[], text[], integer, interval, timestamptz) IS 'Locks the schedules of these queues that are due, or those that are due within ahead if none is due yet, and returns them. Schedules that were woken (lock_woken_schedules) or are locked already are left out. due_from: none is due before, so that the search leaves out dead versions of rows; NULL: unknown.';
+COMMENT ON FUNCTION {schema}_internal.lock_due_schedules(text[], text, text[], integer, interval, timestamptz) IS 'Locks the schedules of these queues, and of no other host, that are due, or those that are due within ahead if none is due yet, and returns them. Schedules that were woken (lock_woken_schedules) or are locked already are left out. due_from: none is due before, so that the search leaves out dead versions of rows; NULL: unknown.';
 
 -- Lists are arrays of arrays in JSON, which a client reads faster than arrays of rows. No aggregate is DISTINCT,
 -- because PostgreSQL would sort the rows for it, and the order of the schedules counts.
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
-    runner text, of_queues text[], kinds text[], functions text[], tokens uuid[], trusted_since timestamptz,
-    sql_commands boolean, jobs_not_to_run text[], max_rows integer,
+    runner text, of_queues text[], kinds text[], functions text[], labels text[], tokens uuid[],
+    trusted_since timestamptz, sql_commands boolean, jobs_not_to_run text[], max_rows integer,
     jobs_not_to_plan text[], max_due integer, max_woken integer, ahead interval, due_from timestamptz,
     OUT since timestamptz, OUT existing json, OUT schedules json, OUT locked_queues text[], OUT locked_jobs text[],
     OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json,
-    OUT window_starts json, OUT pauses text, OUT pause_at timestamptz, OUT planned_skips json)
+    OUT window_starts json, OUT pauses text, OUT pause_at timestamptz, OUT planned_skips json, OUT absences json)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     claimed text[];
@@ -104,7 +119,10 @@ DECLARE
     paused  text[];
     has_woken boolean;
     skipping boolean;
+    on_hosts boolean;
     windowed boolean;
+    own_host text := {schema}_internal.host_of(labels);
+    seen_hosts text[];
 BEGIN
     since := {schema}.db_clock();
     SELECT (SELECT min(p.from_at) FROM {schema}.pauses p WHERE p.begun_at IS NULL AND p.ended_at IS NULL),
@@ -126,15 +144,26 @@ BEGIN
            array_agg(c.job_name)
     INTO existing, claimed
     FROM {schema}_internal.claim_due(
-        runner, of_queues, kinds, functions, tokens, trusted_since, sql_commands, jobs_not_to_run || paused, max_rows) c;
+        runner, of_queues, kinds, functions, labels, tokens, trusted_since, sql_commands, jobs_not_to_run || paused,
+        max_rows) c;
     IF has_woken THEN
         woken := ARRAY(SELECT w FROM {schema}_internal.lock_woken_schedules(
             of_queues, jobs_not_to_plan, max_woken) w);
     END IF;
     -- What exists and what was woken do not wait for what is coming.
     locked := ARRAY(SELECT s FROM {schema}_internal.lock_due_schedules(
-        of_queues, jobs_not_to_plan, max_due,
+        of_queues, own_host, jobs_not_to_plan, max_due,
         CASE WHEN claimed IS NULL AND cardinality(woken) = 0 THEN ahead ELSE interval '0' END, due_from) s) || woken;
+    -- A schedule of another host is planned only while its row in hosts is locked, so that no check-in ends an absence
+    -- meanwhile. Its own replica plans what is left out here.
+    IF EXISTS (SELECT FROM unnest(woken) s WHERE s.scope_kind = 'host' AND s.scope_id IS DISTINCT FROM own_host) THEN
+        seen_hosts := ARRAY(
+            SELECT h.name FROM {schema}.hosts h
+            WHERE h.name IN (SELECT s.scope_id FROM unnest(woken) s WHERE s.scope_kind = 'host')
+            ORDER BY h.name FOR SHARE SKIP LOCKED);
+        locked := ARRAY(SELECT s FROM unnest(locked) s
+                        WHERE s.scope_kind <> 'host' OR s.scope_id = own_host OR s.scope_id = ANY (seen_hosts));
+    END IF;
     IF claimed IS NULL AND cardinality(locked) = 0 THEN
         RETURN;
     END IF;
@@ -142,8 +171,9 @@ BEGIN
                s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
                s.next_plan_time, s.retired_at, s.returned_at, s.woken, s.ahead_of, s.address, s.input_watermark)),
            array_agg(s.job_name), array_agg(s.queue), bool_or(s.retired_at IS NOT NULL),
-           EXISTS (SELECT FROM {schema}.planned_skips p WHERE p.covered_through >= p.from_plan_time)
-    INTO schedules, planned, limits, retired, skipping
+           EXISTS (SELECT FROM {schema}.planned_skips p WHERE p.covered_through >= p.from_plan_time),
+           bool_or(s.scope_kind = 'host')
+    INTO schedules, planned, limits, retired, skipping, on_hosts
     FROM unnest(locked) s;
     IF retired THEN
         retirements := (
@@ -186,7 +216,7 @@ BEGIN
                (SELECT r.id FROM {schema}.job_revisions r
                 WHERE r.job_name = j.name AND r.revision = j.revision),
                j.retired_at, j.paused_at, j.paused_until, j.handler, j.target ->> 'python', j.source IS NULL,
-               j.spec_error, (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l))),
+               j.spec_error, (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l), j.on)),
            bool_or(j.windows)
     INTO jobs, windowed
     FROM {schema}.jobs j
@@ -213,5 +243,19 @@ BEGIN
               AND e.status = 'RUNNING' AND e.plan_time >= coalesce(s.running_from, '-infinity')
             OFFSET 0) e);
     now := least({schema}.db_clock(), ends_at);
+    -- The host of this runner is present. The absence of another one lasts at least until now, because its row is locked.
+    IF on_hosts THEN
+        absences := (
+            SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, a.from_at, a.until_at) ORDER BY a.from_at)
+            FROM unnest(locked) s
+            CROSS JOIN LATERAL (
+                SELECT a.from_at, a.until_at FROM {schema}.host_absences a
+                WHERE a.host = s.scope_id AND a.until_at > s.planned_through
+                UNION ALL
+                SELECT h.present_through, claim_look.now FROM {schema}.hosts h
+                WHERE h.name = s.scope_id AND h.name IS DISTINCT FROM own_host AND h.present_through < claim_look.now
+                OFFSET 0) a
+            WHERE s.scope_kind = 'host');
+    END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips: those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';
+COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips, absences (of hosts): those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';

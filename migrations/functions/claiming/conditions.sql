@@ -77,15 +77,29 @@ RETURNS TABLE (queue text, job text) LANGUAGE sql STABLE ROWS 10 AS $$
 $$;
 COMMENT ON FUNCTION {schema}_internal.woken_jobs(text[]) IS 'Returns the jobs with schedules that were woken to be planned again, of those of these queues that are not paused.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.host_of(labels text[]) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT substr(l.label, 6) FROM unnest(labels) l(label) WHERE starts_with(l.label, 'host=')
+$$;
+COMMENT ON FUNCTION {schema}_internal.host_of(text[]) IS 'Returns the host of a runner with these labels; NULL: none is among them.';
+
 -- All woken schedules count as one, because a claim plans some of each job.
 CREATE OR REPLACE FUNCTION {schema}_internal.next_schedule(
-    of_queues text[], excluded_jobs text[], due_from timestamptz)
+    of_queues text[], of_labels text[], excluded_jobs text[], due_from timestamptz)
 RETURNS TABLE (due timestamptz) LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT least(
         (SELECT min(n.next_due_at) FROM {schema}_internal.open_queues(of_queues) o
          CROSS JOIN LATERAL (
              SELECT s.next_due_at FROM {schema}.schedules s
-             WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at >= coalesce(due_from, '-infinity')
+             WHERE NOT s.woken AND s.scope_kind <> 'host' AND s.queue = o.name
+               AND s.next_due_at >= coalesce(due_from, '-infinity')
+               AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
+             ORDER BY s.next_due_at LIMIT 1) n),
+        (SELECT min(n.next_due_at) FROM {schema}_internal.open_queues(of_queues) o
+         CROSS JOIN LATERAL (
+             SELECT s.next_due_at FROM {schema}.schedules s
+             WHERE NOT s.woken AND s.scope_kind = 'host' AND s.queue = o.name
+               AND s.scope_id = {schema}_internal.host_of(of_labels)
+               AND s.next_due_at >= coalesce(due_from, '-infinity')
                AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
              ORDER BY s.next_due_at LIMIT 1) n),
         (SELECT n.next_due_at FROM {schema}_internal.woken_jobs(of_queues) w
@@ -95,4 +109,4 @@ RETURNS TABLE (due timestamptz) LANGUAGE sql STABLE ROWS 1 AS $$
          WHERE w.job NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
          LIMIT 1))
 $$;
-COMMENT ON FUNCTION {schema}_internal.next_schedule(text[], text[], timestamptz) IS 'Returns when the next schedule of these queues is due, without those of the excluded jobs and of paused queues; NULL: none is planned. due_from: none but woken ones are due before, so that the search leaves out dead versions of rows; NULL: unknown.';
+COMMENT ON FUNCTION {schema}_internal.next_schedule(text[], text[], text[], timestamptz) IS 'Returns when the next schedule of these queues is due for a runner with these labels, without those of the excluded jobs and of paused queues; NULL: none is planned. due_from: none but woken ones are due before, so that the search leaves out dead versions of rows; NULL: unknown.';

@@ -31,6 +31,9 @@ BEGIN
             UNION ALL
             SELECT 'gates' WHERE EXISTS (SELECT FROM {schema}_internal.unblocked_gates(most))
             UNION ALL
+            SELECT 'hosts'
+            WHERE {schema}_internal.hosts_changed() OR EXISTS (SELECT FROM {schema}_internal.absent_schedules(most))
+            UNION ALL
             SELECT 'runners'
             WHERE EXISTS (SELECT FROM {schema}.runners r
                           WHERE r.stale_after < {schema}.db_now() - interval '1 day'
@@ -39,4 +42,4 @@ BEGIN
             SELECT 'statistics'
             WHERE EXISTS (SELECT FROM {schema}_internal.analyzed_while_empty())) w);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.left_behind(integer) IS 'Returns what the sweeper has to repair: schedules (rearm_left_behind), inputs (settle_left_behind), orphans (end_orphans), gates (wake_left_gates), runners (reap_runners), statistics (maintain_partitions). More than `most` schedules or jobs of one kind count as something to repair, because no more are examined. most NULL: examines nothing and returns NULL. Locks nothing.';
+COMMENT ON FUNCTION {schema}_internal.left_behind(integer) IS 'Returns what the sweeper has to repair: schedules (rearm_left_behind), inputs (settle_left_behind), orphans (end_orphans), gates (wake_left_gates), hosts (follow_hosts), runners (reap_runners), statistics (maintain_partitions). More than `most` schedules or jobs of one kind count as something to repair, because no more are examined. most NULL: examines nothing and returns NULL. Locks nothing.';

@@ -35,7 +35,9 @@ RETURNS SETOF {schema}.schedules LANGUAGE sql STABLE ROWS 10 AS $$
     WHERE j.name IS NULL OR EXISTS (
         SELECT FROM {schema}.runners r
         WHERE r.state = 'running' AND r.stale_after > {schema}.db_now() AND l.queue = ANY (r.queues)
-          AND (j.handler IN ('command', 'sql', 'http') OR j.target ->> 'python' = ANY (r.handlers)))
+          AND (j.handler IN ('command', 'sql', 'http') OR j.target ->> 'python' = ANY (r.handlers))
+          AND (j.on IS NULL OR j.on <@ r.labels)
+          AND (l.scope_kind <> 'host' OR 'host=' || l.scope_id = ANY (r.labels)))
     UNION ALL
     SELECT l.*
     FROM (SELECT n.job_name FROM {schema}_internal.parked_jobs('spec_error') n LIMIT most) n

@@ -19,7 +19,7 @@ BEGIN
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job FOR SHARE;
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(job);
-    ELSIF definition.scope_kind = 'global' OR definition.scopes IS NOT NULL OR scope = 'global'
+    ELSIF definition.scope_kind = 'global' OR definition.scopes IS NOT NULL OR scope = 'global' OR kind = 'host'
           OR kind <> definition.scope_kind OR definition.retired_at IS NOT NULL THEN
         PERFORM {schema}_internal.raise_unknown_scope(job, kind, scope);
     END IF;
@@ -37,7 +37,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN held;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_or_create_scope(text, text, text) IS 'Locks and returns the schedule row of a scope. A missing scope is created, with a history that starts now, if the job has a scope_kind and no fixed scopes; otherwise it raises. A scope provider retires the scopes that it does not return.';
+COMMENT ON FUNCTION {schema}_internal.lock_or_create_scope(text, text, text) IS 'Locks and returns the schedule row of a scope. A missing scope is created, with a history that starts now, if the job has a scope_kind other than host and no fixed scopes; otherwise it raises. A scope provider retires the scopes that it does not return.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.find_or_create_scope(job text, kind text, scope text)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$

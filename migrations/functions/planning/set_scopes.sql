@@ -49,6 +49,11 @@ BEGIN
     -- Read after the wait for the locks, which may have been long, because what was planned meanwhile stays
     -- valid.
     at := coalesce(seen_at, {schema}.db_clock());
+    -- A host has a row, whose lock decides whether it is absent.
+    IF kind = 'host' THEN
+        INSERT INTO {schema}.hosts (name, present_through) SELECT DISTINCT u.id COLLATE "C", timestamptz '1970-01-01Z'
+        FROM unnest(fresh) u(id) ORDER BY 1 ON CONFLICT DO NOTHING;
+    END IF;
     INSERT INTO {schema}.schedules
         (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at,
          woken, created_at)

@@ -111,6 +111,8 @@ BEGIN
         PERFORM {schema}_internal.cancel_waiting(NEW.name, NEW.edited_by);
     ELSIF NEW.scope_kind = 'global' THEN
         PERFORM {schema}_internal.set_scopes(NEW.name, 'global', ARRAY['global'], at);
+    ELSIF NEW.every IS NOT NULL THEN
+        PERFORM {schema}_internal.set_scopes(NEW.name, 'host', {schema}_internal.hosts_with(NEW.every), at);
     ELSIF NEW.scopes IS NOT NULL THEN
         PERFORM {schema}_internal.set_scopes(NEW.name, NEW.scope_kind, NEW.scopes, at);
     ELSE

@@ -6,7 +6,13 @@ LANGUAGE sql STABLE ROWS 50 SECURITY DEFINER SET search_path = pg_catalog, pg_te
 SET enable_bitmapscan = off AS $$
     (SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time,
             greatest(s.next_due_at, s.next_plan_time) FROM {schema}.schedules s
-     WHERE NOT s.woken AND s.queue = of_queue AND s.next_due_at >= {schema}.db_now() AND s.next_due_at < before
+     WHERE s.scope_kind <> 'host' AND NOT s.woken AND s.queue = of_queue AND s.next_due_at >= {schema}.db_now() AND s.next_due_at < before
+       AND s.next_plan_time < before AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
+     ORDER BY s.next_due_at LIMIT most)
+    UNION ALL
+    (SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time,
+            greatest(s.next_due_at, s.next_plan_time) FROM {schema}.schedules s
+     WHERE s.scope_kind = 'host' AND NOT s.woken AND s.queue = of_queue AND s.next_due_at >= {schema}.db_now() AND s.next_due_at < before
        AND s.next_plan_time < before AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
      ORDER BY s.next_due_at LIMIT most)
     UNION ALL
@@ -16,4 +22,4 @@ SET enable_bitmapscan = off AS $$
        AND s.next_plan_time < before AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
      ORDER BY s.next_due_at LIMIT most)
 $$;
-COMMENT ON FUNCTION {schema}_internal.next_firings(text, timestamptz, integer) IS 'Returns the earliest plan_times of a queue that are due before this instant: at most this many of woken schedules, and at most this many of the others.';
+COMMENT ON FUNCTION {schema}_internal.next_firings(text, timestamptz, integer) IS 'Returns the earliest plan_times of a queue that are due before this instant: at most this many of woken schedules, of those of hosts, and of the others.';

@@ -18,7 +18,7 @@ LANGUAGE sql IMMUTABLE AS $$
               pause_status job_pauses breaches compliance verify_breaches unjudged_deadlines deadline_progress scope_retirements planned_skips planned_skip_status source_status retention_status
               calendars calendar_revisions gates windows running_output'),
         ('viewer operator runner', 'EXECUTE',
-            'history_violations window_violations may_be_stolen loop_errors recent_violations present_violations wrong_hours max_steals is_dirty has_label next_firings group_status
+            'history_violations window_violations may_be_stolen loop_errors missing_runner recent_violations present_violations wrong_hours max_steals is_dirty has_label next_firings group_status
              queues_in_use preview_backfill late_steps unconfirmed_failover'),
         ('operator runner', 'SELECT', 'execution_payloads job_targets'),
         -- Sessions of the web page.
@@ -53,6 +53,10 @@ LANGUAGE sql IMMUTABLE AS $$
              settle_left_behind job_definition job_policies create_missing_partitions earliest_due parked_jobs analyzed_while_empty
              unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours redact_outputs
              raise_alerts prune_alerts watches_alerts is_delivery_due delivery_message take_turn'),
+        -- Hosts. A claim that records an absence locks the host.
+        ('runner', 'EXECUTE', 'has_live_runner host_of note_host hosts_with absent_schedules hosts_changed follow_hosts'),
+        ('runner', 'INSERT UPDATE', 'hosts'), ('runner', 'INSERT', 'host_absences'),
+        ('viewer operator runner', 'SELECT', 'hosts host_absences'),
         ('runner', 'EXECUTE', 'wake_gates lock_gates settle_gates unblocked_gates is_planned'),
         -- Pauses. Claims read them, and begin those that are due.
         ('runner', 'SELECT', 'pauses unsettled_pauses'),
@@ -62,6 +66,7 @@ LANGUAGE sql IMMUTABLE AS $$
              take_up_pauses check_pause pause_arguments lock_pause nothing_planned_after'),
         ('', 'USAGE', 'pause_id unsettled_pause_id'),
         ('viewer operator runner', 'EXECUTE', 'pause_covers is_wide'),
+        ('', 'EXECUTE', 'check_runner_labels labels_of_live'),
         -- Deadlines.
         ('runner', 'EXECUTE',
             'next_deadline lock_deadlines deadline_schedules deadline_revisions take_manual_deadlines add_deadlines
@@ -93,7 +98,7 @@ LANGUAGE sql IMMUTABLE AS $$
              await_turn bucket_bounds hours_to_count check_due_at check_enqueue check_execution_ids cancel_outcome record_many check_queue check_retry check_runner check_scopes check_target check_traceparent check_trigger
              apply_overlap check_skip lock_schedules wake_schedules covered_watermark current_timeline jobs_check_values json_problem channels_check_values channel_problem
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
-             create_role has_live_runner has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor
+             create_role has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor
              jobs_number_revision jobs_record_deletion lock_job lock_limits create_backfilled record_pruned
              check_items check_partition create_enqueued create_partition create_partitions create_message
              create_messages find_or_create_scope message_plan_time lock_scopes merge_enqueued retry_refusal

@@ -83,6 +83,26 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_scopes(text, text[]) IS 'Raises unless each of these is a possible name of a scope.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.check_runner_labels(what text, labels text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    bad text;
+BEGIN
+    SELECT coalesce('has ' || quote_literal(left(u.label, 60)), 'has a NULL') || ' as element ' || u.n
+    INTO bad FROM unnest(labels) WITH ORDINALITY u(label, n)
+    WHERE (u.label ~ '^[A-Za-z0-9][A-Za-z0-9._/-]*=[A-Za-z0-9][A-Za-z0-9._:@/+-]*$' AND length(u.label) <= 200) IS NOT TRUE
+    ORDER BY u.n LIMIT 1;
+    bad := coalesce(bad, (SELECT format('has two values of %s', split_part(u.label, '=', 1)) FROM unnest(labels) u(label)
+                          GROUP BY split_part(u.label, '=', 1) HAVING count(*) > 1 LIMIT 1),
+                    CASE WHEN labels IS NULL THEN 'is NULL' WHEN array_ndims(labels) > 1 THEN 'is a multidimensional array' END);
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION '% %', what, bad
+            USING HINT = 'Write a list of NAME=VALUE, each name once, such as ''{role=web,dc=fra}''.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.check_runner_labels(text, text[]) IS 'Raises unless these can be labels of one runner.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_check_values() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -106,6 +126,27 @@ BEGIN
     IF NEW.scopes IS DISTINCT FROM OLD.scopes THEN
         PERFORM {schema}_internal.check_scopes(NEW.name, NEW.scopes);
     END IF;
+    IF NEW.on IS DISTINCT FROM OLD.on AND NEW.on IS NOT NULL THEN
+        PERFORM {schema}_internal.check_runner_labels(format('job %s: "on"', NEW.name), NEW.on);
+        -- In order, so that an apply that names the same labels changes nothing.
+        NEW.on := ARRAY(SELECT u.label FROM unnest(NEW.on) u(label) ORDER BY u.label COLLATE "C");
+    END IF;
+    IF NEW.every IS NOT NULL THEN
+        PERFORM {schema}_internal.check_runner_labels(format('job %s: every', NEW.name), NEW.every);
+        NEW.every := ARRAY(SELECT u.label FROM unnest(NEW.every) u(label) ORDER BY u.label COLLATE "C");
+        IF NEW.on IS DISTINCT FROM OLD.on AND NEW.on <> NEW.every THEN
+            RAISE EXCEPTION 'job %: "on" is %, and every is %', NEW.name, array_to_string(NEW.on, ','),
+                    array_to_string(NEW.every, ',')
+                USING HINT = 'Set one of them: every sets "on".', ERRCODE = 'invalid_parameter_value';
+        END IF;
+        NEW.on := NEW.every;
+        IF NEW.scopes IS NOT NULL OR NEW.scope_kind NOT IN ('global', 'host') THEN
+            RAISE EXCEPTION 'job %: it has every, and scopes of the kind %', NEW.name, NEW.scope_kind
+                USING HINT = 'Remove every, or the scopes: with every, each host is a scope.',
+                      ERRCODE = 'invalid_parameter_value';
+        END IF;
+        NEW.scope_kind := 'host';
+    END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a name, a queue, a kind of scope, a target, a payload, a payload_schema, labels, a retry_backoff, notify or scopes that the ledger could not keep or use.';
+COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a name, a queue, labels of runners, a kind of scope, a target, a payload, a payload_schema, labels, a retry_backoff, notify or scopes that the ledger could not keep or use.';

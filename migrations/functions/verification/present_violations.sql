@@ -13,7 +13,7 @@ SET enable_seqscan = off AS $$
                 WHERE s.parked = 'limit' AND s.job_name > l.job_name ORDER BY s.job_name LIMIT 1)
         FROM limited l WHERE l.job_name IS NOT NULL
     ), sweeping AS MATERIALIZED (  -- live runners that have been sweeping for 2 minutes
-        SELECT r.queues, r.handlers FROM {schema}.runners r
+        SELECT r.queues, r.handlers, r.labels FROM {schema}.runners r
         WHERE r.state = 'running' AND r.stale_after > {schema}.db_now() AND r.version <> 'external'
           AND r.started_at < {schema}.db_now() - interval '2 minutes'
     ), fresh AS MATERIALIZED (  -- an edit re-arms schedules, and claims plan them again
@@ -108,13 +108,15 @@ SET enable_seqscan = off AS $$
                                          WHERE b.queue = q.name), true) END
     UNION ALL
     SELECT 'parked', s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, NULL,
-           'it is parked no_runner, and a live runner has its queue and its handler'
+           'it is parked no_runner, and a live runner has its queue, its handler and its labels'
     FROM {schema}.schedules s
     JOIN {schema}.jobs j ON j.name = s.job_name
     WHERE s.parked = 'no_runner' AND j.name NOT IN (SELECT f.job_name FROM fresh f)
       AND EXISTS (SELECT FROM sweeping r
                   WHERE s.queue = ANY (r.queues) AND (j.handler IN ('command', 'sql', 'http')
-                                                      OR j.target ->> 'python' = ANY (r.handlers)))
+                                                      OR j.target ->> 'python' = ANY (r.handlers))
+                    AND (j.on IS NULL OR j.on <@ r.labels)
+                    AND (s.scope_kind <> 'host' OR 'host=' || s.scope_id = ANY (r.labels)))
     UNION ALL
     SELECT 'gate', e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id,
            'it waits for required jobs, and has no row in gates; so nothing opens its gate'

@@ -68,7 +68,8 @@ $$;
 COMMENT ON FUNCTION {schema}_internal.claim_refusal({schema}.jobs, {schema}.schedules, {schema}.executions, {schema}.executions, {schema}.executions) IS 'Returns why a claim of this scope gets no execution; NULL: it may have one. retry_pending: the waiting execution is not due yet. retry_exhausted: the newest execution failed for good, and nothing was enqueued since.';
 
 CREATE OR REPLACE FUNCTION {schema}.claim(
-    job text, runner text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)
+    job text, runner text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL,
+    labels text[] DEFAULT '{}')
 RETURNS TABLE (
     answer text, execution_id bigint, lease_token uuid, plan_time timestamptz, attempt integer,
     max_attempts integer, payload jsonb, watermark bigint, stale_after timestamptz, due_at timestamptz,
@@ -91,13 +92,14 @@ BEGIN
         RAISE EXCEPTION 'job %: runner is not a text of 1 to 200 characters', claim.job
             USING HINT = 'Name the process that will hold the lease.', ERRCODE = 'invalid_parameter_value';
     END IF;
+    PERFORM {schema}_internal.check_runner_labels('claim: labels', labels);
     PERFORM {schema}_internal.require_read_committed('claim');
     PERFORM {schema}_internal.take_up_pauses();
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = claim.job;
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(claim.job);
     END IF;
-    trusted := {schema}_internal.register_worker(claim.runner, definition.queue);
+    trusted := {schema}_internal.register_worker(claim.runner, definition.queue, claim.labels);
     PERFORM {schema}_internal.lock_limits(definition);
     scope := {schema}_internal.lock_or_create_scope(
         claim.job, coalesce(claim.scope_kind, definition.scope_kind), claim.scope_id);
@@ -106,6 +108,12 @@ BEGIN
         PERFORM {schema}_internal.raise_unknown_job(claim.job);
     END IF;
     PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
+    IF NOT definition.on <@ labels OR scope.scope_kind = 'host' AND 'host=' || scope.scope_id <> ALL (labels) THEN
+        RAISE EXCEPTION 'job %: runner % has the labels %, and on = %', claim.job, claim.runner,
+                array_to_string(labels, ','), array_to_string(definition.on, ',')
+            USING HINT = 'Claim it with a runner that has these labels, or change "on" of the job.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
     scope := {schema}_internal.settle_input(scope);
     SELECT e.* INTO running FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
@@ -159,4 +167,4 @@ BEGIN
     END IF;
     RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION {schema}.claim(text, text, text, text) IS 'Claims one execution of this scope: a PENDING execution that is due, or else a new one. If the column answer is won, retried or stolen, the execution is RUNNING and the caller holds its lease (lease_token) until stale_after. The caller renews the lease with heartbeat, and ends the execution with finish or fail. Any other answer means that nothing was claimed. In that case, execution_id is the execution that prevents the claim, and answer is the reason: already_running, retry_pending (until due_at), up_to_date, retry_exhausted (enqueue, or retry it), concurrency_limit, paused, busy (its row is locked, or its window was processed meanwhile; call again), refused (the database does not accept a value; see spec_error). window_start: of a job with windows, the start of the time to process, which ends before plan_time; NULL: the execution was enqueued or created by this call. A worker that was seen for one stale_timeout also steals a stale lease of a reentrant job. The function raises an error if the job is unknown or retired, and if the transaction is not READ COMMITTED. It waits for the locks of the limited queue, the limited job and the schedule (lock_timeout).';
+COMMENT ON FUNCTION {schema}.claim(text, text, text, text, text[]) IS 'Claims one execution of this scope: a PENDING execution that is due, or else a new one. labels: those of the caller; raises unless they include those of "on" of the job. If the column answer is won, retried or stolen, the execution is RUNNING and the caller holds its lease (lease_token) until stale_after. The caller renews the lease with heartbeat, and ends the execution with finish or fail. Any other answer means that nothing was claimed. In that case, execution_id is the execution that prevents the claim, and answer is the reason: already_running, retry_pending (until due_at), up_to_date, retry_exhausted (enqueue, or retry it), concurrency_limit, paused, busy (its row is locked, or its window was processed meanwhile; call again), refused (the database does not accept a value; see spec_error). window_start: of a job with windows, the start of the time to process, which ends before plan_time; NULL: the execution was enqueued or created by this call. A worker that was seen for one stale_timeout also steals a stale lease of a reentrant job. The function raises an error if the job is unknown or retired, and if the transaction is not READ COMMITTED. It waits for the locks of the limited queue, the limited job and the schedule (lock_timeout).';

@@ -9,7 +9,8 @@
 -- no queues, because only replicas serve queues; handlers has external:QUEUE for each queue from which the
 -- worker has claimed.
 
-CREATE OR REPLACE FUNCTION {schema}.claim_next(queue text, runner text, n integer DEFAULT 1)
+CREATE OR REPLACE FUNCTION {schema}.claim_next(
+    queue text, runner text, n integer DEFAULT 1, labels text[] DEFAULT '{}')
 RETURNS TABLE (
     id bigint, job_name text, scope_kind text, scope_id text, plan_time timestamptz, attempt integer,
     trigger text, payload jsonb, target jsonb, lease_token uuid, stale_after timestamptz,
@@ -27,19 +28,20 @@ BEGIN
             USING HINT = 'queue is the queue of the jobs, runner a name of 1 to 200 characters, n is 1 to 500.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
+    PERFORM {schema}_internal.check_runner_labels('claim_next: labels', labels);
     PERFORM {schema}_internal.require_read_committed('claim_next');
     PERFORM {schema}_internal.take_up_pauses();
-    trusted_since := {schema}_internal.register_worker(claim_next.runner, claim_next.queue);
+    trusted_since := {schema}_internal.register_worker(claim_next.runner, claim_next.queue, claim_next.labels);
     tokens := ARRAY(SELECT gen_random_uuid() FROM generate_series(1, n));
     -- Considers a few more than it claims, because schedules that another claim holds must not hide the rest.
     RETURN QUERY
         SELECT c.id, c.job_name, c.scope_kind, c.scope_id, c.plan_time, c.attempt, c.trigger,
                c.payload::jsonb, j.target, c.lease_token, c.stale_after, j.stale_timeout, j.run_timeout,
                c.window_start
-        FROM {schema}_internal.claim_due(claim_next.runner, ARRAY[claim_next.queue], '{external}', '{}', tokens,
-                                trusted_since, excluded_jobs => ARRAY(SELECT u.job_name FROM {schema}.unsettled_pauses u),
+        FROM {schema}_internal.claim_due(claim_next.runner, ARRAY[claim_next.queue], '{external}', '{}',
+                                claim_next.labels, tokens, trusted_since, excluded_jobs => ARRAY(SELECT u.job_name FROM {schema}.unsettled_pauses u),
                                 max_rows => least(500, n + 20)) c
         JOIN {schema}.jobs j ON j.name = c.job_name
         WHERE c.how <> 'refused';
 END $$;
-COMMENT ON FUNCTION {schema}.claim_next(text, text, integer) IS 'Claims at most n executions of this queue whose jobs have handler external, for a worker of this name. Each is RUNNING under its lease_token until stale_after; renew it with heartbeat every third of stale_timeout. No row: nothing is due, or nothing may start; call again later. A worker that was seen at least every minute for one stale_timeout also steals stale leases of reentrant jobs. The worker has to stop its work after run_timeout (NULL: no limit), because nothing else stops it. window_start: of a job with windows, the start of the time to process, which ends before plan_time. Raises unless the transaction is READ COMMITTED.';
+COMMENT ON FUNCTION {schema}.claim_next(text, text, integer, text[]) IS 'Claims at most n executions of this queue whose jobs have handler external, for a worker of this name. labels: those of the worker, such as {role=web,host=web1}; executions of jobs with "on" are claimed only with all labels that it names. Each is RUNNING under its lease_token until stale_after; renew it with heartbeat every third of stale_timeout. No row: nothing is due, or nothing may start; call again later. A worker that was seen at least every minute for one stale_timeout also steals stale leases of reentrant jobs. The worker has to stop its work after run_timeout (NULL: no limit), because nothing else stops it. window_start: of a job with windows, the start of the time to process, which ends before plan_time. Raises unless the transaction is READ COMMITTED.';

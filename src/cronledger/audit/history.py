@@ -193,6 +193,17 @@ class History:
             for retired, returned in zip(state.retirements, state.returns, strict=True)
         )
 
+    def absent(self, state: ScheduleState, due: datetime, now: datetime) -> bool:
+        """Return whether the host of the scope did not check in from `due` to the end of grace.
+
+        The grace is that of the edit in force at `due`.
+        """
+        grace = self.at(due).grace
+        if grace is None or not state.absent_from or state.absent_until is None:
+            return False
+        gaps = zip(state.absent_from, state.absent_until, strict=True)
+        return any(start < due and due + grace < (end or now) for start, end in gaps)
+
     def was_retired_between(self, state: ScheduleState, due: datetime, until: datetime) -> bool:
         """Return whether the job or scope was retired at some time in (due, until]."""
         marks = [due, until, *(start for start in self._starts if due <= start <= until)]

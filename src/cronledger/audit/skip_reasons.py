@@ -4,10 +4,10 @@
 newer plan_time that was due in active state followed, or with windows any execution of a later
 plan_time succeeded. `calendar`: the calendar of the edit that owns the plan_time excludes its date,
 and the detail is the name of the day. `operator`: a planned skip contains the plan_time, and the
-detail is its reason. `upstream`: that edit requires other jobs (`gates` checks the rest). `missed`:
-when the
-skip was recorded, the plan_time was later than grace, or not the newest, or an edit had replaced
-its definition, of which no execution shows that it was valid.
+detail is its reason. `upstream`: that edit requires other jobs (`gates` checks the rest).
+`host_absent`: no replica of the host checked in from the due_at to the end of grace. `missed`:
+when the skip was recorded, the plan_time was later than grace, or not the newest, or an edit had
+replaced its definition, of which no execution shows that it was valid.
 """
 
 from collections.abc import Iterator
@@ -122,7 +122,9 @@ class SkipReasons:
         may_be_invalid = replaced and self._valid.isdisjoint(expected.edit.revisions)
         return not (skip.reason == "missed" and may_be_invalid)
 
-    def _untrue(self, skip: SkippedRange, expected: Expected) -> str | None:
+    def _untrue(  # noqa: PLR0911
+        self, skip: SkippedRange, expected: Expected
+    ) -> str | None:
         """Return why the reason is false if the plan_time alone shows it; otherwise None."""
         if self._conceals(skip, expected):
             return f"the reason is {skip.reason}, but {why_never(expected)}"
@@ -135,6 +137,8 @@ class SkipReasons:
                 return f"the reason is calendar ({skip.detail}), but the date is {day}"
             case "operator" if skip.detail not in {x.reason for x in expected.decisions}:
                 return f"the reason is operator ({skip.detail}), but no planned skip has it"
+            case "host_absent" if not self._history.absent(self._state, expected.due_at, self._now):
+                return f"the reason is host_absent, but its host checked in after {expected.due_at}"
             case "upstream" if not (raw.get("requires") or raw.get("after")):
                 return f"the reason is upstream, but revision {skip.revision} requires no job"
         return None

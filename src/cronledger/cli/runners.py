@@ -13,12 +13,13 @@ LISTING = Listing(
         "version": "VERSION",
         "deploy": "DEPLOY",
         "queues": "QUEUES",
+        "labels": "LABELS",
         "slots": "SLOTS",
         "running": "RUNNING",
         "started_at": "STARTED",
         "heartbeat_at": "SEEN",
     },
-    drop=("started_at", "queues", "slots", "version", "deploy"),
+    drop=("started_at", "labels", "queues", "slots", "version", "deploy"),
     none="there are no runners; `cronledger run` starts one",
 )
 

@@ -49,6 +49,7 @@ class Policies(TypedDict, total=False):
     expect_duration: Length | None
     max_running: int | None
     queue: str
+    on: str | Sequence[str] | None
     payload: Any
     run_timeout: Length | None
     stale_timeout: Length

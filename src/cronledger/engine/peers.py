@@ -40,6 +40,7 @@ class Peer:
     id: str
     queues: frozenset[str]
     handlers: frozenset[str]
+    labels: frozenset[str]
     tzdata: bool
     croniter: bool
     able: bool
@@ -48,6 +49,8 @@ class Peer:
     def plans(self, job: Job, queue: str) -> bool:
         """Return whether the peer can run the job, and reads its schedule by newer data."""
         if queue not in self.queues or job.schedule is None:
+            return False
+        if not self.labels.issuperset(job.on or ()):
             return False
         if job.handler is Handler.PYTHON and job.target["python"] not in self.handlers:
             return False
@@ -162,7 +165,8 @@ class NewerPeers:
             for name in ("tzdata", "croniter")
         }
         return Peer(
-            other["id"], frozenset(other["queues"]), frozenset(other["handlers"]), **newer,
+            other["id"], frozenset(other["queues"]), frozenset(other["handlers"]),
+            frozenset(other["labels"]), **newer,
             able=_is_able(other), seen=other["seen"],
         )  # fmt: skip
 

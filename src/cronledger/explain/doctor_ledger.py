@@ -313,16 +313,20 @@ def jobs(context: DoctorContext) -> Iterator[Finding]:
     ]
     if alone:
         remedy = (
-            "start a replica with this queue and function (external: its worker; queue alerts: any "
-            "replica), or pause the jobs"
+            "start a replica with this queue, these labels and this function (external: its "
+            "worker; queue alerts: any replica), or pause the jobs"
         )
         yield Finding("jobs", "problem", f"no live runner can run {named(alone)}", remedy)
 
 
 def _needs(row: dict[str, Any]) -> str:
-    if row["handler"] == "python":
-        return f", function {row['function']}"
-    return ", external" if row["handler"] == "external" else ""
+    python = row["handler"] == "python"
+    needs = f", function {row['function']}" if python else ""
+    if row["handler"] == "external":
+        needs = ", external"
+    if row["on"]:
+        needs += f", labels {','.join(row['on'])}; live runners have {row['live'] or 'none'}"
+    return needs
 
 
 @otherwise_ok(f"no calendar that a job uses ends within {ENDS_SOON.days} days")

@@ -34,7 +34,11 @@ class Span(NamedTuple):
 
 
 class ScheduleState(NamedTuple):
-    """The state of planning of one (job, scope), and when it was retired and returned, in order."""
+    """The state of planning of one (job, scope), and when it was retired and returned, in order.
+
+    `absent_from`, `absent_until`: of a host, the times in which no replica of it checked in. None,
+    as the end of the last one: until now. Otherwise both are None.
+    """
 
     key: ScopeKey
     planned_through: datetime
@@ -43,6 +47,8 @@ class ScheduleState(NamedTuple):
     created_at: datetime
     retirements: Sequence[datetime]
     returns: Sequence[datetime | None]
+    absent_from: Sequence[datetime] | None = None
+    absent_until: Sequence[datetime | None] | None = None
 
 
 class FiredExecution(NamedTuple):

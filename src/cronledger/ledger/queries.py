@@ -16,7 +16,7 @@ from cronledger.rules.model import Job, ScopeKey
 
 Row = TypeVar("Row")
 
-_POLICIES = [name for name in Job.model_fields if name != "name"]
+_POLICIES = [f'"{name}"' for name in Job.model_fields if name != "name"]  # `on` is reserved
 
 
 @cache

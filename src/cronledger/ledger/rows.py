@@ -15,6 +15,7 @@ from cronledger.rules.gates import (
     Verdict,
 )
 from cronledger.rules.model import (
+    Absence,
     ExecutionKey,
     Plan,
     PlannedSkip,
@@ -30,7 +31,7 @@ class JobFacts(NamedTuple):
     """A job as a claim reads it.
 
     `room`: None without max_running. `revision_id`: the id of the newest revision; None: its row is
-    missing.
+    missing. `on`: the labels that its runners must have.
     """
 
     name: str
@@ -44,6 +45,7 @@ class JobFacts(NamedTuple):
     from_sql: bool
     spec_error: str | None
     room: int | None
+    on: Sequence[str] = ()
 
 
 class NewClaim(NamedTuple):
@@ -281,6 +283,15 @@ class ClaimLook(NamedTuple):
     pause_at: datetime | None
 
 
+class HostChanges(NamedTuple):
+    """Scopes that appeared, returned and retired, and schedules of absent hosts to plan."""
+
+    appeared: int
+    returned: int
+    retired: int
+    absent: int
+
+
 class Unblocked(NamedTuple):
     """A schedule that no longer waits. `rearmed`: it is due again; otherwise it was locked."""
 
@@ -294,13 +305,6 @@ class UnclaimedExecution(NamedTuple):
 
     scope: ScopeKey
     id: int
-
-
-class LiveFunction(NamedTuple):
-    """A Python function that a live runner of this queue has."""
-
-    queue: str
-    function: str
 
 
 class LeaseKey(NamedTuple):
@@ -491,10 +495,11 @@ def claim_look(row: dict[str, Any]) -> ClaimLook:
         ScopeKey(*key): datetime.fromisoformat(start) for *key, start in row["window_starts"] or ()
     }
     skips = _planned_skips(row["planned_skips"] or ())
+    absent = _absences(row["absences"] or ())
     return ClaimLook(
         row["since"],
         [_due_execution(execution) for execution in row["existing"] or ()],
-        [_schedule(schedule, gone, skips, windows) for schedule in row["schedules"] or ()],
+        [_schedule(schedule, gone, skips, windows, absent) for schedule in row["schedules"] or ()],
         row["locked_queues"] or (),
         row["locked_jobs"] or (),
         {job.name: job for job in jobs},
@@ -532,11 +537,20 @@ def _planned_skips(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[Planned
     return found
 
 
+def _absences(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[Absence]]:
+    found: dict[ScopeKey, list[Absence]] = {}
+    for *key, start, end in rows:
+        one = Absence(datetime.fromisoformat(start), datetime.fromisoformat(end))
+        found.setdefault(ScopeKey(*key), []).append(one)
+    return found
+
+
 def _schedule(
     values: Sequence[Any],
     retirements: Mapping[ScopeKey, Sequence[Retirement]],
     planned_skips: Mapping[ScopeKey, Sequence[PlannedSkip]],
     windows: Mapping[ScopeKey, datetime],
+    absences: Mapping[ScopeKey, Sequence[Absence]],
 ) -> ScheduleRow:
     # The last retirement alone, in two columns, is for replicas of earlier versions.
     *names, queue, through, revision, plan, _, _, woken, ahead_of, address, watermark = values
@@ -546,11 +560,13 @@ def _schedule(
         retirements.get(key, ()), planned_skips.get(key, ()), woken, _instant(ahead_of), address,
         watermark,
         windows.get(key),
+        absences.get(key, ()),
     )  # fmt: skip
 
 
 def _job_facts(values: Sequence[Any]) -> JobFacts:
     name, revision, id, retired, paused, until, *rest = values
+    rest[-1] = rest[-1] or ()  # on
     revision_id = None if id is None else UUID(id)
     return JobFacts(
         name, revision, revision_id, _instant(retired), _instant(paused), _instant(until), *rest

@@ -32,9 +32,9 @@ from cronledger.ledger.rows import (
     Enqueuer,
     Finished,
     GateVerdict,
+    HostChanges,
     LeaseKey,
     LeaseState,
-    LiveFunction,
     MaintainedPartition,
     ManualDeadline,
     NewClaim,
@@ -202,6 +202,7 @@ class Statements:
         queues: Sequence[str],
         kinds: Sequence[str],
         functions: Sequence[str],
+        labels: Sequence[str],
         tokens: str,
         trusted_since: datetime | None,
         sql_commands: bool,
@@ -222,6 +223,7 @@ class Statements:
             "queues": array(queues),
             "kinds": array(kinds),
             "functions": array(functions),
+            "labels": array(labels),
             "tokens": tokens,
             "trusted_since": trusted_since,
             "sql_commands": sql_commands,
@@ -306,8 +308,8 @@ class Statements:
     ) -> StepCursor[str]:
         return await self._values(c, "create_missing_partitions", plans=array(plans))
 
-    async def read_live_handlers(self, c: Connection) -> StepCursor[LiveFunction]:
-        return await self._made(c, "read_live_handlers", LiveFunction)
+    async def read_runnable_jobs(self, c: Connection, jobs: Sequence[str]) -> StepCursor[str]:
+        return await self._values(c, "read_runnable_jobs", jobs=array(jobs))
 
     async def sleep_until(self, c: Connection, at: datetime, at_most: timedelta) -> Rows:
         return await self._rows(c, "sleep_until", at=at, at_most=at_most)
@@ -363,6 +365,7 @@ class Statements:
         c: Connection,
         *,
         queues: Sequence[str],
+        labels: Sequence[str],
         excluded_jobs: Sequence[str],
         since: datetime,
         due_from: datetime | None,
@@ -371,6 +374,7 @@ class Statements:
             c,
             "next_due",
             NextDue,
+            labels=array(labels),
             queues=array(queues),
             excluded_jobs=array(excluded_jobs),
             since=since,
@@ -493,6 +497,9 @@ class Statements:
 
     async def settle_left_behind(self, c: Connection) -> StepCursor[int]:
         return await self._values(c, "settle_left_behind")
+
+    async def follow_hosts(self, c: Connection, retire_after: timedelta) -> StepCursor[HostChanges]:
+        return await self._made(c, "follow_hosts", HostChanges, retire_after=retire_after)
 
     async def end_orphans(self, c: Connection) -> StepCursor[int]:
         return await self._values(c, "end_orphans")

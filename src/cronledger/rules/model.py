@@ -10,13 +10,22 @@ from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WithJsonSchema,
+    model_validator,
+)
 
 from cronledger.rules import deadline_texts, durations
 from cronledger.rules.calendars import Calendar, CalendarKey
 from cronledger.rules.limits import LARGEST_INTEGER, NAME_PATTERN
 from cronledger.rules.notify import Rules
 from cronledger.rules.requirements import After, Requirement, Requires, Upstream
+from cronledger.rules.selectors import Selector
 from cronledger.rules.urls import HttpUrl
 
 
@@ -131,6 +140,8 @@ Labels = Annotated[
 """The labels of a job. An empty table is none."""
 
 GLOBAL = "global"
+HOST = "host"
+"""The kind of the scopes that are hosts. Only a replica of the host runs such a scope."""
 
 
 class Handler(StrEnum):
@@ -190,6 +201,7 @@ class SkipReason(StrEnum):
     OPERATOR = "operator"
     CALENDAR = "calendar"
     UPSTREAM = "upstream"
+    HOST_ABSENT = "host_absent"
 
 
 class Parked(StrEnum):
@@ -395,6 +407,16 @@ class Job(BaseModel):
         "replicas.",
     )
     queue: Name = Field("default", description="Only runners that serve this queue run the job.")
+    on: Selector = Field(
+        None,
+        description="Labels such as `role=web,dc=fra` or `host=web1`. Only runners that have all "
+        "of them run the job. See [Hosts](policies.md#hosts).",
+    )
+    every: Selector = Field(
+        None,
+        description="Labels such as `role=web`. Each plan_time runs once on every host that has "
+        "all of them. Instead of `on` and `scopes`. See [Every host](policies.md#every-host).",
+    )
     handler: Handler = Field(description="How the job runs.")
     target: Mapping[str, Any] = Field(
         default_factory=dict,
@@ -472,6 +494,15 @@ class Job(BaseModel):
         "provider of the job returns.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _on_every_host(cls, values: Any) -> Any:
+        """Return the values with what `every` decides, as a trigger completes a row of `jobs`."""
+        if not isinstance(values, Mapping) or not values.get("every"):
+            return values
+        decided = {"on": values.get("on") or values["every"], "scope_kind": HOST}
+        return {**values, **(decided if values.get("scope_kind", GLOBAL) == GLOBAL else {})}
+
     @property
     def reentrant(self) -> bool:
         return self.allow_stale_reentry
@@ -531,15 +562,23 @@ class PlannedSkip(NamedTuple):
     reason: str
 
 
+class Absence(NamedTuple):
+    """No replica of a host checked in between two instants."""
+
+    from_at: datetime
+    until_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
     """The columns of one locked `schedules` row that a claim reads.
 
     `retirements`: those of the scope that end after the cursor, in order. `planned_skips`: those
-    of the scope that reach beyond the cursor, by `first`. `woken`: the row is new or was edited, so
-    it has to be planned even if nothing is due. `ahead_of`: when it is due, if it was locked ahead
-    of that instant. `address`: the place of the locked row in its table. `window_start`: where the
-    next window of the scope begins; None: its job has no windows.
+    of the scope that reach beyond the cursor, by `first`. `absences`: those of the host of the
+    scope that end after the cursor; one that has not ended does so now. `woken`: the row is new or
+    was edited, so it has to be planned even if nothing is due. `ahead_of`: when it is due, if it
+    was locked ahead of that instant. `address`: the place of the locked row in its table.
+    `window_start`: where the next window of the scope begins; None: its job has no windows.
     """
 
     key: ScopeKey
@@ -554,6 +593,7 @@ class ScheduleRow:
     address: str | None = field(default=None, repr=False)  # traces of one seed are equal
     input_watermark: int | None = None
     window_start: datetime | None = None
+    absences: Sequence[Absence] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ revision in force now. So an edit of catch_up during an outage decides how that 
 - Calendar: a plan_time on an excluded date becomes a skip `calendar` with the name of the day once
   it is due. The policies never see it. At the first firing after the end of the calendar, the row
   is parked like one whose schedule is invalid.
+- Absence: a plan_time of a host that had no replica until the end of grace is `host_absent`. The
+  policies never see it: it is not caught up. What a pause, a retirement or a calendar skips anyway
+  keeps that reason.
 - Windows: a plan_time that the window of a success contains, because it waited while a later
   execution ran, is `superseded`.
 - Planned skip: a plan_time that an operator decided to skip becomes a skip `operator` with the

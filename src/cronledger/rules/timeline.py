@@ -16,13 +16,17 @@ its segment is empty, because otherwise the correction could never be planned.
 If another value of a revision is invalid, its plan_times exist, and are missed: a correction never
 fires the past.
 
+A scope that is a host is absent at a due_at if no replica of the host checked in from then until
+the end of the grace of the revision in force at that time. `ScheduleRow.absences` has the times
+without a check-in. An absence ends before the instant of the check-in.
+
 A plan_time whose date the calendar of its revision excludes, or that a planned skip contains, is
 never active, however long ago it is due. After the last date that the calendar knows, the revision
 has no plan_times.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from hashlib import blake2b
@@ -34,6 +38,7 @@ from cronledger.rules.calendar_days import first_unknown
 from cronledger.rules.calendars import Calendar, date_of
 from cronledger.rules.cron import Cron, CronError, parse
 from cronledger.rules.model import (
+    Absence,
     Job,
     JobState,
     Parked,
@@ -289,7 +294,9 @@ class Timeline:
                         continue
                     due = due_at(job, key, plan_time)
                     why = SkipReason.OPERATOR if excluded is None else SkipReason.CALENDAR
-                    reason = (self._reason(due) or lost or why) if due <= now else lost
+                    reason = self._reason(due) if due <= now else None
+                    if reason in {None, SkipReason.HOST_ABSENT}:
+                        reason = lost or (why if due <= now else None)
                     due = due if lost is None else min(due, now)
                     yield Planned(plan_time, due, revision, reason, excluded, skipped)
         except (ValueError, OverflowError) as error:
@@ -501,22 +508,34 @@ def _spans(
 ) -> list[_Span]:
     """Return the times of one state that cover (cursor, now]."""
     untils = (revision.paused_until for revision in revisions)
-    marks = (*froms[1:], *untils, *chain.from_iterable(row.retirements), now)
+    graces = {revision.job.grace for revision in revisions}
+    absent = (mark for gap in row.absences for mark in (gap.from_at, *_last_dues(gap, graces)))
+    marks = (*froms[1:], *untils, *chain.from_iterable(row.retirements), *absent, now)
     ends = sorted({mark for mark in marks if mark and row.planned_through < mark <= now})
     # A state applies up to and including the instant of the next edit, hence bisect_left.
     states = [revisions[bisect_left(froms, end, lo=1) - 1] for end in ends]
     return [
-        _Span(end, _reason(gone, state, end), state.state is JobState.RETIRED)
+        _Span(end, _reason(gone, state, end, row.absences), state.state is JobState.RETIRED)
         for state, end in zip(states, ends, strict=True)
     ]
 
 
-def _reason(gone: _Retirements, revision: Revision, due: datetime) -> SkipReason | None:
+def _last_dues(absence: Absence, graces: Iterable[timedelta]) -> Iterator[datetime]:
+    """Yield the last instant at which something is due whose grace ends in the absence."""
+    return (back(absence.until_at, grace + TICK, absence.from_at) for grace in graces)
+
+
+def _reason(
+    gone: _Retirements, revision: Revision, due: datetime, absences: Sequence[Absence]
+) -> SkipReason | None:
     if gone.contain(due) or revision.state is JobState.RETIRED:
         return SkipReason.RETIRED
     paused = revision.state is JobState.PAUSED
     if paused and (revision.paused_until is None or due <= revision.paused_until):
         return SkipReason.PAUSED
+    grace = revision.job.grace
+    if any(gap.from_at < due and gap.until_at - due > grace for gap in absences):
+        return SkipReason.HOST_ABSENT
     return None
 
 

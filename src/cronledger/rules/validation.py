@@ -24,7 +24,7 @@ from cronledger.rules import (
 )
 from cronledger.rules.calendars import Calendar
 from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
-from cronledger.rules.model import GLOBAL, CatchUp, Job, Overlap
+from cronledger.rules.model import GLOBAL, HOST, CatchUp, Handler, Job, Overlap
 from cronledger.rules.problems import ConfigurationError, Problem, problems_of, shown
 
 SHORTEST_LEASE = timedelta(seconds=3)
@@ -38,7 +38,7 @@ _TOGETHER = (
     {"catch_up", "catch_up_limit", "overlap", "windows"},
     {"max_attempts", "allow_stale_reentry", "retry_backoff", "retry_jitter"}
     | {*retry_filters.FILTERS},
-    {"scope_kind", "scopes"},
+    {"scope_kind", "scopes", "every", "on"},
     {"schedule", "timezone", "day_or", "dst_gap", "dst_fold", "calendar", "on_excluded"}
     | {"requires", "after", "wait_at_most", "not_ready_after"},
 )
@@ -358,7 +358,13 @@ def _tried(report: Report, schedule: str, timezone: str) -> cron.Cron | None:
 
 def _scopes(report: Report, has_provider: bool) -> None:
     job = report.job
-    if job.scopes is not None:
+    if job.scope_kind == HOST and job.handler is Handler.EXTERNAL:
+        field = "scope_kind" if job.every is None else "every"
+        message = "needs a replica on each host, which does not run external jobs"
+        report.add(field, message, "use another handler, or on")
+    if job.every is not None:
+        _every(report, has_provider)
+    elif job.scopes is not None:
         if job.scope_kind == GLOBAL:
             report.add("scopes", "needs a scope_kind", 'add it, such as scope_kind = "tenant"')
         if len(set(job.scopes)) < len(job.scopes):
@@ -381,6 +387,17 @@ def _scopes(report: Report, has_provider: bool) -> None:
             'list them, such as scopes = ["a", "b"], or, in Python, use a scope provider: '
             "`@app.job(..., scopes=function)`",
         )
+
+
+def _every(report: Report, has_provider: bool) -> None:
+    job = report.job
+    if job.scopes is not None or has_provider:
+        report.add("every", "conflicts with scopes: each host is a scope", "keep one of them")
+    elif job.scope_kind != HOST:
+        report.add("every", "conflicts with scope_kind: each host is a scope", "remove scope_kind")
+    if job.on != job.every:
+        remedy = "remove it: only replicas that every selects run the job"
+        report.add("on", "conflicts with every", remedy, without_effect=True)
 
 
 def _storable(report: Report) -> None:

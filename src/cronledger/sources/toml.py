@@ -42,7 +42,7 @@ OF_ONE_JOB = frozenset(
         "ping",
         "runbook",
     }
-    | {"scope_kind", "scopes", "requires", "after"}
+    | {"scope_kind", "scopes", "every", "requires", "after"}
     | {*retry_filters.FILTERS}  # their items depend on the handler
 )
 DEFAULTS = POLICIES - OF_ONE_JOB

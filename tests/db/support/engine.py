@@ -79,7 +79,7 @@ class Ledger(testing.Ledger):
         self._insert("runners", values)
 
     def _insert(self, table: str, values: dict[str, Any]) -> None:
-        names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+        names, marks = ", ".join(f'"{name}"' for name in values), ", ".join(["%s"] * len(values))
         self.values(f"INSERT INTO {table} ({names}) VALUES ({marks})", *_adapted(values))
 
     def channel(self, name: str = "ops", **settings: Any) -> None:
@@ -218,6 +218,7 @@ class Runner:
     queues: Sequence[str] = ("default",)
     slots: int = 100
     allow_sql_commands: bool = False
+    labels: Sequence[str] = ()
     traces: bool = False
     notified: bool = True
     connections: int = 1
@@ -234,7 +235,7 @@ class Runner:
         self.clock, self.leases, self.awaited = DatabaseClock(), Leases(), Awaited()
         self.claimer = Claimer(
             self.pool, self.statements, self.clock,
-            Abilities(self.functions, self.allow_sql_commands), runner=self.name,
+            Abilities(self.functions, self.allow_sql_commands, self.labels), runner=self.name,
             queues=self.queues, traces=self.traces,
         )  # fmt: skip
         self.finisher = Finisher(
@@ -274,8 +275,9 @@ class Runner:
         """What a check-in answers, and nothing is done about it."""
         async with self.pool.connection() as c:
             answer = await self.statements.check_in(
-                c, runner=self.name, host="here", pid=1, version="0", state="running",
-                queues=list(self.queues), slots=self.slots, running=len(self.held),
+                c, runner=self.name, host=self._host(), pid=1, version="0", state="running",
+                queues=list(self.queues), labels=list(self.labels), slots=self.slots,
+                running=len(self.held),
                 ttl=timedelta(seconds=20), clock_skew=timedelta(0), fingerprint={},
                 handlers=sorted(self.functions), diagnostics=Jsonb({}), deploy=None, ledger=None,
                 kinds=list(KINDS), sql_commands=self.allow_sql_commands,
@@ -284,6 +286,10 @@ class Runner:
             reply = await answer.fetchone()
         assert reply is not None
         return reply
+
+    def _host(self) -> str:
+        hosts = [label[5:] for label in self.labels if label.startswith("host=")]
+        return hosts[0] if hosts else "here"
 
     async def check_in(self) -> None:
         """Registered and seen; learns the clock and when the next lease is stale."""

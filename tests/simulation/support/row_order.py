@@ -48,7 +48,7 @@ FUNCTIONS = {
 UNORDERED = frozenset(
     {"heartbeat_leases", "finish_executions", "release_executions", "sweep_stale", "resume_paused",
      "read_leases", "end_orphans", "rearm_left_behind", "rearm_unblocked", "read_unclaimed",
-     "read_live_handlers"}
+     "read_runnable_jobs"}
 )  # fmt: skip
 """Statements whose rows come in no order: here in that of their text."""
 

@@ -5,25 +5,33 @@ from dataclasses import dataclass, field
 
 from cronledger.engine.peers import NewerPeers
 from cronledger.ledger.rows import JobFacts
-from cronledger.rules.model import Handler
+from cronledger.rules import selectors
+from cronledger.rules.model import HOST, Handler, ScopeKey
 
 KINDS = (Handler.PYTHON, Handler.COMMAND, Handler.SQL, Handler.HTTP)
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """The handler kinds and the Python functions of this runner."""
+    """The handler kinds, the Python functions and the labels of this runner."""
 
     functions: Collection[str]
     allow_sql_commands: bool = False
+    labels: Collection[str] = ()
     kinds: Collection[Handler] = KINDS
     peers: NewerPeers = field(default_factory=lambda: NewerPeers({}))
 
     def runs(self, facts: JobFacts) -> bool:
         """Return whether this runner can run executions of the job."""
+        if not set(facts.on).issubset(self.labels):
+            return False
         if facts.handler == Handler.PYTHON:
             return facts.function in self.functions
         return facts.handler in self.kinds
+
+    def reaches(self, scope: ScopeKey) -> bool:
+        """Return whether the scope is no host, or the host of this runner."""
+        return scope.scope_kind != HOST or f"{selectors.HOST}={scope.scope_id}" in self.labels
 
     def plans(self, facts: JobFacts) -> bool:
         """Return whether this runner plans the job. Every runner plans `external` jobs."""

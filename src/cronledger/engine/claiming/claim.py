@@ -170,7 +170,8 @@ class Claim:
         result = await self._statements.claim_look(
             c, context.runner,
             queues=context.queues, kinds=list(abilities.kinds),
-            functions=list(abilities.functions), tokens=tokens.literal,
+            functions=list(abilities.functions), labels=list(abilities.labels),
+            tokens=tokens.literal,
             trusted_since=context.clock.trusted_since if request.steal else None,
             sql_commands=abilities.allow_sql_commands,
             jobs_not_to_run=request.jobs_not_to_run, max_rows=tokens.size,
@@ -250,8 +251,8 @@ class Claim:
         self._read_at = monotonic()
         self._left_out = self._jobs_not_to_plan()
         return await self._statements.next_due(
-            c, queues=self._context.queues, excluded_jobs=self._left_out, since=since,
-            due_from=self._still_due_from(),
+            c, queues=self._context.queues, labels=list(self._context.abilities.labels),
+            excluded_jobs=self._left_out, since=since, due_from=self._still_due_from(),
         )  # fmt: skip
 
     def _still_due_from(self) -> datetime | None:

@@ -6,9 +6,10 @@ from uuid import uuid4
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.inputs import ClaimInputs
-from cronledger.ledger.rows import Advance, BrokenJob, JobFacts, LiveFunction, NewClaim, NewSkip
+from cronledger.ledger.rows import Advance, BrokenJob, JobFacts, NewClaim, NewSkip
 from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import (
+    HOST,
     CatchUp,
     ExecutionKey,
     Handler,
@@ -126,7 +127,7 @@ class _Decider:
         if facts.retired_at is not None or self._inputs.revisions.broken(facts.name) is not None:
             return False
         job = self._inputs.revisions.newest(facts.name).job
-        if self._abilities.peers.delegates(job, row):
+        if row.key.scope_kind != HOST and self._abilities.peers.delegates(job, row):
             self.decision.delegated.add(facts.name)
             return True
         if self._lacks_slot(row, job) and facts.paused_at is None:
@@ -172,6 +173,8 @@ class _Decider:
             revisions = _waiting_beside(revisions)
         try:
             now = row.ahead_of or self._inputs.now
+            if not self._abilities.reaches(row.key):
+                now -= min(revisions[-1].job.grace, now - row.planned_through)
             planned = plan(row, revisions, now, blocker=blocker, room=room, step=self._step)
         except Exception as bug:  # a fault of one job must not stop the others
             log.exception("planner_crashed", job=row.key.job_name, scope=row.key.scope_id)
@@ -180,8 +183,11 @@ class _Decider:
             return
         if row.ahead_of is not None and (planned.skips or not planned.runs):
             return
+        if planned.runs and not self._abilities.reaches(row.key):
+            self._leave_to_its_host(row, planned.runs[0])
+            return
         if planned.runs and facts is not None and not self._abilities.plans(facts):
-            self._leave_to_others(row, facts)
+            self._leave_to_others(row, facts, planned.runs[0].plan_time)
             return
         self._settle(row, planned, facts, planned.spec_error)
         for run in planned.runs:
@@ -213,15 +219,21 @@ class _Decider:
         job = job.model_copy(update={"overlap": Overlap.SKIP})
         return waiting, [*revisions[:-1], replace(newest, job=job)]
 
-    def _leave_to_others(self, row: ScheduleRow, facts: JobFacts) -> None:
-        """Leave the row to a live runner that has the handler. Park the row if there is none."""
-        live = self._inputs.live_functions
-        wanted = facts.function if facts.handler == Handler.PYTHON else None
-        if live is None or (wanted is not None and LiveFunction(row.queue, wanted) in live):
+    def _leave_to_its_host(self, row: ScheduleRow, first: Run) -> None:
+        """Make the row due for replicas of its host, which were not absent at its plan_time."""
+        due = Plan(row.planned_through, row.planned_revision, first.plan_time, first.due_at, None)
+        self._settle(row, due, None, None)
+
+    def _leave_to_others(self, row: ScheduleRow, facts: JobFacts, first: datetime) -> None:
+        """Leave the row to a live runner that can run the job. Park the row if there is none.
+
+        `first`: the first plan_time that runs, which is overdue from then on.
+        """
+        if facts.name in self._inputs.runnable:
             self.decision.excluded_jobs.add(facts.name)
             return
         self.decision.no_runner.add(facts.name)
-        self._park(row, Parked.NO_RUNNER, facts)
+        self._park(replace(row, next_plan_time=first), Parked.NO_RUNNER, facts)
 
     def _park(
         self,

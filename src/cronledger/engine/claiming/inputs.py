@@ -12,7 +12,6 @@ from cronledger.ledger.rows import (
     Claimed,
     ClaimLook,
     JobFacts,
-    LiveFunction,
     RunningExecution,
 )
 from cronledger.ledger.statements import Connection, Statements
@@ -34,7 +33,7 @@ class ClaimInputs:
     `running`: the RUNNING executions per scope, by id. `unclaimed`: the id of the first
     PENDING execution per scope, only of external jobs. `locked_jobs`, `locked_queues`: the limited
     ones whose row this claim has locked. `queue_room`: room of the limited queues.
-    `live_functions`: the functions of all live runners; None if they were not needed.
+    `runnable`: of the jobs that this runner cannot plan, those that another live runner can run.
     """
 
     now: datetime
@@ -46,7 +45,7 @@ class ClaimInputs:
     locked_jobs: Collection[str]
     locked_queues: Collection[str]
     queue_room: Mapping[str, int]
-    live_functions: Collection[LiveFunction] | None
+    runnable: Collection[str]
 
 
 class InputReader:
@@ -81,7 +80,7 @@ class InputReader:
             locked_jobs=frozenset(look.locked_jobs),
             locked_queues=frozenset(look.locked_queues),
             queue_room=look.queue_room,
-            live_functions=await self._read_live_functions(c, schedules, look.jobs),
+            runnable=await self._read_runnable(c, schedules, look.jobs),
         )
 
     async def _read_revisions(
@@ -122,15 +121,15 @@ class InputReader:
         rows = await self._statements.read_unclaimed(c, scopes)
         return {row.scope: row.id for row in await rows.fetchall()}
 
-    async def _read_live_functions(
+    async def _read_runnable(
         self, c: Connection, schedules: Sequence[ScheduleRow], jobs: Mapping[str, JobFacts]
-    ) -> set[LiveFunction] | None:
-        """Return the functions of all live runners; None if this runner can plan all schedules."""
-        planned = [jobs.get(row.key.job_name) for row in schedules]
-        if all(job is None or self._abilities.plans(job) for job in planned):
-            return None
-        rows = await self._statements.read_live_handlers(c)
-        return set(await rows.fetchall())
+    ) -> set[str]:
+        """Return the jobs that another live runner can run, of those that this one cannot plan."""
+        planned = {row.key.job_name for row in schedules} & jobs.keys()
+        others = sorted(name for name in planned if not self._abilities.plans(jobs[name]))
+        if not others:
+            return set()
+        return set(await (await self._statements.read_runnable_jobs(c, others)).fetchall())
 
 
 def _by_scope(running: Iterable[RunningExecution]) -> dict[ScopeKey, list[RunningExecution]]:

@@ -8,7 +8,6 @@ import asyncio
 import math
 import os
 import platform
-import socket
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from importlib import metadata
@@ -59,7 +58,7 @@ async def take_name(
     """
     if settings.runner_id is not None:
         return settings.runner_id
-    host, pid = socket.gethostname(), os.getpid()
+    host, pid = settings.host, os.getpid()
     first = f"{host[:LONGEST_HOST]}-{pid}"
     async with pool.connection() as c:
         for number in range(1, MOST_NAMES):
@@ -161,10 +160,11 @@ class CheckIn:
         return {
             "runner": self._runner,
             "ledger": self._expected.id,
-            "host": socket.gethostname(),
+            "host": self._settings.host,
             "pid": os.getpid(),
             "version": VERSION,
             "queues": list(self._settings.queues),
+            "labels": self._settings.all_labels,
             "slots": self._settings.slots,
             "ttl": self._ttl,
             "clock_skew": self._clock.skew() or timedelta(0),

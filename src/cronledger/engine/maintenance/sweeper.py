@@ -31,7 +31,8 @@ SLACK_SECONDS = 1.0
 MOST_GATES = 5_000
 """Gates that one transaction makes due to be checked."""
 MAINTENANCE = 3600.0
-REPAIRS = frozenset({"schedules", "inputs", "orphans", "gates", "runners"})
+HOSTS_RETIRE_AFTER = timedelta(days=7)
+REPAIRS = frozenset({"schedules", "inputs", "orphans", "gates", "hosts", "runners"})
 """What a crash may leave behind: the results of the SQL function `left_behind`. One more of them,
 `statistics`, is left behind by an ANALYZE of empty tables."""
 
@@ -57,12 +58,14 @@ class Sweeper:
         awaited: Awaited,
         *,
         width: timedelta,
+        hosts_retire_after: timedelta = HOSTS_RETIRE_AFTER,
     ) -> None:
         self._pool = pool
         self._statements = statements
         self._clock = clock
         self._awaited = awaited
         self._width = width
+        self._hosts_retire_after = hosts_retire_after
         self.wake = asyncio.Event()
         self.rearmed = Event[[]]()
         self.gates = Event[[]]()
@@ -213,6 +216,13 @@ class Sweeper:
                     self.gates()
                 if found < MOST_GATES:
                     break
+            if "hosts" in left:
+                async with step_transaction(c):
+                    followed = await s.follow_hosts(c, self._hosts_retire_after)
+                changes = await followed.fetchone()
+                if changes is not None and any(changes):
+                    log.info("hosts_followed", **changes._asdict())
+                    due = True
             if "runners" in left:
                 async with step_transaction(c):
                     await s.reap_runners(c)

@@ -167,7 +167,12 @@ class Components:
             self.pool,
             self._statements,
             self.clock,
-            Abilities(self.apps.claimable, s.allow_sql_commands, peers=self.peers),
+            Abilities(
+                self.apps.claimable,
+                s.allow_sql_commands,
+                s.all_labels,
+                peers=self.peers,
+            ),
             runner=self._runner,
             queues=s.queues,
             traces=s.tracing,
@@ -183,7 +188,12 @@ class Components:
         """Build the sweeper, the alerts, the diagnostics and the check-ins."""
         s = self._settings
         self.sweeper = Sweeper(
-            self.pool, self._statements, self.clock, self.awaited, width=s.partition_interval
+            self.pool,
+            self._statements,
+            self.clock,
+            self.awaited,
+            width=s.partition_interval,
+            hosts_retire_after=s.hosts_retire_after,
         )
         self.gates = Gates(self.pool, self._statements, self.clock)
         self.alerts = Alerts(self.pool, self._statements)

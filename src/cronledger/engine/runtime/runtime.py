@@ -5,7 +5,6 @@
 
 import asyncio
 import os
-import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from importlib import metadata
@@ -126,7 +125,7 @@ class Runtime:
             "runner_started",
             runner=self.runner_id,
             ledger=str(self.expected.id),
-            host=socket.gethostname(),
+            host=self.settings.host,
             pid=os.getpid(),
             queues=list(self.settings.queues),
             slots=self.settings.slots,

@@ -9,7 +9,8 @@ class State(StrEnum):
 
     `on_time`, `late`: it succeeded, and its first attempt started within the grace of its revision
     after due_at, or later. `ran`: it succeeded; an execution beside the schedule cannot be late.
-    `waiting`: PENDING, or FAILED and retried later. `overlap` to `upstream`: the reasons of skips.
+    `waiting`: PENDING, or FAILED and retried later. `overlap` to `host_absent`: the reasons of
+    skips.
     `future`: not due yet. `to_skip`: not due yet, and a calendar, a planned skip or a pause will
     skip it. `held`: due in a pause; the resume records the skip. `overdue`: due, and not planned
     yet. `unexplained`: neither an execution nor a skip accounts for it. `extra`: the execution of a
@@ -31,6 +32,7 @@ class State(StrEnum):
     OPERATOR = "operator"
     CALENDAR = "calendar"
     UPSTREAM = "upstream"
+    HOST_ABSENT = "host_absent"
     FUTURE = "future"
     TO_SKIP = "to_skip"
     HELD = "held"
@@ -42,12 +44,13 @@ class State(StrEnum):
     def word(self) -> str:
         """The state for people."""
         if self in SKIPPED:
-            return f"skipped: {self.value}"
+            return f"skipped: {self.value.replace('_', ' ')}"
         return _WORDS.get(self, self.value.replace("_", " "))
 
 
 BY_URGENCY = (
-    State.UNEXPLAINED, State.EXTRA, State.FAILED, State.OVERDUE, State.MISSED, State.CANCELLED,
+    State.UNEXPLAINED, State.EXTRA, State.FAILED, State.OVERDUE, State.MISSED,
+    State.HOST_ABSENT, State.CANCELLED,
     State.LATE, State.UPSTREAM, State.OVERLAP, State.SUPERSEDED, State.WAITING, State.RUNNING,
     State.PAUSED, State.HELD, State.RETIRED, State.OPERATOR, State.TO_SKIP, State.CALENDAR,
     State.ON_TIME, State.RAN, State.FUTURE,
@@ -56,7 +59,7 @@ BY_URGENCY = (
 
 SKIPPED = (
     State.OVERLAP, State.SUPERSEDED, State.MISSED, State.PAUSED, State.RETIRED, State.OPERATOR,
-    State.CALENDAR, State.UPSTREAM,
+    State.CALENDAR, State.UPSTREAM, State.HOST_ABSENT,
 )  # fmt: skip
 _WORDS = {
     State.HELD: "held by a pause",

@@ -6,36 +6,38 @@
 -- schedules by other versions (`others`, a JSON array), with the claims that their own check-ins reported;
 -- and whether alerts have to be raised (`alerts`).
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
--- Lock: its own runners row. Always one row; NULL: there is nothing of that kind. Raises CL006 in another
+-- Lock: its own runners row, and that of its host in hosts. Always one row; NULL: there is nothing of that kind. Raises CL006 in another
 -- ledger than the one in which the runner began.
 WITH seen AS (
     INSERT INTO {schema}.runners AS r
         (id, host, pid, version, state, queues, slots, running, started_at, heartbeat_at, stale_after,
-         clock_skew, fingerprint, handlers, diagnostics, deploy)
+         clock_skew, fingerprint, handlers, diagnostics, deploy, labels)
     SELECT %(runner)s, %(host)s, %(pid)s, %(version)s, %(state)s, %(queues)s::text[], %(slots)s,
            %(running)s, {schema}.db_now(), {schema}.db_clock(), {schema}.db_clock() + %(ttl)s::interval,
            %(clock_skew)s::interval, %(fingerprint)s::jsonb, %(handlers)s::text[], %(diagnostics)s::jsonb,
-           %(deploy)s::bigint
+           %(deploy)s::bigint, %(labels)s::text[]
     FROM {schema}_internal.require_ledger(%(ledger)s::uuid)
+    CROSS JOIN LATERAL {schema}_internal.note_host(%(host)s, %(runner)s, %(labels)s::text[], %(ttl)s::interval)
     ON CONFLICT (id) DO UPDATE
     SET host = EXCLUDED.host, pid = EXCLUDED.pid, version = EXCLUDED.version, state = EXCLUDED.state,
         queues = EXCLUDED.queues, slots = EXCLUDED.slots, running = EXCLUDED.running,
         heartbeat_at = {schema}.db_clock(), stale_after = {schema}.db_clock() + %(ttl)s::interval,
         clock_skew = EXCLUDED.clock_skew, fingerprint = EXCLUDED.fingerprint,
-        handlers = EXCLUDED.handlers, diagnostics = EXCLUDED.diagnostics, deploy = EXCLUDED.deploy
+        handlers = EXCLUDED.handlers, diagnostics = EXCLUDED.diagnostics, deploy = EXCLUDED.deploy,
+        labels = EXCLUDED.labels
 )
 SELECT {schema}.db_now() AS now,
        (SELECT min(e.stale_after) FROM {schema}.executions e WHERE e.status = 'RUNNING') AS stale,
        (SELECT min(j.paused_until) FROM {schema}.jobs j WHERE j.paused_until IS NOT NULL) AS resumes,
        {schema}_internal.earliest_due(
-           %(queues)s::text[], %(kinds)s::text[], %(handlers)s::text[], %(sql_commands)s::boolean,
-           %(excluded_jobs)s::text[], %(due_from)s::timestamptz) AS due,
+           %(queues)s::text[], %(kinds)s::text[], %(handlers)s::text[], %(labels)s::text[],
+           %(sql_commands)s::boolean, %(excluded_jobs)s::text[], %(due_from)s::timestamptz) AS due,
        {schema}_internal.other_database() AS refused,
        {schema}_internal.left_behind(%(most)s::integer) AS left_behind,
        (SELECT min(g.check_at) FROM {schema}.gates g WHERE g.check_at IS NOT NULL) AS gates,
        {schema}_internal.next_deadline() AS deadline,
        (SELECT jsonb_agg(jsonb_build_object(
-            'id', o.id, 'queues', o.queues, 'handlers', o.handlers, 'fingerprint', o.fingerprint,
+            'id', o.id, 'queues', o.queues, 'labels', o.labels, 'handlers', o.handlers, 'fingerprint', o.fingerprint,
             'seen', o.heartbeat_at, 'ttl_s', extract(epoch FROM o.stale_after - o.heartbeat_at),
             'free', o.slots - o.running, 'database', o.diagnostics -> 'database',
             'claimed_s_ago', o.diagnostics -> 'last_tick_age_s',

@@ -9,4 +9,5 @@ SELECT {schema}.db_clock() AS now, s.due,
             SELECT e.next_attempt_at FROM {schema}.executions e
             WHERE e.job_name = d.job_name AND e.next_attempt_at > %(since)s
             ORDER BY e.next_attempt_at LIMIT 1) n) AS again
-FROM {schema}_internal.next_schedule(%(queues)s::text[], %(excluded_jobs)s::text[], %(due_from)s::timestamptz) s
+FROM {schema}_internal.next_schedule(
+    %(queues)s::text[], %(labels)s::text[], %(excluded_jobs)s::text[], %(due_from)s::timestamptz) s

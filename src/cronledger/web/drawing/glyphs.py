@@ -29,6 +29,7 @@ _PATHS: dict[State, tuple[str, str]] = {
     State.TO_SKIP: ("", "M-3.8-3.4L-.4 0L-3.8 3.4ZM2.4-3.6v7.2"),
     State.CALENDAR: ("M-4.2-4h8.4v2.8h-8.4Z", "M-3.6-3.4h7.2v7h-7.2Z"),
     State.UPSTREAM: ("M-4.4 1.2h2.8v2.8h-2.8Z", "M-3-3.6v4.8M-3-3.6h6.4M.8-6L3.4-3.6L.8-1.2"),
+    State.HOST_ABSENT: ("", "M-4.6-3.4h9.2v5.4h-9.2ZM-2.4 4.4h4.8M-4-5L4 4"),
     State.RETIRED: ("M-4.6-1.3h9.2v2.6h-9.2Z", ""),
     State.FUTURE: ("", _DISC),
     State.HELD: ("", _BARS),

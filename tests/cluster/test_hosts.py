@@ -1,0 +1,80 @@
+"""F98: replica processes on hosts with different labels."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.support.harness import Cluster, Process, cronledger
+from tests.processes import CRONLEDGER
+from tests.waiting import until
+
+pytestmark = pytest.mark.long
+
+JOBS = """
+[jobs.anywhere]
+schedule = "* * * * * *"
+command = ["true"]
+
+[jobs.on-web]
+schedule = "* * * * * *"
+command = ["true"]
+on = "role=web"
+
+[jobs.on-db1]
+schedule = "* * * * * *"
+command = ["true"]
+on = "host=db1,role=db"
+
+[jobs.nowhere]
+schedule = "* * * * * *"
+command = ["true"]
+on = "role=cache"
+"""
+
+
+class Hosts:
+    """Replicas that run one file, each as if on a host of its own."""
+
+    def __init__(self, cluster: Cluster, file: Path) -> None:
+        self._cluster = cluster
+        self._file = file
+
+    def start(self, host: str, labels: str, name: str | None = None) -> Process:
+        environ = {
+            "CRONLEDGER_DATABASE_URL": self._cluster.url, "CRONLEDGER_LOG_FORMAT": "json",
+            "CRONLEDGER_RUNNER_ID": name or host, "CRONLEDGER_HOST": host,
+            "CRONLEDGER_LABELS": labels,
+        }  # fmt: skip
+        process = self._cluster.begin((*CRONLEDGER, "run", str(self._file)), environ)
+        process.event("runner_started")
+        return process
+
+    def ran(self) -> dict[str, set[str]]:
+        """The runners of the executions of each job."""
+        found: dict[str, set[str]] = {}
+        for row in self._cluster.executions("SUCCESS"):
+            found.setdefault(row["job_name"], set()).add(row["runner_id"])
+        return found
+
+
+def test_jobs_run_only_on_hosts_with_their_labels_F98(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "cronledger.toml"
+    file.write_text(JOBS)
+    hosts = Hosts(cluster, file)
+    hosts.start("web1", "role=web")
+    hosts.start("db1", "role=db")
+    until("each job that has a host ran", lambda: len(hosts.ran()) == 3)
+    until("db1 has a part in the job that runs anywhere", lambda: "db1" in hosts.ran()["anywhere"])
+    ran = hosts.ran()
+    assert ran["on-web"] == {"web1"}
+    assert ran["on-db1"] == {"db1"}
+    detail = until("the job that has no host is overdue", lambda: cluster.rows(
+        "SELECT detail FROM cronledger.overdue WHERE job_name = 'nowhere'"))  # fmt: skip
+    assert detail == [
+        "no live runner has queue default and the labels role=cache;"
+        " those with the queue have the labels host=db1,role=db; host=web1,role=web"
+    ]
+    hosts.start("cache1", "role=cache")
+    until("the job runs on the new host", lambda: hosts.ran().get("nowhere") == {"cache1"})
+    verified = cronledger(cluster.url, tmp_path, "verify")
+    assert verified.returncode == 0, verified.stdout

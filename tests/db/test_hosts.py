@@ -1,0 +1,310 @@
+"""Jobs that name labels run only on runners that have them."""
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronledger.rules import outcome
+from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.rows import Db
+
+MINUTE = timedelta(minutes=1)
+WEB = ["host=web1", "role=web"]
+DB = ["host=db1", "role=db"]
+
+
+async def test_only_a_runner_with_the_labels_runs_a_job(ledger: Ledger) -> None:
+    """Scheduled, triggered, enqueued and retried executions."""
+    ledger.job("scheduled", schedule="* * * * *", on=["role=web"])
+    ledger.job("other", on=["host=web1", "role=web"], max_attempts=2, retry_backoff=["0 s"])
+    async with runners(ledger.url, {"labels": DB}, {"labels": WEB}) as (db, web):
+        ledger.values("SELECT enqueue('other')")
+        ledger.trigger("other")
+        ledger.travel(by=MINUTE)
+        await web.check_in()
+        assert await db.settle() == []
+        started = await web.settle()
+        assert [lease.claimed.key.job_name for lease in started].count("scheduled") == 1
+        assert len(started) == 2  # of `other` one at a time
+        for lease in started:
+            await web.finish(lease, outcome.failure(ValueError("no")))
+        assert await db.settle() == []
+        (retried,) = await web.settle()
+        assert retried.claimed.key.job_name == "other"
+
+
+async def test_only_a_runner_with_the_labels_steals_a_lease(ledger: Ledger) -> None:
+    ledger.job(on=["role=web"], allow_stale_reentry=True, max_attempts=3)
+    specs = [{"labels": WEB}, {"labels": DB}, {"labels": ["host=web2", "role=web"]}]
+    async with runners(ledger.url, *specs) as (web, db, other):
+        ledger.trigger()
+        (lease,) = await web.settle()
+        web.crash()
+        ledger.expire()
+        assert await db.steal() == []
+        (stolen,) = await other.steal()
+        assert stolen.claimed.id == lease.claimed.id
+
+
+async def test_a_job_without_a_runner_with_its_labels_is_parked_until_one_sweeps(
+    ledger: Ledger,
+) -> None:
+    ledger.job(schedule="* * * * *", on=["role=web"])
+    async with runners(ledger.url, {"labels": DB}) as (db,):
+        ledger.travel(by=MINUTE)
+        assert await db.settle() == []
+        assert ledger.parked() == "no_runner"
+        await db.repair()
+        assert ledger.parked() == "no_runner"
+        (detail,) = ledger.values("SELECT detail FROM overdue WHERE reason = 'no_runner'")
+        assert detail == (
+            "no live runner has queue default and function tests:work and the labels role=web;"
+            " those with the queue have the labels host=db1,role=db"
+        )
+        async with runners(ledger.url, {"labels": WEB, "name": "web"}) as (web,):
+            await web.repair()
+            assert len(await web.settle()) == 1
+    assert ledger.accounted() == 1
+
+
+async def test_i10_an_edit_of_the_labels_does_not_fire_the_past(ledger: Ledger) -> None:
+    """What was due before the edit is accounted for by the old definition, and runs once."""
+    ledger.job(schedule="* * * * *", on=["role=web"], grace="10 m")
+    async with runners(ledger.url, {"labels": DB}) as (db,):
+        ledger.travel(by=MINUTE)
+        assert await db.settle() == []
+        ledger.values("UPDATE jobs SET \"on\" = '{role=db}'")
+        (lease,) = await db.settle()
+        await db.finish(lease)
+        assert await db.settle() == []
+        ledger.travel(by=MINUTE)
+        assert len(await db.settle()) == 1
+    assert ledger.accounted() == 2
+
+
+def test_a_worker_claims_only_with_the_labels(ledger: Ledger) -> None:
+    ledger.job(handler="external", target={}, on=["role=web"])
+    ledger.trigger()
+    call = "SELECT job_name FROM claim_next('default', %s, labels => %s)"
+    assert ledger.values("SELECT job_name FROM claim_next('default', 'w1')") == []
+    assert ledger.values(call, "w2", ["role=db"]) == []
+    with pytest.raises(psycopg.Error, match=r"runner w3 has the labels role=db, and on = role=web"):
+        ledger.values("SELECT * FROM claim('job', 'w3', labels => '{role=db}')")
+    assert ledger.values(call, "w4", ["dc=fra", "role=web"]) == ["job"]
+    assert ledger.one("SELECT labels FROM runner_status WHERE runner_id = 'w4'") == [
+        "dc=fra", "role=web",
+    ]  # fmt: skip
+
+
+async def test_another_runner_plans_what_workers_with_labels_run(ledger: Ledger) -> None:
+    ledger.job(handler="external", target={}, schedule="* * * * *", on=["role=web"])
+    async with runners(ledger.url, {"labels": DB}) as (db,):
+        ledger.travel(by=MINUTE)
+        assert await db.settle() == []
+    ledger.travel(by=timedelta(seconds=10))
+    (detail,) = ledger.values("SELECT detail FROM overdue")
+    assert detail == "no worker with the labels role=web has claimed it yet"
+    call = "SELECT job_name FROM claim_next('default', 'w', labels => '{role=web}')"
+    assert ledger.values(call) == ["job"]
+
+
+@pytest.mark.parametrize("bad", [["web"], ["role=web", "role=db"], [None], ["role=a b"], []])
+def test_labels_that_no_runner_can_have_are_refused(ledger: Ledger, bad: list[Any]) -> None:
+    with pytest.raises(psycopg.Error, match="on"):
+        ledger.job(on=bad)
+
+
+def test_a_trigger_names_the_missing_labels(ledger: Ledger) -> None:
+    ledger.job(on=["role=web"])
+    ledger.runner(handlers=["tests:work"], labels=DB)
+    call = "SELECT trigger('job', require_runner => true)"
+    with pytest.raises(psycopg.Error, match="and the labels role=web; those with the queue have"):
+        ledger.values(call)
+    ledger.runner("r2", handlers=["tests:work"], labels=WEB)
+    ledger.values(call)
+
+
+async def test_jobs_without_labels_run_everywhere(one: Runner, ledger: Ledger) -> None:
+    ledger.job()
+    ledger.trigger()
+    assert len(await one.settle()) == 1
+
+
+def scopes(ledger: Ledger) -> dict[str, bool]:
+    """The hosts of the job, and whether each is planned."""
+    return dict(
+        ledger.values(
+            "SELECT scope_id, retired_at IS NULL OR returned_at IS NOT NULL FROM schedules"
+            " WHERE scope_kind = 'host' ORDER BY scope_id"
+        )
+    )
+
+
+def hosts_of(leases: list[Any]) -> list[str]:
+    return sorted(lease.claimed.key.scope_id for lease in leases)
+
+
+WEB2 = ["host=web2", "role=web"]
+
+
+async def test_each_host_with_the_labels_runs_each_plan_time(ledger: Ledger) -> None:
+    ledger.job(schedule="* * * * *", every=["role=web"], grace="2 m")
+    async with runners(ledger.url, {"labels": WEB}, {"labels": WEB2}, {"labels": DB}) as (
+        one,
+        two,
+        db,
+    ):
+        for runner in (one, two, db):
+            await runner.repair()
+        assert scopes(ledger) == {"web1": True, "web2": True}
+        assert await one.settle() == []
+        ledger.travel(by=MINUTE)
+        for runner in (one, two, db):
+            await runner.check_in()
+        assert await db.settle() == []
+        assert hosts_of(await one.settle()) == ["web1"]
+        assert hosts_of(await two.settle()) == ["web2"]
+    assert ledger.accounted() == 2
+
+
+async def test_a_host_that_is_absent_through_grace_gets_a_skip(ledger: Ledger) -> None:
+    """Another replica records it, and a later run of the job is not a catch-up."""
+    ledger.job(schedule="*/10 * * * *", every=["role=web"], grace="5 m")
+    absent = "SELECT scope_id, reason, count FROM skips"
+    async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
+        await web.repair()
+        assert await web.settle() == []
+        for minutes, expected in ((12, []), (3, [("web1", "host_absent", 1)])):
+            ledger.travel(by=minutes * MINUTE)  # 12:12:30, 12:15:30
+            await db.repair()
+            assert await db.settle() == []
+            assert ledger.values(absent) == expected
+        ledger.travel(by=10 * MINUTE)
+        await web.repair()
+        assert await web.settle() == []
+        ledger.travel(by=6 * MINUTE)
+        await web.check_in()
+        assert hosts_of(await web.settle()) == ["web1"]
+    assert ledger.values(absent) == [("web1", "host_absent", 2)]
+    assert ledger.accounted() == 3
+    assert ledger.violations() == []
+
+
+async def test_a_host_that_comes_back_within_grace_runs(ledger: Ledger) -> None:
+    ledger.job(schedule="* * * * *", every=["role=web"], grace="10 m")
+    async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
+        await web.repair()
+        assert await web.settle() == []
+        ledger.travel(by=2 * MINUTE)
+        await db.repair()
+        assert await db.settle() == []
+        await web.repair()
+        (lease,) = await web.settle()
+        assert lease.claimed.key.plan_time.minute == 2
+    assert ledger.values("SELECT reason, sum(count) FROM skips GROUP BY 1") == [("superseded", 1)]
+    assert ledger.accounted() == 2
+
+
+async def test_i10_a_new_host_begins_with_its_first_check_in(ledger: Ledger) -> None:
+    ledger.job(
+        schedule="* * * * *", every=["role=web"], grace="1 h", catch_up="all", overlap="wait"
+    )
+    async with runners(ledger.url, {"labels": WEB}) as (web,):
+        await web.repair()
+        ledger.travel(by=10 * MINUTE)
+        await web.check_in()
+        assert hosts_of(await web.settle()) == ["web1"]
+        async with runners(ledger.url, {"labels": WEB2, "name": "new"}) as (new,):
+            await new.repair()
+            assert await new.settle() == []
+            ledger.travel(by=MINUTE)
+            await new.check_in()
+            assert hosts_of(await new.settle()) == ["web2"]
+    (ran,) = ledger.values("SELECT plan_time FROM executions WHERE scope_id = 'web2'")
+    assert ran.minute == 11
+    assert ledger.values("SELECT count(*) FROM skips WHERE scope_id = 'web2'") == [0]
+
+
+async def test_a_host_leaves_after_hosts_retire_after_and_returns(ledger: Ledger) -> None:
+    ledger.job(schedule="0 * * * *", every=["role=web"])
+    async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
+        await web.repair()
+        ledger.travel(by=timedelta(days=6))
+        await db.repair()
+        assert scopes(ledger) == {"web1": True}
+        ledger.travel(by=timedelta(days=1, minutes=1))
+        await db.repair()
+        assert scopes(ledger) == {"web1": False}
+        await db.settle()
+        await web.repair()
+        assert scopes(ledger) == {"web1": True}
+        assert await web.settle() == []
+    assert set(ledger.values("SELECT reason FROM skips")) <= {"host_absent", "retired"}
+    assert ledger.accounted() == 7 * 24
+    assert ledger.violations() == []
+
+
+async def test_a_host_without_the_label_any_more_leaves(ledger: Ledger) -> None:
+    ledger.job(schedule="* * * * *", every=["role=web"])
+    async with runners(ledger.url, {"labels": WEB}) as (web,):
+        await web.repair()
+        assert scopes(ledger) == {"web1": True}
+        web.labels = ["host=web1"]
+        assert (await web.poll()).left_behind == []
+        assert (await web.poll()).left_behind == ["hosts"]
+        await web.repair()
+        assert scopes(ledger) == {"web1": False}
+
+
+async def test_listed_hosts_are_absent_until_they_check_in(ledger: Ledger) -> None:
+    ledger.job(schedule="* * * * *", scope_kind="host", scopes=["web1", "web3"], grace="10 s")
+    async with runners(ledger.url, {"labels": WEB}) as (web,):
+        assert await web.settle() == []
+        ledger.travel(by=MINUTE)
+        await web.repair()
+        assert await web.settle() == []
+    assert ledger.values("SELECT scope_id, reason FROM skips ORDER BY 1") == [
+        ("web1", "host_absent"), ("web3", "host_absent"),
+    ]  # fmt: skip
+    assert ledger.accounted() == 2
+    assert ledger.violations() == []
+
+
+async def test_verify_finds_a_skip_of_a_host_that_was_present(ledger: Ledger) -> None:
+    """The instant of a check-in within grace decides; the ledger keeps it."""
+    ledger.job(schedule="*/10 * * * *", every=["role=web"], grace="5 m")
+    async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
+        await web.repair()
+        assert await web.settle() == []
+        ledger.travel(by=15 * MINUTE)
+        await db.repair()
+        await db.settle()
+        assert ledger.violations() == []
+        await web.check_in()
+        assert ledger.violations() == []
+        ledger.values("UPDATE host_absences SET until_at = until_at - interval '1 minute'"
+                      " WHERE until_at > db_now() - interval '1 minute'")  # fmt: skip
+        (found,) = ledger.violations()
+        assert "the reason is host_absent, but its host checked in" in found
+
+
+async def test_a_check_in_in_flight_ends_no_absence_that_a_claim_records(
+    ledger: Ledger, db: Db
+) -> None:
+    """The claim leaves out the host whose row a check-in has locked."""
+    ledger.job(schedule="*/10 * * * *", every=["role=web"], grace="5 m")
+    async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, other):
+        await web.repair()
+        assert await web.settle() == []
+        ledger.travel(by=16 * MINUTE)
+        await other.repair()
+        with db.transaction():
+            db.execute("SELECT cronledger_internal.note_host('web1', 'r1', '{host=web1}', '20 s')")
+            await other.step()
+            assert ledger.values("SELECT * FROM skips") == []
+        await other.repair()
+        assert await other.settle() == []
+    assert ledger.values("SELECT reason FROM skips") == ["host_absent"]
+    assert ledger.violations() == []

@@ -1,0 +1,60 @@
+"""Labels of runners, and the selectors of jobs."""
+
+import pytest
+
+from cronledger.rules.model import Job
+from cronledger.rules.problems import ConfigurationError
+from cronledger.settings import Settings
+
+
+@pytest.mark.parametrize("written", ["role=web, dc=fra", ["dc=fra", "role=web", "role=web"]])
+def test_labels_have_one_order_however_they_are_written(written: object) -> None:
+    job = Job.model_validate({"name": "job", "handler": "external", "on": written})
+    assert job.on == ("dc=fra", "role=web")
+
+
+@pytest.mark.parametrize(
+    ("written", "shows"),
+    [
+        ("web", "'web' is not a label; use NAME=VALUE"),
+        ("role=", "'role=' is not a label"),
+        ("", "'' is not a label"),
+        ("role=web,role=db", "two values of role"),
+        ("role=a b", "'role=a b' is not a label"),
+        (7, "neither a text nor a list"),
+        (["role=web", 7], "neither a text nor a list"),
+    ],
+)
+def test_a_selector_that_selects_nothing_for_certain_is_refused(
+    written: object, shows: str
+) -> None:
+    with pytest.raises(ValueError, match=shows.replace("(", r"\(")):
+        Job.model_validate({"name": "job", "handler": "external", "on": written})
+
+
+def test_an_empty_list_selects_every_runner() -> None:
+    assert Job.model_validate({"name": "job", "handler": "external", "on": []}).on is None
+
+
+def test_a_runner_has_the_label_of_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONLEDGER_LABELS", "role=web, dc=fra")
+    monkeypatch.setenv("CRONLEDGER_HOST", "web1")
+    settings = Settings.load({})
+    assert settings.all_labels == ["dc=fra", "host=web1", "role=web"]
+
+
+@pytest.mark.parametrize(
+    ("written", "shows"),
+    [
+        ("host=web1", "set CRONLEDGER_HOST instead"),
+        ("role=web,role=db", "two values of role"),
+        ("web", "is not a label"),
+    ],
+)
+def test_labels_that_a_runner_cannot_have_are_refused(
+    monkeypatch: pytest.MonkeyPatch, written: str, shows: str
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_LABELS", written)
+    with pytest.raises(ConfigurationError, match=shows) as refused:
+        Settings.load({})
+    assert "CRONLEDGER_LABELS" in str(refused.value)
