@@ -30,6 +30,7 @@ _CAUSES = {
     "superseded": "a newer plan_time ran instead",
     "calendar": "the calendar of the job excludes this day ({})",
     "upstream": "it waited for a job that it requires: {}",
+    "not_reported": "nobody reported a start within grace",
 }
 """The reasons of skips that need no further rows to be explained, with the detail of the skip."""
 
@@ -197,7 +198,7 @@ class Why:
         match skip["reason"]:
             case "overlap":
                 return self._overlap(skip["blocked_by"], key)
-            case "superseded" | "calendar" | "upstream" as reason:
+            case "superseded" | "calendar" | "upstream" | "not_reported" as reason:
                 return _CAUSES[reason].format(skip["detail"])
             case "paused":
                 return self._paused(skip["through_plan_time"], key)

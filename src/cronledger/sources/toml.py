@@ -26,7 +26,7 @@ from cronledger.sources.files import read_file
 
 DEPTH_OF_PAYLOAD = 3  # the document, jobs, the job
 TABLES = frozenset({TABLE, "calendars", "channels", "defaults", "jobs"})
-WORK = ("command", "sql", "http", "python", "external")
+WORK = ("command", "sql", "http", "python", "external", "observed")
 SURROUNDINGS = ("cwd", "env")
 POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
 OF_ONE_JOB = frozenset(
@@ -52,6 +52,7 @@ _FORMS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "http": (dict, 'a table, {url = "https://…"}'),
     "python": (str, '"package.module:function"'),
     "external": (bool, "external = true"),
+    "observed": (bool, "observed = true"),
 }
 
 
@@ -227,7 +228,7 @@ class _Reader:
             if surrounding in entry and key != "command":
                 message = f"has no effect with {key}"
                 self._add(name, surrounding, message, "remove it, or use command")
-        if not isinstance(value, _FORMS[key][0]) or (key == "external" and not value):
+        if not isinstance(value, _FORMS[key][0]) or (value is False):
             self._add(name, key, "has an invalid format", f"use {_FORMS[key][1]}")
             return nothing
         return key, Handler(key), _target(key, value, entry)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cronledger.engine.peers import NewerPeers
 from cronledger.ledger.rows import JobFacts
-from cronledger.rules.model import Handler
+from cronledger.rules.model import RUN_BY_OTHERS, Handler
 
 KINDS = (Handler.PYTHON, Handler.COMMAND, Handler.SQL, Handler.HTTP)
 
@@ -26,8 +26,8 @@ class Abilities:
         return facts.handler in self.kinds
 
     def plans(self, facts: JobFacts) -> bool:
-        """Return whether this runner plans the job. Every runner plans `external` jobs."""
-        return facts.handler == Handler.EXTERNAL or self.runs(facts)
+        """Return whether this runner plans the job. Every runner plans what others run."""
+        return facts.handler in RUN_BY_OTHERS or self.runs(facts)
 
     def refusal(self, facts: JobFacts) -> str | None:
         """Return the reason why runners with this configuration refuse the job, or None.

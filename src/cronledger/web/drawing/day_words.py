@@ -95,6 +95,8 @@ def _skipped(day: AccountedDay, skip: Skip) -> str:
             text = f"its calendar excludes this day: {skip.detail}"
         case State.UPSTREAM:
             text = f"it waited for a job that it requires: {skip.detail}"
+        case State.NOT_REPORTED:
+            text = "nobody reported a start within grace"
         case State.RETIRED:
             text = "the job or this scope was retired"
         case _ if skip.gap is not None:
