@@ -94,7 +94,7 @@ CREATE TABLE {schema}.jobs (
     "on"                text[] CHECK (cardinality("on") BETWEEN 1 AND 50),
     every               text[],
     handler             text NOT NULL
-                        CHECK (handler IN ('python', 'command', 'sql', 'http', 'external')),
+                        CHECK (handler IN ('python', 'command', 'sql', 'http', 'external', 'observed')),
     target              jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(target) = 'object'),
     payload             jsonb,
     payload_schema      jsonb CHECK (jsonb_typeof(payload_schema) = 'object'),
@@ -195,7 +195,7 @@ COMMENT ON COLUMN {schema}.jobs.max_running IS 'Executions RUNNING at once over 
 COMMENT ON COLUMN {schema}.jobs.queue IS 'Queue of the job. Runners that serve it execute the job.';
 COMMENT ON COLUMN {schema}.jobs."on" IS 'Labels that a runner must have to run the job, all of them, such as {role=web} or {host=web1}; NULL: any runner. The name is a reserved word of SQL, so it needs quotes.';
 COMMENT ON COLUMN {schema}.jobs.every IS 'Each plan_time runs once on every host that has these labels, all of them, such as {role=web}. It sets "on" and scope_kind. NULL: the job is not run on every host.';
-COMMENT ON COLUMN {schema}.jobs.handler IS 'Kind of handler: python, command, sql, http, external.';
+COMMENT ON COLUMN {schema}.jobs.handler IS 'Kind of handler: python, command, sql, http, external, observed (another scheduler fires it).';
 COMMENT ON COLUMN {schema}.jobs.target IS 'Target of the handler, with the keys of a file: {"python": "package.module:function"}, {"command": [list] or "shell line"} with env and cwd, {"sql": "statement"}, or the table of http: {"url": "https://…"}. {} for external.';
 COMMENT ON COLUMN {schema}.jobs.payload IS 'JSON that is passed to the handler.';
 COMMENT ON COLUMN {schema}.jobs.payload_schema IS 'JSON Schema of the payload, for people and forms; nothing is validated by it in SQL. NULL: any JSON.';
@@ -437,7 +437,7 @@ CREATE TABLE {schema}.executions (
     id                  bigint NOT NULL DEFAULT nextval('{schema}.execution_id'),
     status              text NOT NULL,
     trigger             text NOT NULL
-                        CHECK (trigger IN ('schedule', 'manual', 'backfill', 'enqueue')),
+                        CHECK (trigger IN ('schedule', 'manual', 'backfill', 'enqueue', 'observed')),
     revision            bigint NOT NULL,
     queue               text COLLATE "C" NOT NULL,
     due_at              timestamptz NOT NULL,
@@ -538,7 +538,7 @@ COMMENT ON COLUMN {schema}.executions.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.executions.plan_time IS 'Nominal UTC instant of this firing; unchanged by retries.';
 COMMENT ON COLUMN {schema}.executions.id IS 'Id of the execution. Use it as idempotency key for effects outside this database.';
 COMMENT ON COLUMN {schema}.executions.status IS 'PENDING, RUNNING, SUCCESS, FAILED, CANCELLED.';
-COMMENT ON COLUMN {schema}.executions.trigger IS 'Origin of the execution: schedule, manual, backfill, enqueue.';
+COMMENT ON COLUMN {schema}.executions.trigger IS 'Origin of the execution: schedule, manual, backfill, enqueue, observed (a report that matched no plan_time, or one that was delivered after its plan_time was skipped).';
 COMMENT ON COLUMN {schema}.executions.revision IS 'Revision of the job that this plan_time belongs to.';
 COMMENT ON COLUMN {schema}.executions.queue IS 'Queue of the job when the row was created.';
 COMMENT ON COLUMN {schema}.executions.due_at IS 'plan_time + schedule_delay + jitter: when it may start.';
@@ -548,7 +548,7 @@ COMMENT ON COLUMN {schema}.executions.enqueue_key IS 'Key it was enqueued with: 
 COMMENT ON COLUMN {schema}.executions.attempt IS 'Counts the claims; 0: never claimed.';
 COMMENT ON COLUMN {schema}.executions.max_attempts IS 'Copied from the job when the row was created; one more for each attempt that a drain released.';
 COMMENT ON COLUMN {schema}.executions.next_attempt_at IS 'PENDING: due_at, or when its gate opened, or the next attempt after NotReady; NULL means that it waits for required jobs (gates). FAILED: when it is retried, NULL means never. Otherwise NULL.';
-COMMENT ON COLUMN {schema}.executions.runner_id IS 'Runner that holds the lease or held the last one.';
+COMMENT ON COLUMN {schema}.executions.runner_id IS 'Runner that holds the lease or held the last one; observed: another scheduler ran it, and reported it.';
 COMMENT ON COLUMN {schema}.executions.lease_token IS 'The right to write: random, new with every claim, kept after the end.';
 COMMENT ON COLUMN {schema}.executions.heartbeat_at IS 'Last renewal of the lease.';
 COMMENT ON COLUMN {schema}.executions.stale_after IS 'End of the lease.';
@@ -678,7 +678,7 @@ CREATE TABLE {schema}.skips (
     count             bigint NOT NULL CHECK (count >= 1),
     reason            text NOT NULL
                       CHECK (reason IN ('overlap', 'superseded', 'missed', 'paused', 'retired', 'operator',
-                                        'calendar', 'upstream', 'host_absent')),
+                                        'calendar', 'upstream', 'host_absent', 'not_reported')),
     blocked_by        bigint,
     revision          bigint NOT NULL,
     created_at        timestamptz NOT NULL DEFAULT {schema}.db_now(),
@@ -688,7 +688,7 @@ CREATE TABLE {schema}.skips (
 );
 CREATE INDEX skips_plan_time ON {schema}.skips (from_plan_time, job_name, scope_kind, scope_id);
 CREATE INDEX skips_changed ON {schema}.skips (changed_xact)
-    WHERE changed_xact IS NOT NULL AND reason IN ('overlap', 'missed', 'upstream', 'host_absent');
+    WHERE changed_xact IS NOT NULL AND reason IN ('overlap', 'missed', 'upstream', 'host_absent', 'not_reported');
 COMMENT ON TABLE {schema}.skips IS 'Ranges of plan_times that did not run, each with a reason. The plan_times that follow extend the range while its reason, detail and revision are the same.';
 COMMENT ON COLUMN {schema}.skips.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.skips.scope_kind IS 'Kind of the scope.';
@@ -696,12 +696,12 @@ COMMENT ON COLUMN {schema}.skips.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.skips.from_plan_time IS 'First plan_time of the range.';
 COMMENT ON COLUMN {schema}.skips.through_plan_time IS 'Last plan_time of the range.';
 COMMENT ON COLUMN {schema}.skips.count IS 'Number of plan_times in the range.';
-COMMENT ON COLUMN {schema}.skips.reason IS 'overlap, superseded (a newer plan_time ran, or the window of a SUCCESS contains this one), missed, paused, retired, operator (a planned skip), calendar, upstream (a required job did not succeed in time), host_absent (no replica of the host had checked in by the end of grace).';
+COMMENT ON COLUMN {schema}.skips.reason IS 'overlap, superseded (a newer plan_time ran, or the window of a SUCCESS contains this one), missed, paused, retired, operator (a planned skip), calendar, upstream (a required job did not succeed in time), host_absent (no replica of the host had checked in by the end of grace), not_reported (nobody reported a start of this observed job within grace).';
 COMMENT ON COLUMN {schema}.skips.detail IS 'With reason calendar: the name of the excluded day. With operator: the reason of the planned skip. With reason upstream: what was missing. Otherwise NULL.';
 COMMENT ON COLUMN {schema}.skips.blocked_by IS 'With reason overlap: id of the execution that was RUNNING.';
 COMMENT ON COLUMN {schema}.skips.revision IS 'Revision that the plan_times belong to.';
 COMMENT ON COLUMN {schema}.skips.created_at IS 'When the first plan_time of the range was skipped.';
-COMMENT ON COLUMN {schema}.skips.changed_xact IS 'Number of the transaction that created the range, or that extended it last if its reason is overlap, missed, upstream or host_absent. By it, raise_alerts() finds what has changed.';
+COMMENT ON COLUMN {schema}.skips.changed_xact IS 'Number of the transaction that created the range, or that extended it last if its reason is overlap, missed, upstream, host_absent or not_reported. By it, raise_alerts() finds what has changed.';
 
 -- A plan_time is covered if it lies between from_plan_time and covered_through. Nothing else decides that.
 CREATE SEQUENCE {schema}.planned_skip_id AS bigint;
@@ -740,6 +740,56 @@ COMMENT ON COLUMN {schema}.planned_skips.withdrawn_at IS 'When it was withdrawn;
 COMMENT ON COLUMN {schema}.planned_skips.withdrawn_by IS 'The person or program that withdrew it.';
 COMMENT ON COLUMN {schema}.planned_skips.withdrawn_after IS 'Later plan_times run again; earlier ones were reached before the withdrawal. NULL: it was not withdrawn.';
 COMMENT ON COLUMN {schema}.planned_skips.covered_through IS 'The last plan_time that does not run. Before from_plan_time: it was withdrawn before any was reached.';
+
+-- Reports of runs that another scheduler started. A report becomes an execution in a claim, which matches it with a
+-- plan_time. Until then it waits in the index reports_unmatched, which is mostly empty.
+CREATE SEQUENCE {schema}.report_id AS bigint;
+CREATE TABLE {schema}.reports (
+    id              bigint PRIMARY KEY DEFAULT nextval('{schema}.report_id'),
+    job_name        text COLLATE "C" NOT NULL,
+    scope_kind      text COLLATE "C" NOT NULL,
+    scope_id        text COLLATE "C" NOT NULL,
+    run_key         text COLLATE "C" CHECK (length(run_key) BETWEEN 1 AND 200),
+    started_at      timestamptz NOT NULL,
+    ended_at        timestamptz,
+    exit_status     integer,
+    error           text CHECK (length(error) <= 4000),
+    output          text,
+    host            text CHECK (length(host) <= 200),
+    source          text NOT NULL CHECK (length(source) <= 40),
+    received_at     timestamptz NOT NULL DEFAULT {schema}.db_clock(),
+    end_received_at timestamptz,
+    plan_time       timestamptz,
+    execution_id    bigint,
+    CHECK ((plan_time IS NULL) = (execution_id IS NULL)),
+    CHECK ((ended_at IS NULL) = (end_received_at IS NULL)),
+    CHECK (ended_at IS NOT NULL OR (exit_status IS NULL AND error IS NULL AND output IS NULL))
+);
+CREATE UNIQUE INDEX reports_run_key ON {schema}.reports (job_name, scope_kind, scope_id, run_key)
+    WHERE run_key IS NOT NULL;
+CREATE INDEX reports_unmatched ON {schema}.reports (job_name, scope_kind, scope_id, started_at, id)
+    WHERE execution_id IS NULL;
+CREATE INDEX reports_open ON {schema}.reports (job_name, scope_kind, scope_id, started_at) WHERE ended_at IS NULL;
+CREATE INDEX reports_started ON {schema}.reports (job_name, scope_kind, scope_id, started_at);
+-- The upkeep of partitions deletes the oldest.
+CREATE INDEX reports_started_at ON {schema}.reports (started_at);
+COMMENT ON TABLE {schema}.reports IS 'Runs that another scheduler started, as they were reported by observe_start() and observe_end(). A claim makes an execution of each. Kept as long as executions.';
+COMMENT ON COLUMN {schema}.reports.id IS 'Id of the report.';
+COMMENT ON COLUMN {schema}.reports.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.reports.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.reports.scope_id IS 'Id of the scope.';
+COMMENT ON COLUMN {schema}.reports.run_key IS 'Key of the run, by which a report that is delivered again changes nothing; NULL: none was given.';
+COMMENT ON COLUMN {schema}.reports.started_at IS 'When the run started, by the clock of the database.';
+COMMENT ON COLUMN {schema}.reports.ended_at IS 'When the run ended; NULL: no end was reported.';
+COMMENT ON COLUMN {schema}.reports.exit_status IS 'Exit status of the run; NULL: none was reported.';
+COMMENT ON COLUMN {schema}.reports.error IS 'Why the run failed; NULL: no error was reported.';
+COMMENT ON COLUMN {schema}.reports.output IS 'End of the output that was reported, until the execution has it.';
+COMMENT ON COLUMN {schema}.reports.host IS 'Host of the run; NULL: unknown.';
+COMMENT ON COLUMN {schema}.reports.source IS 'What reported the run: command, sql, http, or a name of the caller.';
+COMMENT ON COLUMN {schema}.reports.received_at IS 'When the ledger received the report.';
+COMMENT ON COLUMN {schema}.reports.end_received_at IS 'When the ledger received the end.';
+COMMENT ON COLUMN {schema}.reports.plan_time IS 'plan_time of its execution; NULL: no claim has read the report yet.';
+COMMENT ON COLUMN {schema}.reports.execution_id IS 'Its execution.';
 
 -- verify cannot conclude from the partitions where the history ends, because a partition that somebody dropped looks
 -- like one that was pruned.

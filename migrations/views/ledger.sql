@@ -35,6 +35,7 @@ SELECT 'skip'::text, k.job_name, k.scope_kind, k.scope_id, k.from_plan_time,
                   WHEN 'missed' THEN 'grace passed before a start, and catch_up did not apply, or the definition was invalid'
                   WHEN 'paused' THEN 'the job was paused'
                   WHEN 'operator' THEN format('an operator skipped it (%s)', k.detail)
+                  WHEN 'not_reported' THEN 'no start was reported within grace'
                   WHEN 'upstream' THEN format('it waited for a job that it requires: %s', k.detail)
                   WHEN 'host_absent' THEN format('no replica of the host %s had checked in by the end of grace', k.scope_id)
                   WHEN 'calendar' THEN format('its calendar excludes this day (%s)', k.detail)

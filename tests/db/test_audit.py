@@ -27,6 +27,7 @@ NO_ACTIONS = {
     "take_results": "of consumers", "record_refusal": "the record itself",
     "begin_verification": "recorded by its end", "end_verification": "recorded as verify",
     "maintain_partitions": "of replicas",
+    "observe_start": "a report of another scheduler", "observe_end": "a report",
     "begin_page_session": "a sign-in on the page", "end_page_session": "a sign-out",
 }  # fmt: skip
 """Functions for operators that are no actions, and why."""

@@ -320,6 +320,9 @@ CALLS: dict[str, str] = {
     "a failed delivery": "INSERT INTO deliveries (id, channel, status)"
     " VALUES (99, 'ops', 'FAILED')",
     "retry_delivery": "SELECT retry_delivery(99)",
+    "an observed job": "INSERT INTO jobs (name, handler) VALUES ('seen', 'observed')",
+    "observe_start": "SELECT observe_start('seen')",
+    "observe_end": "SELECT observe_end('seen')",
     "a deletion": "DELETE FROM jobs WHERE name = 'new'",
     "a limit": "UPDATE queues SET max_running = 9",
 }

@@ -10,10 +10,10 @@ BEGIN
     FOR found IN
         WITH changed AS MATERIALIZED (
             SELECT x.* FROM {schema}.skips x
-            WHERE x.reason IN ('overlap', 'missed', 'upstream', 'host_absent') AND x.changed_xact = ANY (left_)
+            WHERE x.reason IN ('overlap', 'missed', 'upstream', 'host_absent', 'not_reported') AND x.changed_xact = ANY (left_)
             UNION ALL
             SELECT x.* FROM {schema}.skips x
-            WHERE x.reason IN ('overlap', 'missed', 'upstream', 'host_absent') AND x.changed_xact >= first AND x.changed_xact < last
+            WHERE x.reason IN ('overlap', 'missed', 'upstream', 'host_absent', 'not_reported') AND x.changed_xact >= first AND x.changed_xact < last
         ), newest AS MATERIALIZED (
             -- A range that grows has a new end.
             SELECT DISTINCT ON (c.job_name, c.scope_kind, c.scope_id) c.* FROM changed c
@@ -54,11 +54,12 @@ BEGIN
                        CASE found.reason WHEN 'overlap' THEN 'the previous execution was still RUNNING'
                                          WHEN 'upstream' THEN found.detail
                                          WHEN 'host_absent' THEN format('no replica of the host %s had checked in by the end of grace', found.scope_id)
+                                         WHEN 'not_reported' THEN 'no start was reported within grace'
                                          ELSE 'it was not started within grace, or its definition was invalid' END),
                 jsonb_build_object('reason', found.reason, 'from_plan_time', found.from_plan_time,
                                    'through_plan_time', found.through_plan_time,
                                    'in_range', found.in_range))::{schema}.tracked_states,
-            CASE WHEN found.reason IN ('missed', 'upstream', 'host_absent') THEN 1 ELSE found.after END, found.opens, found.closes, found.paused OR found.retired);
+            CASE WHEN found.reason IN ('missed', 'upstream', 'host_absent', 'not_reported') THEN 1 ELSE found.after END, found.opens, found.closes, found.paused OR found.retired);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.observe_skips(pg_snapshot, pg_snapshot, timestamptz) IS 'Observes the last new skip of each scope, with the reason overlap, missed, upstream or host_absent, of jobs with the event skipped. New are those that were written or have grown by transactions that are visible in the second snapshot and not in the first one. For a scope that is not tracked yet, skips before this instant or before its job had the rule do not count. Skips of a retired scope raise no alert.';
+COMMENT ON FUNCTION {schema}_internal.observe_skips(pg_snapshot, pg_snapshot, timestamptz) IS 'Observes the last new skip of each scope, with the reason overlap, missed, upstream, host_absent or not_reported, of jobs with the event skipped. New are those that were written or have grown by transactions that are visible in the second snapshot and not in the first one. For a scope that is not tracked yet, skips before this instant or before its job had the rule do not count. Skips of a retired scope raise no alert.';

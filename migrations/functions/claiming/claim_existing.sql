@@ -87,7 +87,7 @@ BEGIN
                j.allow_stale_reentry, j.windows AND e.trigger <> 'enqueue' AS windows
         FROM {schema}.executions e
         CROSS JOIN LATERAL (SELECT j.* FROM {schema}.jobs j WHERE j.name = e.job_name OFFSET 0) j
-        WHERE e.status = 'RUNNING'
+        WHERE e.status = 'RUNNING' AND e.runner_id <> 'observed'
           AND {schema}_internal.is_stale(e.stale_after, j.stale_timeout, trusted_since)
           AND {schema}_internal.may_be_stolen(
               j.allow_stale_reentry, e.cancel_requested_at, e.attempt, e.max_attempts)
@@ -192,7 +192,7 @@ BEGIN
             ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
         WHERE e.plan_time BETWEEN first_plan AND last_plan
           AND ((e.next_attempt_at <= {schema}.db_now() AND e.attempt < e.max_attempts)
-            OR (e.status = (SELECT 'RUNNING') AND u.steals
+            OR (e.status = (SELECT 'RUNNING') AND u.steals AND e.runner_id <> 'observed'
                 AND {schema}_internal.is_stale(e.stale_after, u.lease, trusted_since)
                 AND {schema}_internal.may_be_stolen(
                     u.reentrant, e.cancel_requested_at, e.attempt, e.max_attempts)))

@@ -98,6 +98,46 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.lock_due_schedules(text[], text, text[], integer, interval, timestamptz) IS 'Locks the schedules of these queues, and of no other host, that are due, or those that are due within ahead if none is due yet, and returns them. Schedules that were woken (lock_woken_schedules) or are locked already are left out. due_from: none is due before, so that the search leaves out dead versions of rows; NULL: unknown.';
 
+-- The oldest come first, because the planner settles plan_times in order. The ranges are those of plan_times that a
+-- report may belong to although they are skipped already, because it was delivered late.
+CREATE OR REPLACE FUNCTION {schema}_internal.unmatched_reports(
+    locked {schema}_internal.locked_schedule[], OUT reports json, OUT unreported json)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, r.id, r.started_at)
+                    ORDER BY r.started_at, r.id)
+    INTO reports
+    FROM unnest(locked) s
+    CROSS JOIN LATERAL (
+        SELECT r.id, r.started_at FROM {schema}.reports r
+        WHERE (r.job_name, r.scope_kind, r.scope_id) = (s.job_name, s.scope_kind, s.scope_id) AND r.execution_id IS NULL
+        ORDER BY r.started_at, r.id LIMIT 500) r;
+    IF reports IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT json_agg(json_build_array(
+               k.report, k.first, k.last, k.revision, ARRAY(
+                   SELECT e.plan_time FROM {schema}.executions e
+                   WHERE (e.job_name, e.scope_kind, e.scope_id) = (k.job_name, k.scope_kind, k.scope_id)
+                     AND e.plan_time BETWEEN k.first AND k.last)))
+    INTO unreported
+    FROM (
+        SELECT (r.value ->> 3)::bigint AS report, k.job_name, k.scope_kind, k.scope_id, k.revision,
+               greatest(k.from_plan_time, a.started_at - (v.definition ->> 'grace')::interval) AS first,
+               least(k.through_plan_time, a.started_at + interval '5 s') AS last
+        FROM json_array_elements(reports) r
+        CROSS JOIN LATERAL (SELECT (r.value ->> 4)::timestamptz AS started_at) a
+        CROSS JOIN LATERAL (
+            SELECT x.* FROM {schema}.skips x
+            WHERE (x.job_name, x.scope_kind, x.scope_id) = (r.value ->> 0, r.value ->> 1, r.value ->> 2)
+              AND x.from_plan_time <= a.started_at + interval '5 s'
+            ORDER BY x.from_plan_time DESC LIMIT 50) k
+        JOIN {schema}.job_revisions v ON (v.job_name, v.revision) = (k.job_name, k.revision)
+        WHERE k.reason = 'not_reported') k
+    WHERE k.first <= k.last;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.unmatched_reports({schema}_internal.locked_schedule[]) IS 'Returns the reports of these schedules that have no execution, at most the 500 oldest of each: job, scope_kind, scope_id, id, started_at. unreported: for each report, the parts of skips not_reported that its start may belong to, with their revision and the plan_times that have an execution. A run may start 5 s before its plan_time, because clocks differ.';
+
 -- Lists are arrays of arrays in JSON, which a client reads faster than arrays of rows. No aggregate is DISTINCT,
 -- because PostgreSQL would sort the rows for it, and the order of the schedules counts.
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
@@ -106,7 +146,8 @@ CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
     jobs_not_to_plan text[], max_due integer, max_woken integer, ahead interval, due_from timestamptz,
     OUT since timestamptz, OUT existing json, OUT schedules json, OUT locked_queues text[], OUT locked_jobs text[],
     OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json,
-    OUT window_starts json, OUT pauses text, OUT pause_at timestamptz, OUT planned_skips json, OUT absences json)
+    OUT window_starts json, OUT pauses text, OUT pause_at timestamptz, OUT planned_skips json, OUT absences json,
+    OUT reports json, OUT unreported json)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     claimed text[];
@@ -200,6 +241,10 @@ BEGIN
                   AND (p.scope_id IS NULL OR (p.scope_kind, p.scope_id) = (s.scope_kind, s.scope_id))
                 OFFSET 0) p);
     END IF;
+    -- As with planned skips, every report that was committed before the locks.
+    IF EXISTS (SELECT FROM {schema}.reports r WHERE r.execution_id IS NULL) THEN
+        SELECT u.reports, u.unreported INTO reports, unreported FROM {schema}_internal.unmatched_reports(locked) u;
+    END IF;
     -- A claim ahead leaves what is limited to a later one, and does not delay that one.
     IF locked[1].ahead_of IS NULL THEN
         locked_queues := ARRAY(
@@ -258,4 +303,4 @@ BEGIN
             WHERE s.scope_kind = 'host');
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips, absences (of hosts): those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';
+COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips, absences (of hosts): those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. reports, unreported: see unmatched_reports. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';

@@ -130,7 +130,7 @@ BEGIN
     kind := coalesce(enqueue.scope_kind, definition.scope_kind);
     IF key IS NULL AND watermark IS NULL THEN
         scope := {schema}_internal.find_or_create_scope(job, kind, scope_id);
-        IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
+        IF definition.retired_at IS NOT NULL OR definition.handler = 'observed' OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
             PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
         END IF;
         made := {schema}_internal.create_message(definition, kind, scope_id, due_at, payload, group_id, requester,
@@ -144,7 +144,7 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(job);
     END IF;
-    IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
+    IF definition.retired_at IS NOT NULL OR definition.handler = 'observed' OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
         PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
     END IF;
     is_new := coalesce(watermark > scope.input_watermark, watermark IS NOT NULL);

@@ -51,7 +51,7 @@ BEGIN
         FOREACH scope IN ARRAY ARRAY(
                 SELECT {schema}_internal.find_or_create_scope(job, kind, u.id)
                 FROM (SELECT DISTINCT o.id COLLATE "C" AS id FROM unnest(of_scopes) o(id) ORDER BY 1) u) LOOP
-            IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
+            IF definition.retired_at IS NOT NULL OR definition.handler = 'observed' OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
                 PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
             END IF;
         END LOOP;
@@ -68,7 +68,7 @@ BEGIN
         PERFORM {schema}_internal.raise_unknown_job(job);
     END IF;
     FOREACH scope IN ARRAY scopes LOOP
-        IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
+        IF definition.retired_at IS NOT NULL OR definition.handler = 'observed' OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
             PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
         END IF;
     END LOOP;

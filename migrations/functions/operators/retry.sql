@@ -20,6 +20,7 @@ BEGIN
         RAISE EXCEPTION 'execution %: its job % is retired', held.id, held.job_name
             USING HINT = 'Add the job again first.', ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    PERFORM {schema}_internal.refuse_observed(definition);
     IF definition.windows THEN
         PERFORM {schema}_internal.check_window(held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     END IF;

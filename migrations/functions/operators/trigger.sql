@@ -2,6 +2,17 @@
 -- All operator functions are SECURITY DEFINER. An operator needs no right on a table, and cannot write in
 -- another way what they write. session_user is still the operator.
 
+CREATE OR REPLACE FUNCTION {schema}_internal.refuse_observed(definition {schema}.jobs)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF definition.handler = 'observed' THEN
+        RAISE EXCEPTION 'job %: it is observed, so the ledger cannot start a run of it', definition.name
+            USING HINT = 'Start the run by its scheduler, whose report becomes an execution.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.refuse_observed({schema}.jobs) IS 'Raises if another scheduler starts the runs of this job.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.check_trigger(
     definition {schema}.jobs, scope {schema}.schedules, force boolean)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -14,6 +25,7 @@ BEGIN
             USING HINT = 'What is retired runs no more; add it again first.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    PERFORM {schema}_internal.refuse_observed(definition);
     IF force THEN
         RETURN;
     END IF;

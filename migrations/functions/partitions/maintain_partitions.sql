@@ -207,6 +207,9 @@ BEGIN
     DELETE FROM {schema}.planned_skips p WHERE p.ctid = ANY (ARRAY(
         SELECT o.ctid FROM {schema}.planned_skips o
         WHERE o.through_plan_time <= {schema}.pruned_through() LIMIT 10000 FOR UPDATE SKIP LOCKED));
+    DELETE FROM {schema}.reports r WHERE r.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM {schema}.reports o
+        WHERE o.started_at <= {schema}.pruned_through() ORDER BY o.started_at LIMIT 10000 FOR UPDATE SKIP LOCKED));
     DELETE FROM {schema}.execution_progress p WHERE p.ctid = ANY (ARRAY(
         SELECT o.ctid FROM {schema}.execution_progress o
         WHERE o.reported_at < now_ - interval '7 days' LIMIT 10000 FOR UPDATE SKIP LOCKED));

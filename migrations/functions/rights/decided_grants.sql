@@ -76,6 +76,11 @@ LANGUAGE sql IMMUTABLE AS $$
         ('', 'USAGE', 'breach_id'),
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim claim_next heartbeat progress finish fail release not_ready upstream'),
+        -- Reports of observed jobs.
+        ('operator runner', 'EXECUTE', 'observe_start observe_end'),
+        ('runner', 'SELECT UPDATE', 'reports'),
+        ('runner', 'EXECUTE', 'unmatched_reports record_reports reported_outcome'),
+        ('', 'EXECUTE', 'lock_observed check_report wake_observed end_observed refuse_observed'), ('', 'USAGE', 'report_id'),
         -- Requirements of transactions.
         ('', 'EXECUTE', 'commit_durably'), ('runner', 'EXECUTE', 'require_read_committed'),
         -- The dates of edits, written at COMMIT.

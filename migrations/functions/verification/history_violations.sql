@@ -7,7 +7,8 @@
 --
 -- Every comparison is exact: a start is written after the ends that it waited for were committed, and
 -- an edit takes effect after the claims that it waited for. Where the end of an attempt is unknown
--- (stolen, swept) it is known to have run until it was last seen, and no longer.
+-- (stolen, swept) it is known to have run until it was last seen, and no longer. What another scheduler ran (runner_id
+-- observed) may start early or overlap, because the ledger did not start it.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.history_violations(first timestamptz)
 RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
@@ -34,7 +35,7 @@ LANGUAGE sql STABLE AS $$
     SELECT 'early', a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id,
            format('attempt %s started at %s, due at %s', a.attempt, a.started_at, a.due_at)
     FROM {schema}.attempts a
-    WHERE a.started_at < a.due_at AND a.plan_time >= first
+    WHERE a.started_at < a.due_at AND a.plan_time >= first AND a.runner_id IS DISTINCT FROM 'observed'
     UNION ALL
     SELECT 'overlapping', o.job_name, o.scope_kind, o.scope_id, o.plan_time, o.id,
            format('attempt %s started at %s beside another execution of this scope, RUNNING until %s; overlap was %s',
@@ -44,7 +45,7 @@ LANGUAGE sql STABLE AS $$
     FROM (SELECT a.*, max(a.ran_until) OVER (
               PARTITION BY a.job_name, a.scope_kind, a.scope_id ORDER BY a.started_at, a.id, a.attempt
               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS busy_until
-          FROM {schema}.attempts a WHERE a.plan_time >= first) o
+          FROM {schema}.attempts a WHERE a.plan_time >= first AND a.runner_id IS DISTINCT FROM 'observed') o
     CROSS JOIN LATERAL (
         SELECT h.definition FROM {schema}.job_history h
         WHERE h.job_name = o.job_name AND h.effective_from <= o.started_at
@@ -78,7 +79,7 @@ LANGUAGE sql STABLE AS $$
                  max(a.attempt) AS attempt, count(*) AS claims, count(DISTINCT a.token_digest) AS tokens,
                  -- A released execution of a reentrant job keeps the error_code of its handler.
                  coalesce(sum(1 + a.repeats) FILTER (WHERE NOT a.is_last AND a.error_code <> 'runner_crashed'
-                     AND (a.error_code IN ('shutdown', 'lease_lost', 'not_started', 'not_ready') OR EXISTS (
+                     AND (a.error_code IN ('shutdown', 'lease_lost', 'not_started', 'not_ready', 'not_ended') OR EXISTS (
                          SELECT FROM {schema}.job_history j WHERE j.job_name = a.job_name
                          AND (j.definition ->> 'allow_stale_reentry')::boolean))), 0) AS released,
                  count(*) FILTER (WHERE a.how = 'stolen') AS stolen,

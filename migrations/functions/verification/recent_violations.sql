@@ -18,7 +18,7 @@ SET enable_seqscan = off AS $$
         SELECT h.definition ->> 'overlap' AS overlap FROM {schema}.job_revisions h
         WHERE h.job_name = b.job_name AND h.effective_from <= b.started_at
         ORDER BY h.revision DESC LIMIT 1) r
-    WHERE a.status = 'RUNNING' AND r.overlap <> 'allow'
+    WHERE a.status = 'RUNNING' AND a.runner_id <> 'observed' AND b.runner_id <> 'observed' AND r.overlap <> 'allow'
       AND least(a.plan_time, b.plan_time) < {schema}.db_now() - interval '7 days'  -- else it is in history
 $$;
 COMMENT ON FUNCTION {schema}_internal.recent_violations() IS 'Lists history_violations of the last 7 days, and overlapping RUNNING executions of any age.';

@@ -35,6 +35,11 @@ class Edit:
     revisions: frozenset[int]
 
     @property
+    def is_observed(self) -> bool:
+        """Whether another scheduler runs the plan_times of this revision."""
+        return self.raw.get("handler") == "observed"
+
+    @property
     def grace(self) -> timedelta | None:
         """The grace of this revision, or None if it is invalid."""
         return self.interval("grace")

@@ -20,6 +20,7 @@ from cronledger.audit.history import Expected, History, Window
 from cronledger.ledger.audits import ScheduleState, SkippedRange
 
 _LOOK_AHEAD = 100
+_BY_POLICIES = ("overlap", "superseded", "upstream")
 
 
 class FalseReason(NamedTuple):
@@ -141,7 +142,7 @@ class SkipReasons:
                 return f"the reason is host_absent, but its host checked in after {expected.due_at}"
             case "upstream" if not (raw.get("requires") or raw.get("after")):
                 return f"the reason is upstream, but revision {skip.revision} requires no job"
-        return None
+        return _misplaced(skip, expected)
 
     @staticmethod
     def _could_run(expected: Expected, skip: SkippedRange) -> bool:
@@ -170,6 +171,8 @@ class SkipReasons:
             return  # its definition may have been invalid
         if self._history.was_retired_between(self._state, expected.due_at, recorded):
             return
+        if edit.is_observed and not expected.edit.is_observed:
+            return  # no replica may start it any more
         text = (
             f"the reason is missed, but it was recorded {late} after due_at, within grace {grace}"
         )
@@ -186,6 +189,16 @@ class SkipReasons:
             if expected.due_at <= self._now and not held:
                 return expected
         return None
+
+
+def _misplaced(skip: SkippedRange, expected: Expected) -> str | None:
+    """Return why no plan_time of this definition has such a reason, or None."""
+    observed = expected.edit.is_observed
+    if observed and skip.reason in _BY_POLICIES:
+        return f"the reason is {skip.reason}, but another scheduler runs this plan_time"
+    if skip.reason == "not_reported" and not observed:
+        return f"the reason is not_reported, but revision {skip.revision} is not observed"
+    return None
 
 
 def why_never(expected: Expected) -> str:

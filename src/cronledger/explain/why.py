@@ -31,6 +31,7 @@ _CAUSES = {
     "calendar": "the calendar of the job excludes this day ({})",
     "upstream": "it waited for a job that it requires: {}",
     "host_absent": "no replica of the host had checked in by the end of grace",
+    "not_reported": "nobody reported a start within grace",
 }
 """The reasons of skips that need no further rows to be explained, with the detail of the skip."""
 
@@ -198,7 +199,7 @@ class Why:
         match skip["reason"]:
             case "overlap":
                 return self._overlap(skip["blocked_by"], key)
-            case "superseded" | "calendar" | "upstream" | "host_absent" as reason:
+            case "superseded" | "calendar" | "upstream" | "host_absent" | "not_reported" as reason:
                 return _CAUSES[reason].format(skip["detail"])
             case "paused":
                 return self._paused(skip["through_plan_time"], key)

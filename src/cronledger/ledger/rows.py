@@ -19,10 +19,12 @@ from cronledger.rules.model import (
     ExecutionKey,
     Plan,
     PlannedSkip,
+    Report,
     Retirement,
     ScheduleRow,
     ScopeKey,
     Skip,
+    Unreported,
     Window,
 )
 
@@ -62,6 +64,17 @@ class NewClaim(NamedTuple):
     watermark: int | None
     window_start: datetime | None = None
     gated: bool = False
+
+
+class NewReported(NamedTuple):
+    """One element of `record_reports`."""
+
+    report: int
+    plan_time: datetime
+    exact: bool
+    trigger: str
+    revision: int
+    queue: str
 
 
 class WaitingGate(NamedTuple):
@@ -496,10 +509,14 @@ def claim_look(row: dict[str, Any]) -> ClaimLook:
     }
     skips = _planned_skips(row["planned_skips"] or ())
     absent = _absences(row["absences"] or ())
+    reports = _reports(row["reports"] or (), row["unreported"] or ())
     return ClaimLook(
         row["since"],
         [_due_execution(execution) for execution in row["existing"] or ()],
-        [_schedule(schedule, gone, skips, windows, absent) for schedule in row["schedules"] or ()],
+        [
+            _schedule(schedule, gone, skips, windows, absent, reports)
+            for schedule in row["schedules"] or ()
+        ],
         row["locked_queues"] or (),
         row["locked_jobs"] or (),
         {job.name: job for job in jobs},
@@ -545,12 +562,28 @@ def _absences(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[Absence]]:
     return found
 
 
-def _schedule(
+def _reports(
+    rows: Sequence[Sequence[Any]], unreported: Sequence[Sequence[Any]]
+) -> dict[ScopeKey, list[Report]]:
+    parts: dict[int, list[Unreported]] = {}
+    for report, first, last, revision, taken in unreported:
+        at = datetime.fromisoformat(first), datetime.fromisoformat(last)
+        part = Unreported(*at, revision, frozenset(map(datetime.fromisoformat, taken)))
+        parts.setdefault(report, []).append(part)
+    found: dict[ScopeKey, list[Report]] = {}
+    for *key, id, started in rows:
+        one = Report(id, datetime.fromisoformat(started), parts.get(id, ()))
+        found.setdefault(ScopeKey(*key), []).append(one)
+    return found
+
+
+def _schedule(  # noqa: PLR0917
     values: Sequence[Any],
     retirements: Mapping[ScopeKey, Sequence[Retirement]],
     planned_skips: Mapping[ScopeKey, Sequence[PlannedSkip]],
     windows: Mapping[ScopeKey, datetime],
     absences: Mapping[ScopeKey, Sequence[Absence]],
+    reports: Mapping[ScopeKey, Sequence[Report]],
 ) -> ScheduleRow:
     # The last retirement alone, in two columns, is for replicas of earlier versions.
     *names, queue, through, revision, plan, _, _, woken, ahead_of, address, watermark = values
@@ -561,6 +594,7 @@ def _schedule(
         watermark,
         windows.get(key),
         absences.get(key, ()),
+        reports.get(key, ()),
     )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ from cronledger.ledger.rows import (
     MaintainedPartition,
     ManualDeadline,
     NewClaim,
+    NewReported,
     NewSkip,
     NextDue,
     OutputChunk,
@@ -246,6 +247,13 @@ class Statements:
         """The tokens and leases of `claims` are not used."""
         gated = _attributes(claims, gated="gated")
         return await self._rows(c, "plan_pending", **_new_executions(claims), **gated)
+
+    async def record_reports(self, c: Connection, reported: Sequence[NewReported]) -> Rows:
+        given = _attributes(
+            reported, reports="report", plans="plan_time", exact="exact", triggers="trigger",
+            revisions="revision", queues="queue",
+        )  # fmt: skip
+        return await self._rows(c, "record_reports", **given)
 
     async def wake_gates(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "wake_gates", **_scopes(scopes))

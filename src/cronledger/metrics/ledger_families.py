@@ -15,8 +15,8 @@ OVERDUE = (
 )  # fmt: skip
 """The reasons of the view `overdue`."""
 SKIPPED = (
-    "calendar", "host_absent", "missed", "operator", "overlap", "paused", "retired", "superseded",
-    "upstream",
+    "calendar", "host_absent", "missed", "not_reported", "operator", "overlap", "paused", "retired",
+    "superseded", "upstream",
 )  # fmt: skip
 STATES = ("alive", "dead", "draining", "failing", "refused", "stopped")
 """The states of the view `runner_status`."""

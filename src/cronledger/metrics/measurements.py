@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cronledger.rules.model import Handler
+from cronledger.rules.model import RUN_BY_OTHERS, Handler
 
 Outcome = Literal["success", "failed", "cancelled", "released", "lost"]
 
 OUTCOMES: tuple[Outcome, ...] = ("success", "failed", "cancelled", "released", "lost")
-HANDLERS = tuple(x.value for x in Handler if x is not Handler.EXTERNAL)
+HANDLERS = tuple(x.value for x in Handler if x not in RUN_BY_OTHERS)
 STATES = ("starting", "running", "draining", "stopped")
 
 DURATIONS = (
@@ -72,7 +72,7 @@ class Measurements:
     def ended(self, queue: str, handler: str, outcome: Outcome, seconds: float) -> None:
         """Count an attempt that has ended, and the time of its handler."""
         attempts = self.attempts.get((queue, handler))
-        if attempts is None:  # a job of the kind `external`, which fails at once
+        if attempts is None:  # a job that no replica runs, which fails at once
             attempts = self.attempts[queue, handler] = Attempts()
         attempts.outcomes[outcome] += 1
         attempts.durations.observe(seconds)

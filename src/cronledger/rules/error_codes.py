@@ -24,6 +24,8 @@ class ErrorCode(StrEnum):
     PAYLOAD_INVALID = "payload_invalid"
     NOT_READY = "not_ready"
     UPSTREAM = "upstream"
+    REPORTED = "reported"
+    NOT_ENDED = "not_ended"
     RESULT_INVALID = "result_invalid"
     RESULT_TOO_LARGE = "result_too_large"
     RESULT_CHANGED = "result_changed"
@@ -51,6 +53,10 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
     "until `wait_at_most` was over. Never retried.",
     ErrorCode.UPSTREAM: "A backfill waited for the jobs that its job requires, and `wait_at_most` "
     "is over. It did not start.",
+    ErrorCode.REPORTED: "The report of an observed run states a failure without an exit status.",
+    ErrorCode.NOT_ENDED: "No end of an observed run was reported within `run_timeout` after its "
+    "start. The end of the work is unknown. An end that is reported later replaces this one, which "
+    "then is an earlier attempt.",
     ErrorCode.RESULT_INVALID: "On a SUCCESS: the result is not JSON, and was not stored.",
     ErrorCode.RESULT_TOO_LARGE: "On a SUCCESS: the result is longer than `max_result_bytes`, and "
     "was not stored.",

@@ -152,6 +152,11 @@ class Handler(StrEnum):
     SQL = "sql"
     HTTP = "http"
     EXTERNAL = "external"
+    OBSERVED = "observed"
+
+
+RUN_BY_OTHERS = frozenset({Handler.EXTERNAL, Handler.OBSERVED})
+"""The kinds that no replica runs. Workers claim executions, or another scheduler starts runs."""
 
 
 class CatchUp(StrEnum):
@@ -188,6 +193,7 @@ class Trigger(StrEnum):
     MANUAL = "manual"
     BACKFILL = "backfill"
     ENQUEUE = "enqueue"
+    OBSERVED = "observed"
 
 
 class SkipReason(StrEnum):
@@ -202,6 +208,7 @@ class SkipReason(StrEnum):
     CALENDAR = "calendar"
     UPSTREAM = "upstream"
     HOST_ABSENT = "host_absent"
+    NOT_REPORTED = "not_reported"
 
 
 class Parked(StrEnum):
@@ -569,6 +576,26 @@ class Absence(NamedTuple):
     until_at: datetime
 
 
+class Unreported(NamedTuple):
+    """Skipped plan_times from `first` to `last` of a revision, to which a late report may belong.
+
+    `taken`: those that have an execution.
+    """
+
+    first: datetime
+    last: datetime
+    revision: int
+    taken: frozenset[datetime]
+
+
+class Report(NamedTuple):
+    """A run that another scheduler started, and that has no execution yet."""
+
+    id: int
+    started_at: datetime
+    unreported: Sequence[Unreported] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
     """The columns of one locked `schedules` row that a claim reads.
@@ -579,6 +606,8 @@ class ScheduleRow:
     was edited, so it has to be planned even if nothing is due. `ahead_of`: when it is due, if it
     was locked ahead of that instant. `address`: the place of the locked row in its table.
     `window_start`: where the next window of the scope begins; None: its job has no windows.
+    `reports`: those of the scope that have no execution, by `started_at` and id; the oldest, if
+    there are many.
     """
 
     key: ScopeKey
@@ -594,6 +623,7 @@ class ScheduleRow:
     input_watermark: int | None = None
     window_start: datetime | None = None
     absences: Sequence[Absence] = ()
+    reports: Sequence[Report] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -623,12 +653,28 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """An execution to make of a report.
+
+    `trigger`: SCHEDULE if the run belongs to `plan_time`. OBSERVED if it belongs to none, and then
+    `plan_time` is its start, or if `plan_time` was skipped before the report came.
+    """
+
+    report: int
+    plan_time: datetime
+    revision: Revision
+    trigger: Trigger
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The planner's decision about one schedule row.
 
     `planned_through` >= the old cursor. Every plan_time in (old cursor, planned_through] is in
-    `runs` or in `skips`. Exactly one of `next_due_at` and `parked` is set. `next_plan_time`: the
-    next one that is not to be skipped; `next_due_at` may be that of an earlier one, which is.
+    `runs`, in `reported` or in `skips`. Exactly one of `next_due_at` and `parked` is set.
+    `next_plan_time`: the next one that is not to be skipped; `next_due_at` may be that of an
+    earlier one, which is.
     `replaces`: request cancellation of the RUNNING execution. `spec_error`: why the job
     cannot be planned.
     """
@@ -643,3 +689,4 @@ class Plan:
     replaces: bool = False
     spec_error: str | None = None
     settled: int = 0
+    reported: tuple[Reported, ...] = ()

@@ -27,10 +27,14 @@ revision in force now. So an edit of catch_up during an outage decides how that 
 - Planned skip: a plan_time that an operator decided to skip becomes a skip `operator` with the
   reason given once it is due, unless it is a skip of a pause, a retirement or a calendar anyway.
   The policies never see it either.
+- Observed: another scheduler runs the plan_time. A report makes it an execution; without one, it is
+  a skip `not_reported` after its grace, or once the job is not observed any more. The policies
+  never see it. Plan_times are settled in their order, so a report waits for those before its own.
+  What another definition owns and has not started when the job becomes observed is `missed`.
 - Limits and slots count only if a plan_time could start otherwise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice, takewhile
@@ -42,12 +46,15 @@ from cronledger.rules.model import (
     Overlap,
     Parked,
     Plan,
+    Reported,
     Revision,
     Run,
     ScheduleRow,
     Skip,
     SkipReason,
+    Trigger,
 )
+from cronledger.rules.reports import Matching, is_observed, match, settled_at
 from cronledger.rules.timeline import (
     TICK,
     Planned,
@@ -81,11 +88,15 @@ class Room:
 
 
 class _Start(NamedTuple):
-    """The running execution, the room for more, and the number of plan_times to settle."""
+    """The running execution, the room for more, and the number of plan_times to settle.
+
+    `earlier`: by number, the revisions that reports may belong to.
+    """
 
     blocker: int | None
     room: Room
     step: int
+    earlier: Mapping[int, Revision]
 
 
 class _Due:
@@ -149,14 +160,27 @@ class _Settled:
 
     runs: list[Run] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
+    reported: list[Reported] = field(default_factory=list)
+    matching: Matching | None = None
     count: int = 0
     last: datetime | None = None
     _open: bool = False  # the last skip may be extended
+
+    @property
+    def progressed(self) -> bool:
+        """Return whether a plan_time or a report is settled."""
+        return self.count > 0 or (self.matching is not None and bool(self.matching.beside))
 
     def run(self, planned: Planned) -> None:
         self.runs.append(Run(planned.plan_time, planned.due_at, planned.revision))
         self._open = False
         self._advance(planned.plan_time)
+
+    def report(self, planned: Planned, report: int) -> None:
+        at = planned.plan_time
+        self.reported.append(Reported(report, at, planned.revision, Trigger.SCHEDULE))
+        self._open = False
+        self._advance(at)
 
     def skip(self, planned: Planned, reason: SkipReason, blocked_by: int | None) -> None:
         at = planned.plan_time
@@ -184,11 +208,13 @@ def plan(
     blocker: int | None,
     room: Room,
     step: int = STEP,
+    earlier: Mapping[int, Revision] | None = None,
 ) -> Plan:
     """Settle up to `step` (1 or more) plan_times of `row`. Return its next due time or parking.
 
     `revisions`: ascending, beginning with the one in effect at the cursor. `blocker`: the RUNNING
     execution of this (job, scope). The caller subtracts `len(runs)` from the room of the next row.
+    `earlier`: by number, the revisions that late reports may belong to.
 
     Unless overlap is `allow`, there is at most one run. If the limit of the step or a lack of slots
     ended the step, `next_due_at` is past, so that the row is due again at once. A `now` before the
@@ -201,7 +227,7 @@ def plan(
     while True:
         try:
             line = timeline(row, revisions, now, unreadable)
-            return _plan(line, _Start(blocker, room, step))
+            return _plan(line, _Start(blocker, room, step, earlier or {}))
         except SpecError as error:
             unreadable[error.revision] = error.text
 
@@ -215,7 +241,9 @@ def _plan(line: Timeline, start: _Start) -> Plan:
     elif stop is None or stop.due_at > line.now:
         upcoming, parked = _ahead(line, stop)
     through = _through(line, settled, stop, halt)
-    next_due_at = upcoming.due_at if upcoming is not None and parked is None else None
+    next_due_at = None
+    if upcoming is not None and parked is None:
+        next_due_at = _due(line, settled, upcoming, full=settled.count == start.step)
     spec_error = line.spec_error
     if parked is Parked.ENDED and line.edit is None and (end := line.end_of_calendar()) is not None:
         firing, text = end
@@ -238,7 +266,25 @@ def _plan(line: Timeline, start: _Start) -> Plan:
         replaces=halt is not None and halt.replaces,
         spec_error=spec_error,
         settled=settled.count,
+        reported=_reported(settled),
     )
+
+
+def _due(line: Timeline, settled: _Settled, upcoming: Planned, *, full: bool) -> datetime:
+    """Return when the next step has something to settle. `full`: its limit ended this one."""
+    matching = settled.matching
+    if matching is not None and matching.has_more and settled.progressed:
+        return line.now
+    if full or not is_observed(upcoming.revision):
+        return upcoming.due_at
+    due = settled_at(upcoming)
+    waits_for = None if matching is None else matching.waits_for
+    return due if waits_for is None else min(due, waits_for)
+
+
+def _reported(settled: _Settled) -> tuple[Reported, ...]:
+    beside = () if settled.matching is None else settled.matching.beside
+    return (*settled.reported, *beside)
 
 
 def _settle(
@@ -249,11 +295,18 @@ def _settle(
     choice: _Choice | None = None
     forward = line.forward()
     ahead = list(islice(forward, READ_AHEAD + 1))
+    if line.row.reports or any(is_observed(segment.revision) for segment in line.segments):
+        ahead.extend(islice(forward, max(0, start.step + 1 - len(ahead))))
+        settled.matching = _match(line, ahead, start)
     for planned in chain(ahead, forward):
         if planned.due_at > line.now or settled.count == start.step:
             return planned, None
         if planned.reason is not None:
             settled.skip(planned, planned.reason, None)
+            continue
+        if is_observed(planned.revision) or is_observed(line.current):
+            if not _settle_observed(line, settled, planned):
+                return planned, None
             continue
         if choice is None:  # not before it is needed, because the search costs most
             choice = _choose(line, policy, ahead, start.blocker)
@@ -277,6 +330,35 @@ def _settle(
     return None, None
 
 
+def _match(line: Timeline, ahead: Sequence[Planned], start: _Start) -> Matching:
+    """Match the reports with the plan_times that this step can settle."""
+    coming: datetime | None = None
+    if len(ahead) > start.step:
+        coming = ahead[start.step].plan_time
+    elif is_observed(line.current) and line.spec_error is None:
+        upcoming = line.upcoming()
+        coming = None if upcoming is None else upcoming.plan_time
+    return match(line.row, ahead[: start.step], coming, start.earlier, line.current)
+
+
+def _settle_observed(line: Timeline, settled: _Settled, planned: Planned) -> bool:
+    """Settle a plan_time that another scheduler runs, or return False: it may still be reported."""
+    matching = settled.matching
+    if matching is None or not is_observed(planned.revision):
+        settled.skip(planned, SkipReason.MISSED, None)
+        return True
+    report = matching.of.get(planned.plan_time)
+    if report is not None:
+        settled.report(planned, report.id)
+        return True
+    if matching.has_more and settled.progressed:
+        return False  # the next step reads more of them
+    if is_observed(line.current) and line.now < settled_at(planned):
+        return False
+    settled.skip(planned, SkipReason.NOT_REPORTED, None)
+    return True
+
+
 def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], blocker: int | None) -> _Choice:
     """Apply grace, catch_up and overlap=skip to the plan_times that are due in active state."""
     due = _Due(line, ahead)
@@ -289,7 +371,9 @@ def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], blocker: int 
     if policy.catch_up is CatchUp.LATEST and (on_time or late <= policy.catch_up_window):
         choice = _Choice(SkipReason.SUPERSEDED, newest.plan_time)
     elif policy.catch_up is CatchUp.ALL:
-        window = min(policy.catch_up_window, line.now - line.retired_through - TICK)
+        observed = (part.through for part in line.segments if is_observed(part.revision))
+        since = max([line.retired_through, *observed])
+        window = min(policy.catch_up_window, line.now - since - TICK)
         choice.due_after = line.now - window - TICK
         through = newest.plan_time - TICK if on_time else newest.plan_time
         missed = due.count(choice.due_after, through)

@@ -122,4 +122,5 @@ _FORMS: Mapping[Handler, _Form] = {
         (*_ALWAYS, ErrorCode.HTTP_STATUS),
     ),
     Handler.EXTERNAL: _Form(_is_code, "a code that a worker can pass to `fail`", ()),
+    Handler.OBSERVED: _Form(_is_code, "a code", ()),  # rules/validation.py refuses all filters
 }

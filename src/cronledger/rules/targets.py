@@ -155,12 +155,17 @@ class ExternalTarget(_Target):
     """`external`: no fields, because a worker in another language claims the executions."""
 
 
+class ObservedTarget(_Target):
+    """`observed`: no fields, because another scheduler starts the runs, which are reported."""
+
+
 TARGETS: dict[Handler, type[BaseModel]] = {
     Handler.PYTHON: PythonTarget,
     Handler.COMMAND: CommandTarget,
     Handler.SQL: SqlTarget,
     Handler.HTTP: HttpTarget,
     Handler.EXTERNAL: ExternalTarget,
+    Handler.OBSERVED: ObservedTarget,
 }
 
 

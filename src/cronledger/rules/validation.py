@@ -43,6 +43,13 @@ _TOGETHER = (
     | {"requires", "after", "wait_at_most", "not_ready_after"},
 )
 """The fields that are checked with each other."""
+_NOT_OBSERVED = (
+    {"schedule_delay", "jitter", "catch_up", "catch_up_window", "catch_up_limit", "overlap"}
+    | {"windows", "requires", "after", "wait_at_most", "max_running", "stale_timeout"}
+    | {"allow_stale_reentry", "max_attempts", "retry_backoff", "retry_jitter", "not_ready_after"}
+    | {"payload", "payload_schema", "ping", "capture_output", *retry_filters.FILTERS}
+)
+"""The policies that decide when and how a replica starts a run."""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -133,6 +140,7 @@ def _report(job: Job, where: str | None, has_provider: bool) -> Report:
     report = Report(job, where)
     _durations(report)
     _combinations(report)
+    _observed(report)
     _interval(report)
     _schedule(report)
     _requirements(report)
@@ -230,6 +238,16 @@ def _combinations(report: Report) -> None:
             warning=True,
             without_effect=True,
         )
+
+
+def _observed(report: Report) -> None:
+    job = report.job
+    if job.handler is not Handler.OBSERVED:
+        return
+    for name in sorted(_NOT_OBSERVED & job.model_fields_set):
+        if getattr(job, name) is not None:
+            message = "has no effect on an observed job, because another scheduler starts its runs"
+            report.add(name, message, "remove it", without_effect=True)
 
 
 def _requirements(report: Report) -> None:

@@ -28,7 +28,7 @@ DEPTH_OF_PAYLOAD = 3  # the document, jobs, the job
 TABLES = frozenset({TABLE, "calendars", "channels", "defaults", "jobs"})
 _ELSEWHERE = {"ledgers": "write it into a file of its own, and name that file in ledgers_file"}
 """What to do about tables of another file."""
-WORK = ("command", "sql", "http", "python", "external")
+WORK = ("command", "sql", "http", "python", "external", "observed")
 SURROUNDINGS = ("cwd", "env")
 POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
 OF_ONE_JOB = frozenset(
@@ -54,6 +54,7 @@ _FORMS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "http": (dict, 'a table, {url = "https://…"}'),
     "python": (str, '"package.module:function"'),
     "external": (bool, "external = true"),
+    "observed": (bool, "observed = true"),
 }
 
 
@@ -229,7 +230,7 @@ class _Reader:
             if surrounding in entry and key != "command":
                 message = f"has no effect with {key}"
                 self._add(name, surrounding, message, "remove it, or use command")
-        if not isinstance(value, _FORMS[key][0]) or (key == "external" and not value):
+        if not isinstance(value, _FORMS[key][0]) or (value is False):
             self._add(name, key, "has an invalid format", f"use {_FORMS[key][1]}")
             return nothing
         return key, Handler(key), _target(key, value, entry)

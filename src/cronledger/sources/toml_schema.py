@@ -19,7 +19,7 @@ from cronledger.rules import durations
 from cronledger.rules.calendar_spec import CalendarSpec
 from cronledger.rules.channels import KINDS, ONE_OR_SEVERAL
 from cronledger.rules.limits import NAME_PATTERN
-from cronledger.rules.model import Handler, Job
+from cronledger.rules.model import RUN_BY_OTHERS, Handler, Job
 from cronledger.rules.notify import CHANNEL_PATTERN
 from cronledger.rules.targets import TARGETS
 from cronledger.settings import TABLE, Settings, key_of
@@ -155,7 +155,7 @@ def _work() -> dict[str, Schema]:
     work: dict[str, Schema] = {}
     for key in WORK:
         whole = _schema(TARGETS[Handler(key)])
-        one = {"const": True} if Handler(key) is Handler.EXTERNAL else whole["properties"].get(key)
+        one = {"const": True} if Handler(key) in RUN_BY_OTHERS else whole["properties"].get(key)
         work[key] = (one or whole) | {"description": whole["description"]}
     command = _properties(TARGETS[Handler.COMMAND])
     return work | {name: command[name] for name in SURROUNDINGS}

@@ -123,6 +123,8 @@ LEFT_OUT = {
     "call_trigger", "settle_pauses",
     # Write and delete chunks of output by the keys of executions, as heartbeat_leases.
     "write_output", "drop_output",
+    # Probe the reports of one scope by key. Only jobs that another scheduler runs have any.
+    "observe_start", "observe_end", "record_reports",
     # Compares definitions of jobs, which are its parameter.
     "compare_source", "list_upstreams", "plan_pending", "upsert_jobs",
     # Probe `gates` and executions by key; tests/db/test_query_plans.py measures them with gates.

@@ -36,6 +36,7 @@ def insert(db: Db, table: str, **columns: Any) -> DictRow:
 TARGETS = {
     "python": '{"python": "tests:work"}', "command": '{"command": ["true"]}',
     "sql": '{"sql": "SELECT 1"}', "http": '{"url": "http://localhost/"}', "external": "{}",
+    "observed": "{}",
 }  # fmt: skip
 
 

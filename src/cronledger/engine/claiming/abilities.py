@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cronledger.engine.peers import NewerPeers
 from cronledger.ledger.rows import JobFacts
 from cronledger.rules import selectors
-from cronledger.rules.model import HOST, Handler, ScopeKey
+from cronledger.rules.model import HOST, RUN_BY_OTHERS, Handler, ScopeKey
 
 KINDS = (Handler.PYTHON, Handler.COMMAND, Handler.SQL, Handler.HTTP)
 
@@ -34,8 +34,8 @@ class Abilities:
         return scope.scope_kind != HOST or f"{selectors.HOST}={scope.scope_id}" in self.labels
 
     def plans(self, facts: JobFacts) -> bool:
-        """Return whether this runner plans the job. Every runner plans `external` jobs."""
-        return facts.handler == Handler.EXTERNAL or self.runs(facts)
+        """Return whether this runner plans the job. Every runner plans what others run."""
+        return facts.handler in RUN_BY_OTHERS or self.runs(facts)
 
     def refusal(self, facts: JobFacts) -> str | None:
         """Return the reason why runners with this configuration refuse the job, or None.

@@ -237,6 +237,8 @@ class Claim:
             )
         if decision.pending:
             await s.plan_pending(c, decision.pending)
+        if decision.reported:
+            await s.record_reports(c, decision.reported)
         if decision.skips:
             await s.record_skips(c, decision.skips)
         if decision.replaced:

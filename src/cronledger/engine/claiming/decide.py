@@ -6,10 +6,11 @@ from uuid import uuid4
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.inputs import ClaimInputs
-from cronledger.ledger.rows import Advance, BrokenJob, JobFacts, NewClaim, NewSkip
+from cronledger.ledger.rows import Advance, BrokenJob, JobFacts, NewClaim, NewReported, NewSkip
 from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import (
     HOST,
+    RUN_BY_OTHERS,
     CatchUp,
     ExecutionKey,
     Handler,
@@ -40,7 +41,8 @@ class ClaimDecision:
     """Everything that one claim writes.
 
     `new`: executions to insert as RUNNING. `pending`: executions to insert as PENDING, for workers
-    outside of cronledger, or because they wait for other jobs. `replaced`: RUNNING executions that
+    outside of cronledger, or because they wait for other jobs. `reported`: reports of observed
+    jobs that become executions. `replaced`: RUNNING executions that
     get a cancel request. `parked`: scopes parked as `waiting` or `limit`, with their queues.
     `excluded_jobs`: jobs that other live runners have to plan. `no_runner`: jobs that no live
     runner can run. `delegated`: jobs that a runner with newer zone data plans. `slotless`: the
@@ -49,6 +51,7 @@ class ClaimDecision:
 
     new: list[NewClaim] = field(default_factory=list)
     pending: list[NewClaim] = field(default_factory=list)
+    reported: list[NewReported] = field(default_factory=list)
     skips: list[NewSkip] = field(default_factory=list)
     plans: list[Advance] = field(default_factory=list)
     replaced: list[ExecutionKey] = field(default_factory=list)
@@ -66,8 +69,12 @@ class ClaimDecision:
 
     @property
     def moved(self) -> list[ScopeKey]:
-        """The scopes whose cursor may have moved without an execution, which may open gates."""
-        return [one.row.key for one in self.plans if one.plan.skips or one.row.woken]
+        """The scopes whose cursor may have moved without a start, which may open gates."""
+        return [
+            one.row.key
+            for one in self.plans
+            if one.plan.skips or one.plan.reported or one.row.woken
+        ]
 
 
 def decide(inputs: ClaimInputs, abilities: Abilities, slots: int) -> ClaimDecision:
@@ -112,7 +119,7 @@ class _Decider:
         The lock of the schedule keeps everything as it is, except for limits and for executions
         that end until then. The claim at that instant decides the other rows.
         """
-        if facts is None or facts.handler == Handler.EXTERNAL:
+        if facts is None or facts.handler in RUN_BY_OTHERS or row.reports:
             return False
         if self._inputs.revisions.newest(facts.name).job.gates:
             return False
@@ -151,7 +158,7 @@ class _Decider:
         """
         taken = self._slots <= 0 and bool(self.decision.new) and not row.woken
         blocked = row.key in self._inputs.running and job.overlap is not Overlap.ALLOW
-        slotless = job.handler is Handler.EXTERNAL or job.gates
+        slotless = job.handler in RUN_BY_OTHERS or job.gates
         return taken and not slotless and not blocked
 
     def _spec_error(self, facts: JobFacts) -> str | None:
@@ -175,7 +182,10 @@ class _Decider:
             now = row.ahead_of or self._inputs.now
             if not self._abilities.reaches(row.key):
                 now -= min(revisions[-1].job.grace, now - row.planned_through)
-            planned = plan(row, revisions, now, blocker=blocker, room=room, step=self._step)
+            planned = plan(
+                row, revisions, now, blocker=blocker, room=room, step=self._step,
+                earlier=self._earlier(row),
+            )  # fmt: skip
         except Exception as bug:  # a fault of one job must not stop the others
             log.exception("planner_crashed", job=row.key.job_name, scope=row.key.scope_id)
             error = f"the planner failed: {type(bug).__name__}: {bug}"
@@ -193,6 +203,15 @@ class _Decider:
         for run in planned.runs:
             claim = self._new_claim(row, run)
             self._add(claim, waits=external or claim.gated)
+
+    def _earlier(self, row: ScheduleRow) -> dict[int, Revision]:
+        """Return the revisions that the reports of the row may belong to."""
+        parts = (part for report in row.reports for part in report.unreported)
+        wanted = {part.revision for part in parts}
+        if not wanted:
+            return {}
+        known = self._inputs.revisions.since(row.key.job_name, min(wanted))
+        return {one.revision: one for one in known if one.revision in wanted}
 
     def _first_running(self, scope: ScopeKey) -> int | None:
         running = self._inputs.running.get(scope)
@@ -254,6 +273,12 @@ class _Decider:
         decision.skips.extend(
             NewSkip(row.key, skip, index == 0) for index, skip in enumerate(planned.skips)
         )
+        decision.reported.extend(
+            NewReported(
+                one.report, one.plan_time, one.exact, one.trigger, one.revision.revision, row.queue
+            )
+            for one in planned.reported
+        )
         if planned.replaces:
             running = self._inputs.running[row.key]
             decision.replaced.extend(ExecutionKey(*row.key, one.plan_time) for one in running)
@@ -268,7 +293,8 @@ class _Decider:
         """Return the first plan_time of the scope that may be RUNNING after this claim."""
         running = (one.plan_time for one in self._inputs.running.get(scope, ()))
         starting = (run.plan_time for run in planned.runs)
-        return min([planned.planned_through, *running, *starting])
+        reported = (one.plan_time for one in planned.reported)
+        return min([planned.planned_through, *running, *starting, *reported])
 
     def _new_claim(self, row: ScheduleRow, run: Run) -> NewClaim:
         revisions, number = self._inputs.revisions, run.revision.revision

@@ -94,7 +94,8 @@ class InputReader:
         first = {name: jobs[name].revision for name in sorted(claimed)}
         for row in schedules:
             name = row.key.job_name
-            first[name] = min(row.planned_revision, first.get(name, row.planned_revision))
+            late = [part.revision for report in row.reports for part in report.unreported]
+            first[name] = min(row.planned_revision, *late, first.get(name, row.planned_revision))
         # The newest revision of a deleted job is unknown: all are read each time, which is rare.
         newest = {name: jobs[name].revision_id if name in jobs else None for name in first}
         await self._revisions.read(c, {name: (first[name], newest[name]) for name in first})

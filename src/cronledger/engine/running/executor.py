@@ -358,6 +358,10 @@ class Executor:
                 return outcome.not_started(
                     "handler external: a replica cannot run it; its workers have to claim it"
                 )
+            case Handler.OBSERVED:
+                return outcome.not_started(
+                    "handler observed: a replica cannot run it; another scheduler starts it"
+                )
             case _:
                 assert_never(job.handler)
         # The reason for the stop decides, because a handler may have swallowed its cancellation.

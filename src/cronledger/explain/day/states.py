@@ -9,12 +9,11 @@ class State(StrEnum):
 
     `on_time`, `late`: it succeeded, and its first attempt started within the grace of its revision
     after due_at, or later. `ran`: it succeeded; an execution beside the schedule cannot be late.
-    `waiting`: PENDING, or FAILED and retried later. `overlap` to `host_absent`: the reasons of
-    skips.
-    `future`: not due yet. `to_skip`: not due yet, and a calendar, a planned skip or a pause will
-    skip it. `held`: due in a pause; the resume records the skip. `overdue`: due, and not planned
-    yet. `unexplained`: neither an execution nor a skip accounts for it. `extra`: the execution of a
-    plan_time that no revision in force has.
+    `waiting`: PENDING, or FAILED and retried later. `overlap` to `not_reported`: the reasons of
+    skips. `future`: not due yet. `to_skip`: not due yet, and a calendar, a planned skip or a pause
+    will skip it. `held`: due in a pause; the resume records the skip. `overdue`: due, and not
+    planned yet. `unexplained`: neither an execution nor a skip accounts for it. `extra`: the
+    execution of a plan_time that no revision in force has.
     """
 
     ON_TIME = "on_time"
@@ -33,6 +32,7 @@ class State(StrEnum):
     CALENDAR = "calendar"
     UPSTREAM = "upstream"
     HOST_ABSENT = "host_absent"
+    NOT_REPORTED = "not_reported"
     FUTURE = "future"
     TO_SKIP = "to_skip"
     HELD = "held"
@@ -50,8 +50,9 @@ class State(StrEnum):
 
 BY_URGENCY = (
     State.UNEXPLAINED, State.EXTRA, State.FAILED, State.OVERDUE, State.MISSED,
-    State.HOST_ABSENT, State.CANCELLED,
-    State.LATE, State.UPSTREAM, State.OVERLAP, State.SUPERSEDED, State.WAITING, State.RUNNING,
+    State.HOST_ABSENT, State.NOT_REPORTED,
+    State.CANCELLED, State.LATE, State.UPSTREAM, State.OVERLAP, State.SUPERSEDED, State.WAITING,
+    State.RUNNING,
     State.PAUSED, State.HELD, State.RETIRED, State.OPERATOR, State.TO_SKIP, State.CALENDAR,
     State.ON_TIME, State.RAN, State.FUTURE,
 )  # fmt: skip
@@ -59,7 +60,7 @@ BY_URGENCY = (
 
 SKIPPED = (
     State.OVERLAP, State.SUPERSEDED, State.MISSED, State.PAUSED, State.RETIRED, State.OPERATOR,
-    State.CALENDAR, State.UPSTREAM, State.HOST_ABSENT,
+    State.CALENDAR, State.UPSTREAM, State.HOST_ABSENT, State.NOT_REPORTED,
 )  # fmt: skip
 _WORDS = {
     State.HELD: "held by a pause",

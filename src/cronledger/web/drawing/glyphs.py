@@ -30,6 +30,7 @@ _PATHS: dict[State, tuple[str, str]] = {
     State.CALENDAR: ("M-4.2-4h8.4v2.8h-8.4Z", "M-3.6-3.4h7.2v7h-7.2Z"),
     State.UPSTREAM: ("M-4.4 1.2h2.8v2.8h-2.8Z", "M-3-3.6v4.8M-3-3.6h6.4M.8-6L3.4-3.6L.8-1.2"),
     State.HOST_ABSENT: ("", "M-4.6-3.4h9.2v5.4h-9.2ZM-2.4 4.4h4.8M-4-5L4 4"),
+    State.NOT_REPORTED: ("M-1 2.6h2v2h-2Z", "M-3-2.6a3 3 0 1 1 3 3v1"),
     State.RETIRED: ("M-4.6-1.3h9.2v2.6h-9.2Z", ""),
     State.FUTURE: ("", _DISC),
     State.HELD: ("", _BARS),

@@ -1,0 +1,272 @@
+"""Observed jobs: another scheduler starts the runs, which are reported and matched."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.db.support.engine import Ledger, Runner
+
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+RUNS = "SELECT trigger, status, started_at FROM executions ORDER BY plan_time"
+
+
+def observed(ledger: Ledger, **columns: Any) -> None:
+    """A job that another scheduler starts at each full minute."""
+    ledger.job(handler="observed", schedule="* * * * *", **columns)
+
+
+@pytest.fixture
+async def at(ledger: Ledger, one: Runner) -> datetime:
+    """A plan_time of the observed job, at which the clock stands still."""
+    instant: datetime = ledger.one("SELECT date_trunc('minute', db_now()) + interval '10 min'")
+    ledger.stop_clock(instant - 30 * SECOND)
+    observed(ledger)
+    assert await one.settle() == []
+    ledger.pass_time(30 * SECOND)
+    return instant
+
+
+def start(ledger: Ledger, **given: Any) -> int:
+    return call(ledger, "observe_start", **given)
+
+
+def end(ledger: Ledger, **given: Any) -> int:
+    return call(ledger, "observe_end", **given)
+
+
+def call(ledger: Ledger, function: str, job: str = "job", **given: Any) -> int:
+    names = "".join(f", {name} => %s" for name in given)
+    report: int = ledger.one(f"SELECT {function}(%s{names})", job, *given.values())
+    return report
+
+
+async def plan(ledger: Ledger, one: Runner, by: timedelta = timedelta(0)) -> None:
+    ledger.pass_time(by)
+    assert await one.settle() == []
+
+
+async def test_a_report_becomes_the_execution_of_its_plan_time(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    ledger.pass_time(2 * SECOND)
+    start(ledger, host="web1")
+    await plan(ledger, one)
+    row = "SELECT plan_time, trigger, status, started_at FROM executions"
+    assert ledger.one(row) == (at, "schedule", "RUNNING", at + 2 * SECOND)
+    ledger.pass_time(3 * SECOND)
+    end(ledger, output="done")
+    row = "SELECT status, finished_at - started_at, duration_ms, output FROM executions"
+    assert ledger.one(row) == ("SUCCESS", 3 * SECOND, 3000, "done")
+    assert ledger.violations() == []
+
+
+async def test_a_plan_time_without_a_report_is_skipped_after_its_grace(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    await plan(ledger, one, 59 * SECOND)
+    assert ledger.skipped() == []
+    await plan(ledger, one, 2 * SECOND)
+    assert ledger.skipped() == [("not_reported", 1)]
+    await plan(ledger, one, 2 * MINUTE)
+    assert ledger.skipped() == [("not_reported", 3)]
+    assert ledger.violations() == []
+
+
+async def test_a_run_may_start_a_little_before_its_plan_time(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    end(ledger)
+    await plan(ledger, one, MINUTE - 3 * SECOND)
+    end(ledger)
+    await plan(ledger, one)
+    assert ledger.one("SELECT count(*) FROM executions") == 1  # it waits for the plan_time
+    await plan(ledger, one, 3 * SECOND)
+    early = ("schedule", "SUCCESS", at + MINUTE - 3 * SECOND)
+    assert ledger.values(RUNS) == [("schedule", "SUCCESS", at), early]
+    assert ledger.violations() == []
+
+
+async def test_a_second_run_of_a_plan_time_is_an_execution_beside_the_schedule(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    start(ledger)
+    start(ledger, started_at=at + SECOND / 2)
+    await plan(ledger, one, SECOND)
+    assert ledger.values(RUNS) == [
+        ("schedule", "RUNNING", at),
+        ("observed", "RUNNING", at + SECOND / 2),
+    ]
+    assert ledger.violations() == []
+
+
+async def test_a_report_that_is_delivered_late_stands_beside_the_skip(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    await plan(ledger, one, 5 * MINUTE)
+    assert ledger.skipped() == [("not_reported", 4)]
+    ran = at + 2 * MINUTE + SECOND
+    end(ledger, run_key="a", started_at=ran, ended_at=ran + SECOND)
+    await plan(ledger, one)
+    row = "SELECT plan_time, trigger, status FROM executions"
+    assert ledger.one(row) == (at + 2 * MINUTE, "observed", "SUCCESS")
+    assert ledger.skipped() == [("not_reported", 4)]
+    # Its plan_time has an execution now, so another run of the same minute has none.
+    end(ledger, run_key="b", started_at=ran, ended_at=ran + SECOND)
+    await plan(ledger, one)
+    assert ledger.values("SELECT plan_time = date_trunc('s', plan_time) FROM executions") == [
+        True, False,
+    ]  # fmt: skip
+    assert ledger.violations() == []
+
+
+async def test_a_run_without_an_end_fails_after_run_timeout(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    start(ledger, run_key="a")
+    await plan(ledger, one, 59 * MINUTE)
+    await one.sweep()
+    ended = "SELECT status, error_code FROM executions WHERE plan_time = %s"
+    assert ledger.one(ended, at) == ("RUNNING", None)
+    ledger.pass_time(2 * MINUTE)
+    await one.sweep()
+    assert ledger.one(ended, at) == ("FAILED", "not_ended")
+    end(ledger, run_key="a")
+    assert ledger.one(ended, at) == ("SUCCESS", None)
+    earlier = "SELECT attempt, attempts -> 0 ->> 'error_code' FROM executions WHERE plan_time = %s"
+    assert ledger.one(earlier, at) == (2, "not_ended")
+    assert ledger.violations() == []
+
+
+async def test_an_observed_run_is_never_taken_over_after_its_job_moved_to_replicas(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    start(ledger)
+    await plan(ledger, one)
+    ledger.edit(
+        handler="python", target={"python": "tests:work"}, allow_stale_reentry=True,
+        schedule="@daily",
+    )  # fmt: skip
+    ledger.pass_time(2 * timedelta(hours=1))
+    assert await one.steal() == []
+    await one.sweep()
+    assert ledger.one("SELECT error_code FROM executions WHERE plan_time = %s", at) == "not_ended"
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ({"exit_status": 3}, ("FAILED", "exit_code", "exit status 3")),
+        ({"error": "no disk"}, ("FAILED", "reported", "no disk")),
+        ({"exit_status": 0}, ("SUCCESS", None, None)),
+    ],
+)
+async def test_the_report_decides_the_outcome(
+    ledger: Ledger, one: Runner, at: datetime, given: Any, outcome: Any
+) -> None:
+    end(ledger, **given)
+    await plan(ledger, one)
+    assert ledger.one("SELECT status, error_code, error_msg FROM executions") == outcome
+
+
+async def test_a_report_that_is_delivered_again_changes_nothing(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    first = start(ledger, run_key="a")
+    assert end(ledger, run_key="a", exit_status=1) == first
+    await plan(ledger, one)
+    assert end(ledger, run_key="a", exit_status=0) == first
+    assert start(ledger, run_key="a") == first
+    await plan(ledger, one)
+    assert ledger.statuses() == ["FAILED"]
+
+
+async def test_after_a_move_to_replicas_nothing_fires_twice_and_nothing_is_missed(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    end(ledger)
+    await plan(ledger, one)
+    ledger.pass_time(MINUTE + 10 * SECOND)  # the next one has no report yet
+    ledger.edit(handler="python", target={"python": "tests:work"})
+    assert await one.settle() == []
+    assert ledger.skipped() == [("not_reported", 1)]
+    ledger.pass_time(MINUTE - 10 * SECOND)
+    (lease,) = await one.settle()
+    assert lease.claimed.key.plan_time == at + 2 * MINUTE
+    end(ledger, started_at=at + MINUTE, ended_at=at + MINUTE)  # the report was on its way
+    await one.finish(lease)
+    assert await one.settle() == []
+    runs = "SELECT plan_time, trigger FROM executions ORDER BY plan_time"
+    assert ledger.values(runs) == [
+        (at, "schedule"), (at + MINUTE, "observed"), (at + 2 * MINUTE, "schedule"),
+    ]  # fmt: skip
+    assert ledger.violations() == []
+
+
+async def test_what_a_replica_did_not_start_before_the_job_became_observed_is_missed(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    ledger.job("other", schedule="* * * * *")
+    assert await one.settle() == []
+    ledger.pass_time(MINUTE)
+    ledger.edit("other", handler="observed", target={})
+    ledger.pass_time(SECOND)
+    assert await one.settle() == []
+    assert ledger.skipped("other") == [("missed", 1)]
+    assert ledger.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"started_at": "2001-01-01Z"}, "more than 7 days ago"),
+        ({"started_at": "9000-01-01Z"}, "in the future of the database"),
+        ({"run_key": ""}, "run_key has 0 characters"),
+        ({"source": ""}, "source"),
+        ({"job": "none"}, "does not exist"),
+        ({"scope_id": "none"}, "has no scope global/none"),
+        ({"job": "own"}, "its handler is python"),
+    ],
+)
+def test_a_report_that_cannot_be_is_refused(ledger: Ledger, given: Any, text: str) -> None:
+    observed(ledger)
+    ledger.job("own")
+    with pytest.raises(psycopg.Error, match=text):
+        start(ledger, **given)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT cronledger.trigger('job')",
+        "SELECT enqueue('job')",
+        "SELECT enqueue('job', key => 'k')",
+        "SELECT backfill('job', ARRAY[date_trunc('minute', db_now())])",
+        "SELECT retry(e.id) FROM executions e",
+    ],
+)
+async def test_the_ledger_starts_no_run_of_an_observed_job(
+    ledger: Ledger, one: Runner, at: datetime, statement: str
+) -> None:
+    end(ledger, exit_status=1)
+    await plan(ledger, one, SECOND)
+    with pytest.raises(psycopg.Error, match="it is observed"):
+        ledger.values(statement)
+
+
+async def test_a_pause_skips_plan_times_and_its_runs_are_beside_the_schedule(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    await plan(ledger, one, MINUTE + SECOND)
+    ledger.values("SELECT pause('job')")
+    end(ledger, started_at=at + MINUTE, ended_at=at + MINUTE)
+    ledger.pass_time(MINUTE)
+    end(ledger)
+    await plan(ledger, one)
+    ledger.values("SELECT resume('job')")
+    await plan(ledger, one)
+    assert [run[0] for run in ledger.values(RUNS)] == ["schedule", "observed"]
+    assert ledger.skipped() == [("not_reported", 1), ("paused", 1)]
+    assert ledger.violations() == []
