@@ -3,7 +3,7 @@
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import click
 
 from cronledger.rules import cron
-from cronledger.sources.imported import Import, Source, render
+from cronledger.rules.problems import RefusedError
+from cronledger.sources.files import read_file, read_stream
+from cronledger.sources.imported import Import, Source, checked, render
 
 LOCALTIME = Path("/etc/localtime")
 TIMEZONE = Path("/etc/timezone")
@@ -30,7 +32,8 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def finish(imported: Import, output: str | None, *, force: bool) -> None:
-    """Write the file, print the notes, and exit with 1 if an entry has no equivalent."""
+    """Write the file, print the notes, and exit with 1 unless each entry has an equivalent."""
+    imported = checked(imported)
     _write(render(imported), output, force)
     for source in imported.sources:
         _report(source)
@@ -86,15 +89,49 @@ def _counts(jobs: int, dropped: int) -> str:
     return f"{jobs} job{'' if jobs == 1 else 's'}{lost}"
 
 
+def read_texts(files: Iterable[str], read: Callable[[Iterable[tuple[str, str]]], Import]) -> Import:
+    """Return what `read` makes of the names and texts of these files; - is standard input.
+
+    Raises UsageError if one of them cannot be read.
+    """
+    current = "-"
+
+    def texts() -> Iterator[tuple[str, str]]:
+        nonlocal current
+        for current in files:
+            data = read_stream(sys.stdin.buffer) if current == "-" else read_file(Path(current))
+            yield current, data.decode("utf-8-sig")
+
+    try:
+        return read(texts())
+    except UnicodeDecodeError as error:
+        raise click.UsageError(
+            f"FILE {current!r}: byte {error.start} is not UTF-8; save it as UTF-8"
+        ) from None
+    except RefusedError as error:
+        raise click.UsageError(f"FILE {current!r} {error.problem}; {error.remedy}") from None
+    except OSError as error:
+        raise click.UsageError(
+            f"FILE {current!r} cannot be read: {error.strerror}; name a readable file, or -"
+        ) from None
+
+
+def valid_zone(name: str) -> str:
+    """Return the name of a time zone. Raises BadParameter if there is no such zone."""
+    try:
+        cron.parse("* * * * *", timezone=name)
+    except cron.CronError as error:
+        raise click.BadParameter(str(error), param_hint="--timezone") from None
+    return name
+
+
 def zone_of_host(given: str | None) -> str:
     """Return the given zone, otherwise that of this host, otherwise UTC with a note."""
-    for name in [given] if given is not None else _local_zones():
-        try:
+    if given is not None:
+        return valid_zone(given)
+    for name in _local_zones():
+        with suppress(cron.CronError):
             cron.parse("* * * * *", timezone=name)
-        except cron.CronError as error:
-            if given is not None:
-                raise click.BadParameter(str(error), param_hint="--timezone") from None
-        else:
             return name
     click.echo(
         "the time zone of this host is unknown, so UTC is used; override it with --timezone",

@@ -3,6 +3,7 @@
 import click
 
 from cronledger.cli.import_crontab import import_crontab
+from cronledger.cli.import_kubernetes import import_kubernetes
 
 
 @click.group("import")
@@ -10,4 +11,5 @@ def imports() -> None:
     """Convert the jobs of another scheduler to a cronledger.toml."""
 
 
-imports.add_command(import_crontab)
+for command in (import_crontab, import_kubernetes):
+    imports.add_command(command)

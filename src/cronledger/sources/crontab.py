@@ -19,7 +19,7 @@ from cronledger.sources.crontab_words import (
     split_percent,
     time_fields,
 )
-from cronledger.sources.imported import Kind, printable
+from cronledger.sources.imported import Kind, printable, secret_remark
 
 Format = Literal["user", "system"]
 
@@ -205,14 +205,8 @@ class _Reader:
 
     def _set(self, name: str, value: str) -> None:
         self.env[name] = value
-        if secrets.has_password(value) or (
-            value and secrets.is_secret_name(name, self.options.secret_names)
-        ):
-            self._remark(
-                f"{name} is probably a secret, {secrets.STORED}; write "
-                f'{{env = "{name}"}} instead of its value, and set {name} in the environment of '
-                "the replicas"
-            )
+        if secret := secret_remark(name, value, self.options.secret_names):
+            self._remark(secret)
         if name in ("MAILTO", "MAILFROM"):
             self._set_mail(name, value)
         elif name in _MAIL:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Container
 from pathlib import PurePath
 
-from cronledger.sources.imported import slug_of, unique
+from cronledger.sources.imported import NotImportedError, slug_of, unique
 
 _RANGES = {
     "minute": (0, 59),
@@ -22,7 +22,7 @@ _ITEM = re.compile(rf"(?:\*|({_VALUE})(?:-({_VALUE}))?)(/[0-9]{{1,4}})?")
 _RANDOM = re.compile(r"([0-9]{0,4})~([0-9]{0,4})(/[0-9]{1,4})?")
 
 
-class NotCronError(ValueError):
+class NotCronError(NotImportedError):
     """A line is invalid in cron, or has no equivalent. `str()` names the value and the remedy."""
 
 

@@ -8,11 +8,13 @@ manifest. An entry has its own text, the tables of its jobs, and notes. Every im
 import re
 import textwrap
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import tomlkit
 
+from cronledger.rules import secrets
+from cronledger.sources.toml import problems_of_table
 from cronledger.sources.toml_schema import DIRECTIVE
 
 Kind = Literal["info", "changed", "dropped"]
@@ -23,6 +25,10 @@ _NAME_LENGTH = 48
 
 Table = Mapping[str, Any]
 """The keys and values of a table. A key whose value is None is not written."""
+
+
+class NotImportedError(ValueError):
+    """An entry is invalid or has no equivalent. `str()` names the value and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,29 @@ class Import:
             for entry in source.entries
             for note in entry.notes
         )
+
+
+def checked(imported: Import) -> Import:
+    """Return the import without the jobs that a `cronledger.toml` may not have.
+
+    Each of them gets a note with its problems.
+    """
+    sources = (
+        replace(source, entries=tuple(_checked(entry) for entry in source.entries))
+        for source in imported.sources
+    )
+    return replace(imported, sources=tuple(sources))
+
+
+def _checked(entry: Entry) -> Entry:
+    jobs, notes = {}, list(entry.notes)
+    for name, table in entry.jobs.items():
+        written = {key: value for key, value in table.items() if value is not None}
+        if problems := problems_of_table(name, written):
+            notes.append(Note("; ".join(str(problem) for problem in problems), "dropped"))
+        else:
+            jobs[name] = table
+    return replace(entry, jobs=jobs, notes=tuple(notes))
 
 
 def render(imported: Import) -> str:
@@ -158,3 +187,16 @@ def unique(slug: str, taken: Container[str]) -> str:
         number += 1
         name = f"{slug}-{number}"
     return name
+
+
+def secret_remark(name: str, value: str, secret_names: Iterable[str]) -> str | None:
+    """Return a message about a variable whose value is probably a secret, otherwise None."""
+    if not secrets.has_password(value) and not (
+        value and secrets.is_secret_name(name, tuple(secret_names))
+    ):
+        return None
+    return (
+        f"{name} is probably a secret, {secrets.STORED}; write "
+        f'{{env = "{name}"}} instead of its value, and set {name} in the environment of '
+        "the replicas"
+    )

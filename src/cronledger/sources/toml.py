@@ -105,12 +105,20 @@ def read_document(path: Path) -> dict[str, Any]:
     raise ConfigurationError([Problem(where=str(path), message=message, remedy=remedy)])
 
 
+def problems_of_table(name: str, table: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of a table [jobs.NAME], without warnings."""
+    reader = _Reader(Path(), {}, Settings)
+    reader.where = None
+    reader.add_job(name, dict(table), {})
+    return [problem for problem in reader.problems if not problem.warning]
+
+
 class _Reader:
     """Reads a parsed file. It collects the problems, and `source` raises them together."""
 
     def __init__(self, path: Path, document: dict[str, Any], settings: type[Settings]) -> None:
         self.path = path
-        self.where = str(path)
+        self.where: str | None = str(path)
         self.document = document
         self.settings = settings
         self.problems: list[Problem] = []
@@ -122,7 +130,7 @@ class _Reader:
         table = self._table(TABLE)
         settings = self._settings(table)
         defaults = self._defaults()
-        jobs = [self._job(name, entry, defaults) for name, entry in self._table("jobs").items()]
+        jobs = [self.add_job(name, entry, defaults) for name, entry in self._table("jobs").items()]
         declared, calendars = self._channels(), self._calendars()
         if settings is None or any(not problem.warning for problem in self.problems):
             raise ConfigurationError(self.problems)
@@ -166,7 +174,7 @@ class _Reader:
             return validation.without(values, exc)
         return values
 
-    def _job(self, name: str, entry: object, defaults: dict[str, Any]) -> Job | None:
+    def add_job(self, name: str, entry: object, defaults: dict[str, Any]) -> Job | None:
         """Return the job, and add its problems; None if a field is invalid.
 
         `calendar = false` means that the job has none, although `[defaults]` may name one.
