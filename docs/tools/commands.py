@@ -16,8 +16,9 @@ Each command with its arguments and options, as `cronledger COMMAND --help` prin
 def document() -> str:
     """Return the text of docs/commands.md."""
     root = click.Context(main, info_name="cronledger")
+    general = f"## Options before the command\n\n{_options(root)}"
     sections = [_section(context) for context in commands(root)]
-    return "\n".join(["# Commands\n", NOTE, INTRODUCTION, *sections])
+    return "\n".join(["# Commands\n", NOTE, INTRODUCTION, general, *sections])
 
 
 def commands(context: click.Context) -> Iterator[click.Context]:

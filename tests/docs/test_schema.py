@@ -39,6 +39,7 @@ REFUSED_CHANNELS = (
     'kind = "command"\ncommand = "page"\non_ledger = ["failed"]',
     'kind = "apprise"\nurls = { env = "A" }\nurl = "json://localhost"',
 )  # fmt: skip
+LEDGERS = "[ledgers]\n"  # of a file of its own
 CALENDAR = "[calendars.de]\n"
 JOB = '[jobs.a]\nschedule = "@daily"\ncommand = ["true"]\n'
 
@@ -59,7 +60,7 @@ def shown() -> Iterator[tuple[str, str]]:
     for page in pages():
         for number, block in enumerate(blocks(page)):
             place = f"{page.relative_to(ROOT)}:{number}"
-            if block.language == "toml":
+            if block.language == "toml" and not block.text.startswith(LEDGERS):
                 yield place, block.text
             elif block.language == "console":
                 yield from ((place, text) for text in HEREDOC.findall(block.text))
