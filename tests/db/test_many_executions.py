@@ -1,11 +1,13 @@
 """`retry_many` and `cancel_many`: the rules of `retry` and `cancel`, one row of the audit trail."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from psycopg import errors
 
-from tests.db.support.rows import Db, execution, job, now, value
+from cronledger.client import Client
+from tests.db.support.rows import Db, connected, execution, job, now, start_blocked, value
 
 UNKNOWN_END = "the end of attempt 1 is unknown (stale_timeout), and job job is not reentrant"
 
@@ -25,6 +27,12 @@ def audited(db: Db) -> list[Any]:
          row["arguments"])
         for row in db.execute("SELECT * FROM cronledger.audit WHERE verb LIKE '%_many' ORDER BY id")
     ]  # fmt: skip
+
+
+@pytest.fixture
+def third(database_url: str) -> Iterator[Db]:
+    with connected(database_url) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -74,6 +82,50 @@ def test_many_executions_are_cancelled_as_one_action_F92(db: Db, ids: list[int])
     assert {number: (result, detail) for number, result, detail in done} == expected
     (row,) = audited(db)
     assert (sorted(row[3]), row[5]) == ([ids[1], running], {"changed": 2, "left": 4})
+
+
+def test_what_ends_during_a_retry_of_many_is_busy_F96(db: Db, other: Db, third: Db) -> None:
+    job(db, overlap="allow")
+    failed, running = execution(db, "FAILED")["id"], execution(db, "RUNNING")["id"]
+    with other.transaction():
+        other.execute("SELECT FROM cronledger.executions WHERE id = %s FOR UPDATE", [failed])
+        retried = start_blocked(db, third, lambda: became(third, "retry_many", [failed, running]))
+        db.execute(
+            "UPDATE cronledger.executions SET status = 'FAILED', error_code = 'exception',"
+            " finished_at = cronledger.db_now() WHERE id = %s", [running],
+        )  # fmt: skip
+    assert sorted(retried.result()) == [
+        (failed, "retried", None), (running, "busy", "it ended at this moment"),
+    ]  # fmt: skip
+
+
+def test_two_retries_of_many_wait_for_each_other_F96(db: Db, other: Db, third: Db) -> None:
+    """Each gives the executions one more attempt at most, in whatever order they name them."""
+    job(db)
+    job(db, "other")
+    names = ("job", "other", "job", "other")
+    ids = [execution(db, "FAILED", one, attempt=1, max_attempts=1)["id"] for one in names]
+    with other.transaction():
+        first = became(other, "retry_many", ids)
+        second = start_blocked(db, third, lambda: became(third, "retry_many", ids[::-1]))
+    assert {result for _, result, _ in first} == {"retried"}
+    assert {result for _, result, _ in second.result()} == {"brought_forward"}
+    assert value(db, "SELECT max(max_attempts - attempt) FROM cronledger.executions") == 1
+
+
+def test_a_client_retries_and_cancels_many_executions_F96(
+    db: Db, ids: list[int], database_url: str
+) -> None:
+    with Client(database_url, actor="ann") as client:
+        preview = client.retry_many(ids, preview=True)
+        done = client.retry_many(ids, "the disk was full")
+        assert [one.changed for one in client.cancel_many(ids[:1])] == [True]
+    assert preview == done
+    assert [one.execution_id for one in done if one.changed] == ids[:3]
+    assert {one.detail for one in done if one.execution_id == ids[4]} == {UNKNOWN_END}
+    assert [(row[0], row[1], row[4]) for row in audited(db)] == [
+        ("retry_many", "ann", "the disk was full"), ("cancel_many", "ann", None),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["retry_many", "cancel_many"])

@@ -1,13 +1,18 @@
 """The page Forecast: the coming days, with what waits and what is at risk."""
 
+import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
+from cronledger.rules import forecast as forecast_rules
+from cronledger.web import forecasting
 from tests.db.support import rows
 from tests.db.support.rows import Db
+from tests.waiting import until
 from tests.web.support.browsing import expire, panel, text
 
 
@@ -50,3 +55,29 @@ def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db
 @pytest.mark.parametrize(("days", "status"), [("7", 200), ("14", 200), ("2", 400), ("x", 400)])
 def test_the_length_is_one_of_the_choices(browser: TestClient, days: str, status: int) -> None:
     assert browser.get(f"/forecast?days={days}").status_code == status
+
+
+def test_a_forecast_that_takes_long_is_shown_once_it_is_ready_F97(
+    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    forecast = forecast_rules.forecast
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        assert goes_on.wait(60)
+        return forecast(*args, **kwargs)
+
+    monkeypatch.setattr(forecasting, "PATIENCE", 0.0)
+    monkeypatch.setattr(forecast_rules, "forecast", slow)
+    first = browser.get("/forecast").text
+    assert "The forecast is being computed." in text(first) and 'id="days"' not in first
+    goes_on.set()
+    until("the forecast is shown", lambda: 'id="days"' in browser.get("/forecast").text)
+    assert "being computed" not in browser.get("/forecast").text
+    goes_on.clear()
+    rows.job(db)
+    expire(browser)
+    again = browser.get("/forecast").text
+    assert "This one is from" in text(again) and 'id="days"' in again
+    goes_on.set()
+    until("the new one is shown", lambda: "being computed" not in browser.get("/forecast").text)

@@ -69,6 +69,24 @@ async def test_many_viewers_are_one_statement(reader: Reader, statement: Any) ->
     assert (await reader.read("any", fresh=60)).known != found[0].known
 
 
+async def test_a_slow_panel_is_shown_while_it_is_read_again_F97(
+    reader: Reader, statement: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "SLOW", 0.0)
+    monkeypatch.setattr(reading, "RESTS", 0)
+    statement("SELECT random() AS drawn")
+    first = await reader.read("any", fresh=0)
+    shown = await reader.read("any", fresh=0)
+    assert shown.known == first.known
+    while (await reader.read("any", fresh=0)).known == first.known:  # noqa: ASYNC110 - it is read
+        await asyncio.sleep(0.001)
+    monkeypatch.setattr(reading, "RESTS", 1_000_000)
+    kept = await reader.read("any", fresh=0)
+    assert (await reader.read("any", fresh=0)).known == kept.known
+    reader.expire()
+    assert (await reader.read("any", fresh=0)).known != kept.known
+
+
 async def test_the_oldest_panels_are_forgotten(reader: Reader) -> None:
     for number in range(reading.MOST_PANELS + 10):
         reader._panel(("any", str(number)))

@@ -1,5 +1,7 @@
 """`cronledger executions`: list, show, output, retry, cancel, redact."""
 
+from dataclasses import asdict
+
 import click
 
 from cronledger.cli import complete
@@ -11,6 +13,7 @@ from cronledger.cli.session import session
 from cronledger.cli.show import echo, json_option, print_json, print_result, read_moment
 from cronledger.explain.expected import expected_rows
 from cronledger.ledger import calls
+from cronledger.ledger.values import ManyResult
 from cronledger.rules.instants import iso
 from cronledger.rules.problems import Exit
 
@@ -199,7 +202,7 @@ def retry(
             raise click.UsageError(
                 "--force needs exactly one ID and no --reason; decide each alone"
             )
-        _act_on_many("retry_many", execution_ids, reason, as_json)
+        _act_on_many(calls.retry_many(execution_ids, reason), as_json)
         return
     (execution_id,) = execution_ids
     with session() as ledger:
@@ -222,7 +225,7 @@ def cancel(*, execution_ids: tuple[int, ...], reason: str | None, as_json: bool)
     executions was left as it is.
     """
     if len(execution_ids) > 1 or reason is not None:
-        _act_on_many("cancel_many", execution_ids, reason, as_json)
+        _act_on_many(calls.cancel_many(execution_ids, reason), as_json)
         return
     (execution_id,) = execution_ids
     with session() as ledger:
@@ -260,17 +263,15 @@ def redact(*, execution_ids: tuple[int, ...], reason: str | None, as_json: bool)
         echo(f"{row['execution_id']}: {'redacted' if row['redacted'] else 'was redacted before'}")
 
 
-def _act_on_many(
-    name: calls.Many, execution_ids: tuple[int, ...], reason: str | None, as_json: bool
-) -> None:
+def _act_on_many(call: calls.Call[list[ManyResult]], as_json: bool) -> None:
     with session() as ledger:
-        done = ledger.send(calls.many(name, execution_ids, reason))
+        done = ledger.send(call)
     if as_json:
-        print_json(done)
-    for row in () if as_json else done:
-        detail = f": {row['detail']}" if row["detail"] else ""
-        echo(f"{row['execution_id']}: {row['result'].replace('_', ' ')}{detail}")
-    if not {row["result"] for row in done} <= calls.CHANGED:
+        print_json([asdict(one) for one in done])
+    for one in () if as_json else done:
+        detail = f": {one.detail}" if one.detail else ""
+        echo(f"{one.execution_id}: {one.result.replace('_', ' ')}{detail}")
+    if not all(one.changed for one in done):
         raise click.exceptions.Exit(Exit.FAILED)
 
 

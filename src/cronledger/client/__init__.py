@@ -9,7 +9,7 @@ from cronledger.client.clients import AsyncClient, Client
 from cronledger.explain.why import Explanation
 from cronledger.ledger.calls import Cancelled, Retried
 from cronledger.ledger.refusals import LedgerError, NotFoundError
-from cronledger.ledger.values import Execution, PlannedPause, SkippedRange
+from cronledger.ledger.values import Execution, ManyResult, PlannedPause, SkippedRange
 from cronledger.rules.calendars import ExcludedDate
 from cronledger.rules.cron import Firing
 from cronledger.rules.model import SkipReason, Status, Trigger
@@ -24,6 +24,7 @@ __all__ = [
     "Explanation",
     "Firing",
     "LedgerError",
+    "ManyResult",
     "NotFoundError",
     "PayloadInvalidError",
     "PlannedPause",

@@ -215,6 +215,8 @@ class Verbs(HasSender[R]):
     unskip = sent(calls.unskip)
     cancel = sent(calls.cancel)
     retry = sent(calls.retry)
+    cancel_many = sent(calls.cancel_many)
+    retry_many = sent(calls.retry_many)
     execution = sent(calls.execution)
     executions = sent(calls.executions)
     skips = sent(calls.skips)

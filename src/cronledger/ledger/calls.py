@@ -25,7 +25,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 Cancelled = Literal["cancelled", "requested", "already_finished", "busy"]
 Retried = Literal["retried", "brought_forward"]
-Many = Literal["retry_many", "cancel_many"]
 Unskipped = Literal["withdrawn", "shortened", "unchanged"]
 
 ENQUEUING = frozenset({"enqueue", "trigger", "backfill"})
@@ -384,22 +383,36 @@ def retry(execution_id: int, *, force: bool = False) -> Call[Retried]:
     return value_of("retry", execution_id=execution_id, force=force)
 
 
-CHANGED = frozenset({"retried", "brought_forward", "cancelled", "requested"})
-"""The results of `retry_many` and `cancel_many` for executions that they changed."""
+def retry_many(
+    execution_ids: Sequence[int], reason: str | None = None, *, preview: bool = False
+) -> Call[list[values.ManyResult]]:
+    """Retry up to 1,000 executions as one action, and return what became of each.
 
-
-def many(
-    name: Many, execution_ids: Sequence[int],
-    reason: str | None = None, *, preview: bool = False,
-) -> Call[list[Row]]:  # fmt: skip
-    """Retry or cancel executions as one action, and return what became of each.
-
-    With `preview`: what would become of each.
+    `retried`, or `brought_forward`; `left`: `retry` would refuse it, and `detail` has the reason;
+    `busy`: it ended at this moment; `unknown`. With `preview`, nothing changes, and it returns what
+    would become of each.
     """
+    return _many("retry_many", execution_ids, reason, preview)
+
+
+def cancel_many(
+    execution_ids: Sequence[int], reason: str | None = None, *, preview: bool = False
+) -> Call[list[values.ManyResult]]:
+    """Cancel up to 1,000 executions as one action, and return what became of each.
+
+    The results are those of `cancel`, and `unknown`. With `preview`, nothing changes, and it
+    returns what would become of each.
+    """
+    return _many("cancel_many", execution_ids, reason, preview)
+
+
+def _many(
+    name: str, execution_ids: Sequence[int], reason: str | None, preview: bool
+) -> Call[list[values.ManyResult]]:
     made: Call[Any] = function(
         name, execution_ids=list(execution_ids), reason=reason, preview=preview
     )
-    return replace(made, decode=list)
+    return replace(made, decode=lambda rows: [values.ManyResult(**row) for row in rows])
 
 
 def announce_wait(execution_id: int) -> Call[None]:

@@ -96,6 +96,20 @@ class SkippedRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ManyResult:
+    """What became of one execution of `retry_many` or `cancel_many`. `detail`: why it was left."""
+
+    execution_id: int
+    result: str
+    detail: str | None
+
+    @property
+    def changed(self) -> bool:
+        """Return whether the action has changed the execution, or would change it."""
+        return self.result in ("retried", "brought_forward", "cancelled", "requested")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPause:
     """A pause of jobs. Instants are in UTC.
 

@@ -24,6 +24,7 @@ from cronledger.web.acting import Actor
 from cronledger.web.examining import Examiner
 from cronledger.web.expected import Expectations
 from cronledger.web.following import Followers
+from cronledger.web.forecasting import Forecasts
 from cronledger.web.links import Links, local_address, path_of, root_of
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.redaction import Redaction
@@ -175,6 +176,7 @@ class Site(Frame):
         self.operators = operators
         self.metrics = metrics
         self.followers = Followers()
+        self.forecasts = Forecasts()
         self.redaction = redaction
         self.reader = reader
         self.expectations = Expectations(reader)
@@ -204,6 +206,7 @@ class Site(Frame):
     async def close(self) -> None:
         """End the work of threads, and close the connections."""
         await asyncio.gather(self.verifier.close(), self.examiner.close())
+        self.forecasts.close()
         await self.reader.close()
         await self.operators.close()
         await self.actor.close()

@@ -1,30 +1,25 @@
 """Forecast: the coming days, against the slots of the live runners and the limits."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
-from functools import lru_cache
 from math import ceil
 
-from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.explain.forecast import Basis, read_basis, running_of, series_of
-from cronledger.rules import forecast as rules
+from cronledger.explain.forecast import Basis, read_basis
 from cronledger.rules.forecast import STARTS, Forecast
 from cronledger.web import queries
-from cronledger.web.drawing.forecast import draw_forecast
+from cronledger.web.forecasting import MOST_FIRINGS, slots_of
 from cronledger.web.site import Entry, site_of
 
 CHOICES = (1, 7, 14)
 """The lengths in days."""
-MOST_FIRINGS = 100_000
 FRESH_SECONDS = 60.0
-"""Schedules and durations change slowly, and a forecast takes seconds of a processor."""
+"""Schedules and durations change slowly."""
 MOST_ROWS = 50
 
 ENTRY = Entry("Forecast", "/forecast")
@@ -58,17 +53,19 @@ async def show(request: Request) -> Response:
     """Return the page."""
     days = _days(request)
     basis = await site_of(request).reader.compute("forecast", read_basis, fresh=FRESH_SECONDS)
-    found, figure = None, None
+    drawn = None
     queues: Sequence[Queue] = ()
     hours: Sequence[tuple[date, Sequence[Hour | None]]] = ()
     if basis.value is not None:
-        found, figure = await asyncio.to_thread(_drawn, _Basis(basis.value), days)
-        queues = _queues(basis.value, found)
-        hours = _hours(found, _slots(basis.value))
+        drawn = await site_of(request).forecasts.of(basis.value, days)
+    if drawn is not None:
+        queues = _queues(drawn.basis, drawn.found)
+        hours = _hours(drawn.found, slots_of(drawn.basis))
     return await site_of(request).page(
-        request, "forecast.html", basis=basis, found=found, figure=figure, queues=queues,
-        hours=hours, days=days, choices=CHOICES, starts=STARTS, most_firings=MOST_FIRINGS,
-        most_rows=MOST_ROWS,
+        request, "forecast.html", basis=basis, drawn=drawn, found=drawn and drawn.found,
+        is_computing=basis.value is not None and (drawn is None or drawn.basis is not basis.value),
+        queues=queues, hours=hours, days=days, choices=CHOICES, starts=STARTS,
+        most_firings=MOST_FIRINGS, most_rows=MOST_ROWS,
     )  # fmt: skip
 
 
@@ -80,33 +77,6 @@ def _days(request: Request) -> int:
         allowed = ", ".join(map(str, CHOICES))
         raise HTTPException(400, f"days is one of {allowed}, not {given[:100]!r}.")
     return int(given)
-
-
-class _Basis:
-    """What one reading found. It is computed once for each length."""
-
-    def __init__(self, basis: Basis) -> None:
-        self.basis = basis
-
-    def __hash__(self) -> int:
-        return hash(self.basis.now)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Basis) and self.basis is other.basis
-
-
-@lru_cache(maxsize=2 * len(CHOICES))
-def _drawn(given: _Basis, days: int) -> tuple[Forecast, Markup]:
-    basis = given.basis
-    found = rules.forecast(
-        series_of(basis), basis.capacity, running_of(basis), basis.now, timedelta(days=days),
-        most=MOST_FIRINGS,
-    )  # fmt: skip
-    return found, Markup(draw_forecast(found, _slots(basis)))
-
-
-def _slots(basis: Basis) -> int:
-    return sum(pool.slots for pool in basis.capacity.pools)
 
 
 def _hours(found: Forecast, slots: int) -> list[tuple[date, Sequence[Hour | None]]]:

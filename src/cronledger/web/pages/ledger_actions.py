@@ -1,7 +1,7 @@
 """Retry or cancel many executions of the page Ledger: those that are ticked, or all that match."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from starlette.exceptions import HTTPException
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cronledger.ledger import calls
-from cronledger.ledger.reports import Row
+from cronledger.ledger.values import ManyResult
 from cronledger.rules.instants import iso
 from cronledger.web.forms import Form, form_of, whole
 from cronledger.web.pages import ledger
@@ -29,30 +29,32 @@ WORDS = {
 
 async def retry(request: Request) -> Response:
     """Show what a retry would do, or retry."""
-    return await _act(request, "retry_many")
+    return await _act(request, "retry", calls.retry_many)
 
 
 async def cancel(request: Request) -> Response:
     """Show what cancelling would do, or cancel."""
-    return await _act(request, "cancel_many")
+    return await _act(request, "cancel", calls.cancel_many)
 
 
-async def _act(request: Request, name: calls.Many) -> Response:
+async def _act(
+    request: Request, verb: str, many: Callable[..., calls.Call[list[ManyResult]]]
+) -> Response:
     form = await form_of(request)
     filters = await ledger.filters_of(request)
     site, kept = site_of(request), _kept(filters)
     if form.text("confirmed") == "yes":
         ids = _ticked(form)
-        call = calls.many(name, ids, form.text("reason").strip() or None)
+        call = many(ids, form.text("reason").strip() or None)
         found = await site.actor.call(call, identity_of(request))
         return site.done(request, _sentence(found), "/ledger", **kept)
     every = form.text("every") == "yes"
     ids = await _matching(request, filters) if every else _ticked(form)
-    found = await site.actor.call(calls.many(name, ids, preview=True), identity_of(request))
-    groups = Counter((row["result"], row["detail"] or "") for row in found).most_common()
-    changed = [row["execution_id"] for row in found if row["result"] in calls.CHANGED]
+    found = await site.actor.call(many(ids, preview=True), identity_of(request))
+    groups = Counter((one.result, one.detail or "") for one in found).most_common()
+    changed = [one.execution_id for one in found if one.changed]
     return await site.page(
-        request, "ledger_change.html", verb=name.removesuffix("_many"), changed=changed,
+        request, "ledger_change.html", verb=verb, changed=changed,
         groups=groups[:MOST_GROUPS], further=sum(count for _, count in groups[MOST_GROUPS:]),
         words=WORDS, kept=kept,
     )  # fmt: skip
@@ -85,8 +87,8 @@ async def _matching(request: Request, filters: ledger.Filters) -> list[int]:
     return [row["id"] for row in found.reading.known]
 
 
-def _sentence(found: Sequence[Row]) -> str:
-    counts = Counter(row["result"] for row in found)
+def _sentence(found: Sequence[ManyResult]) -> str:
+    counts = Counter(one.result for one in found)
     return " ".join(f"{WORDS[result]}: {count:,}." for result, count in counts.most_common())
 
 
