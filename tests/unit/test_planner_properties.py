@@ -87,7 +87,7 @@ def check_next(world: World, now: datetime, call: Call, answer: Plan) -> None:
     edits = [r.effective_from for r in world.revisions[1:] if r.effective_from > now]
     returns = (end for _, end in world.retirements if end is not None and end > now)
     changes = [*edits, *returns]
-    held = world.reason(now + TICK) is not None
+    held = world.reason(now + TICK) in {SkipReason.PAUSED, SkipReason.RETIRED}
     if answer.parked in (Parked.WAITING, Parked.LIMIT):
         assert left
         assert left[0][1][0] is None
@@ -118,7 +118,7 @@ def check_next(world: World, now: datetime, call: Call, answer: Plan) -> None:
         assert answer.next_due_at is not None
         assert answer.next_due_at > now
         wanted = [world.due(later[0])] if later else []
-        if later and excludes(world.in_force(now)):
+        if later and later[0] >= second(0) and excludes(world.in_force(now)):
             assert answer.next_due_at == min([*wanted, *edits])
             assert answer.next_plan_time is None or answer.next_plan_time >= second(86_400)
         elif later and world.skipped(later[0]) is not None:
