@@ -961,7 +961,7 @@ CREATE TABLE {schema}.operator_actions (
     verb          text NOT NULL CHECK (verb ~ '^[a-z_]{1,63}$'),
     object_kind   text NOT NULL
                   CHECK (object_kind IN ('job', 'queue', 'execution', 'channel', 'delivery', 'acceptance', 'ledger',
-                                         'pause', 'source', 'calendar')),
+                                         'pause', 'source', 'calendar', 'host')),
     object        text,
     job_name      text COLLATE "C",
     revision      bigint,
@@ -983,7 +983,7 @@ COMMENT ON COLUMN {schema}.operator_actions.at IS 'When it was done, or refused.
 COMMENT ON COLUMN {schema}.operator_actions."session_user" IS 'The role that had logged in. Quote the name of this column.';
 COMMENT ON COLUMN {schema}.operator_actions.requested_by IS 'The person or program that requested it, as the caller named it; by default the role.';
 COMMENT ON COLUMN {schema}.operator_actions.verb IS 'Name of the function; for an edit by SQL or apply also add, edit, return, delete, edit_queue, delete_queue, add_channel, edit_channel, delete_channel, edit_source.';
-COMMENT ON COLUMN {schema}.operator_actions.object_kind IS 'Kind of the object: job, queue, execution, channel, delivery, acceptance, ledger, pause, source, calendar.';
+COMMENT ON COLUMN {schema}.operator_actions.object_kind IS 'Kind of the object: job, queue, execution, channel, delivery, acceptance, ledger, pause, source, calendar, host.';
 COMMENT ON COLUMN {schema}.operator_actions.object IS 'Name of the job, queue, channel, source or calendar, or id of the execution, delivery, acceptance or pause; NULL: all queues, or the ledger.';
 COMMENT ON COLUMN {schema}.operator_actions.job_name IS 'The job; NULL: the action is not about one job.';
 COMMENT ON COLUMN {schema}.operator_actions.revision IS 'Revision of the job that the action made; NULL: it made none.';

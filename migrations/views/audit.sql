@@ -8,7 +8,7 @@ COMMENT ON COLUMN {schema}.audit.at IS 'When it was done, or refused.';
 COMMENT ON COLUMN {schema}.audit."session_user" IS 'The role that had logged in. Quote the name of this column.';
 COMMENT ON COLUMN {schema}.audit.requested_by IS 'The person or program that requested it, as the caller named it; by default the role.';
 COMMENT ON COLUMN {schema}.audit.verb IS 'Name of the function; for an edit by SQL or apply also add, edit, return, delete, edit_queue, delete_queue, add_channel, edit_channel, delete_channel, edit_source.';
-COMMENT ON COLUMN {schema}.audit.object_kind IS 'Kind of the object: job, queue, execution, channel, delivery, acceptance, ledger.';
+COMMENT ON COLUMN {schema}.audit.object_kind IS 'Kind of the object: job, queue, execution, channel, delivery, acceptance, ledger, pause, source, calendar, host.';
 COMMENT ON COLUMN {schema}.audit.object IS 'Name of the job, queue or channel, or id of the execution, delivery or acceptance; NULL: all queues, or the ledger.';
 COMMENT ON COLUMN {schema}.audit.job_name IS 'The job; NULL: the action is not about one job.';
 COMMENT ON COLUMN {schema}.audit.revision IS 'Revision of the job that the action made; NULL: it made none. job_history has it.';

@@ -78,3 +78,40 @@ def test_jobs_run_only_on_hosts_with_their_labels_F98(cluster: Cluster, tmp_path
     until("the job runs on the new host", lambda: hosts.ran().get("nowhere") == {"cache1"})
     verified = cronledger(cluster.url, tmp_path, "verify")
     assert verified.returncode == 0, verified.stdout
+
+
+EVERYWHERE = """
+[jobs.everywhere]
+schedule = "* * * * * *"
+command = ["true"]
+every = "role=web"
+grace = "2s"
+"""
+
+
+@pytest.mark.slow
+def test_a_job_runs_on_each_host_and_records_the_absence_of_one_F99(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Two replicas of one host run each plan_time once, and a killed host is absent."""
+    file = tmp_path / "cronledger.toml"
+    file.write_text(EVERYWHERE)
+    hosts = Hosts(cluster, file)
+    hosts.start("db1", "role=db")
+    hosts.start("web1", "role=web", "web1-a")
+    hosts.start("web1", "role=web", "web1-b")
+    gone = hosts.start("web2", "role=web")
+
+    def ran_on() -> set[str]:
+        return {row["scope_id"] for row in cluster.executions("SUCCESS")}
+
+    until("both hosts with the label run the job", lambda: ran_on() == {"web1", "web2"})
+    gone.kill()
+    absences = "SELECT DISTINCT scope_id FROM cronledger.skips WHERE reason = 'host_absent'"
+    until("others record that web2 is absent", lambda: cluster.rows(absences) == ["web2"])
+    hosts.start("web2", "role=web", "web2-again")
+    until("web2 runs the job again", lambda: "web2-again" in cluster.runners())
+    for row in cluster.executions("SUCCESS"):
+        assert row["runner_id"].startswith(row["scope_id"])
+    verified = cronledger(cluster.url, tmp_path, "verify")
+    assert verified.returncode == 0, verified.stdout

@@ -85,6 +85,11 @@ def other_source(db: Db) -> None:
     db.execute("INSERT INTO cronledger.sources (name) VALUES ('s')")
 
 
+def absent_host(db: Db) -> None:
+    db.execute("DELETE FROM cronledger.hosts")
+    db.execute("INSERT INTO cronledger.hosts (name, present_through) VALUES ('web9', '2020-01-01')")
+
+
 def channel(db: Db) -> None:
     settings = Jsonb({"kind": "command", "command": ["true"]})
     insert(db, "channels", name="ops", settings=settings)
@@ -112,6 +117,7 @@ CALLS: dict[str, tuple[Prepare | None, str]] = {
     "pause_all": (None, "'why'"),
     "resume_all": (None, ""),
     "limit_queue": (None, "'default', 3"),
+    "retire_host": (absent_host, "'web9'"),
     "set_retention": (None, "'80 days'"),
     "cancel": (pending, "{0}"),
     "retry": (failed, "{0}"),
@@ -498,6 +504,7 @@ COMMANDS: dict[str, tuple[Prepare | None, str]] = {
     "pause_all": (None, "queues pause --all"),
     "resume_all": (None, "queues resume --all"),
     "limit_queue": (None, "queues limit default 3"),
+    "retire_host": (absent_host, "hosts retire web9"),
     "set_retention": (None, "retention set 80d"),
     "cancel": (pending, "executions cancel {0}"),
     "retry": (failed, "executions retry {0}"),

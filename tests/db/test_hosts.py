@@ -308,3 +308,65 @@ async def test_a_check_in_in_flight_ends_no_absence_that_a_claim_records(
         assert await other.settle() == []
     assert ledger.values("SELECT reason FROM skips") == ["host_absent"]
     assert ledger.violations() == []
+
+
+async def test_a_host_that_is_gone_is_retired_by_an_operator_F99(ledger: Ledger) -> None:
+    """A live one is not, and a check-in brings a host back."""
+    ledger.job(schedule="*/10 * * * *", every=["role=web"])
+    call = "SELECT retire_host('web1', 'ann')"
+    async with runners(ledger.url, {"labels": WEB}) as (web,):
+        await web.repair()
+        await web.settle()
+        with pytest.raises(psycopg.Error, match="host web1: a replica of it has checked in"):
+            ledger.values(call)
+        ledger.travel(by=15 * MINUTE)
+        assert ledger.values(call) == [True]
+        assert ledger.values(call) == [False]
+        assert scopes(ledger) == {"web1": False}
+        assert ledger.values("SELECT state, retired_by, jobs FROM host_status") == [
+            ("retired", "ann", 0)
+        ]
+        await web.repair()
+        assert scopes(ledger) == {"web1": True}
+        await web.settle()
+    with pytest.raises(psycopg.Error, match="host web9: no replica has run on it"):
+        ledger.values("SELECT retire_host('web9')")
+    assert ledger.violations() == []
+
+
+def test_work_is_not_enqueued_for_a_host_that_is_unknown(ledger: Ledger) -> None:
+    ledger.job(every=["role=web"])
+    with pytest.raises(psycopg.Error, match="has no scope host/web9"):
+        ledger.values("SELECT enqueue('job', 'web9')")
+
+
+@pytest.mark.parametrize(
+    ("columns", "shows"),
+    [
+        ({"on": ["role=db"]}, '"on" is role=db, and every is role=web'),
+        ({"scope_kind": "tenant"}, "it has every, and scopes of the kind tenant"),
+        ({"scopes": ["web1"], "scope_kind": "host"}, "it has every, and scopes"),
+        ({"handler": "external", "target": {}}, "hosts_need_replicas"),
+    ],
+)
+def test_every_excludes_other_ways_to_choose(
+    ledger: Ledger, columns: dict[str, Any], shows: str
+) -> None:
+    with pytest.raises(psycopg.Error, match=shows):
+        ledger.job(every=["role=web"], **columns)
+
+
+async def test_only_the_host_of_a_scope_runs_retries_and_triggers(ledger: Ledger) -> None:
+    ledger.job(every=["role=web"], max_attempts=2, retry_backoff=["0 s"], allow_stale_reentry=True)
+    async with runners(ledger.url, {"labels": WEB}, {"labels": WEB2}) as (one, two):
+        for runner in (one, two):
+            await runner.repair()
+        ledger.values("SELECT trigger('job', 'host', 'web2')")
+        assert await one.settle() == []
+        (lease,) = await two.settle()
+        await two.finish(lease, outcome.failure(ValueError("no")))
+        assert await one.settle() == []
+        assert hosts_of(await two.settle()) == ["web2"]
+        two.crash()
+        ledger.expire()
+        assert await one.steal() == []

@@ -275,6 +275,7 @@ CALLS: dict[str, str] = {
     "resume_queue": "SELECT resume_queue('default')",
     "limit_queue": "SELECT limit_queue('default', 7)",
     "set_retention": "SELECT set_retention('80 days')",
+    "retire_host": "SELECT retire_host('gone')",
     "pause_all": "SELECT pause_all()",
     "resume_all": "SELECT resume_all()",
     "cancel": "SELECT cancel({pending})",
@@ -375,6 +376,7 @@ def test_every_call_is_durable_once_it_is_acknowledged(others: Others) -> None:
     }
     pending = others.values("SELECT id FROM executions WHERE status = 'PENDING' LIMIT 1")[0]
     others.values("INSERT INTO sources (name) VALUES ('deployed')")
+    others.values("INSERT INTO hosts (name, present_through) VALUES ('gone', '2020-01-01')")
     others.set({"synchronous_commit": "off"})
     watch(others)
     for name, call in CALLS.items():

@@ -122,7 +122,7 @@ def simulate(database: Database, course: Callable[[Idle], Awaitable[None]]) -> N
 CLAIM = ("claim_look", "next_due")
 FULL_ROUND = (
     "sweep_stale", "resume_paused", "rearm_left_behind", "settle_left_behind", "end_orphans",
-    "wake_left_gates",
+    "wake_left_gates", "follow_hosts",
     "reap_runners", "maintain_partitions", "mark_changed_hours", "roll_up_hours", "prune_hours",
     "redact_outputs",
     "prune_breaches", "lock_deadlines", "take_manual_deadlines", "judge_deadlines",

@@ -12,6 +12,7 @@ DECLARE
                       WHEN verb IN ('accept_database', 'refuse_database', 'set_retention') THEN 'ledger'
                       WHEN verb = 'rename_source' THEN 'source'
                       WHEN verb = 'set_calendar' THEN 'calendar'
+                      WHEN verb = 'retire_host' THEN 'host'
                       ELSE 'job' END;
     id   bigint;
     kept jsonb;
@@ -43,7 +44,7 @@ BEGIN
                 WHEN 'execution' THEN id::text WHEN 'source' THEN kept ->> 'old'
                 WHEN 'calendar' THEN kept ->> 'name' ELSE kept ->> kind END,
         requested_by, 'refused', job,
-        arguments => kept - ARRAY['job', 'queue', 'execution_id', 'channel', 'delivery', 'acceptance', 'old', 'name'],
+        arguments => kept - ARRAY['job', 'queue', 'execution_id', 'channel', 'delivery', 'acceptance', 'host', 'old', 'name'],
         reason => left(arguments ->> 'reason', 4000), error => error);
 END $$;
 COMMENT ON FUNCTION {schema}.record_refusal(text, jsonb, text, text) IS 'Records in the audit trail that an operator function refused a call. verb: the function. arguments: those of the call by name, of which payloads and lists are left out. error: its message. Call it in a new transaction, because the refusal has ended the other one.';

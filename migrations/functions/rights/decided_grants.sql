@@ -27,7 +27,7 @@ LANGUAGE sql IMMUTABLE AS $$
         -- Operator functions.
         ('operator', 'EXECUTE',
             'plan_pause change_pause end_pause pause_queue resume_queue limit_queue pause_all resume_all accept_database refuse_database
-             rename_source accept_violation withdraw_acceptance redact_revisions set_retention'),
+             rename_source retire_host accept_violation withdraw_acceptance redact_revisions set_retention'),
         ('operator runner', 'EXECUTE', 'record_refusal'),
         ('operator runner', 'EXECUTE',
             'trigger backfill pause resume skip unskip retire cancel cancel_many retry retry_many redact enqueue enqueue_many take_results set_calendar
@@ -56,7 +56,7 @@ LANGUAGE sql IMMUTABLE AS $$
         -- Hosts. A claim that records an absence locks the host.
         ('runner', 'EXECUTE', 'has_live_runner host_of note_host hosts_with absent_schedules hosts_changed follow_hosts'),
         ('runner', 'INSERT UPDATE', 'hosts'), ('runner', 'INSERT', 'host_absences'),
-        ('viewer operator runner', 'SELECT', 'hosts host_absences'),
+        ('viewer operator runner', 'SELECT', 'hosts host_absences host_status'),
         ('runner', 'EXECUTE', 'wake_gates lock_gates settle_gates unblocked_gates is_planned'),
         -- Pauses. Claims read them, and begin those that are due.
         ('runner', 'SELECT', 'pauses unsettled_pauses'),

@@ -48,6 +48,7 @@ COMMANDS = {
         "Start nothing in a copy until it is accepted.",
     ),
     "runners": ("runners:runners", "List the replicas."),
+    "hosts": ("hosts:hosts", "List and retire the hosts of replicas."),
     "metrics": ("metrics:metrics", "Print or serve the metrics of the ledger for Prometheus."),
     "web": ("web:web", "Serve the web page."),
 }

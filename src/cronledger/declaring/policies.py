@@ -50,6 +50,7 @@ class Policies(TypedDict, total=False):
     max_running: int | None
     queue: str
     on: str | Sequence[str] | None
+    every: str | Sequence[str] | None
     payload: Any
     run_timeout: Length | None
     stale_timeout: Length

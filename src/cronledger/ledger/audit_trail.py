@@ -15,7 +15,8 @@ OPERATOR_FUNCTIONS = frozenset(
         "end_pause", "limit_queue", "pause",
         "pause_all", "pause_channel", "pause_queue", "plan_pause", "redact", "redact_revisions",
         "refuse_database", "rename_source", "resume", "resume_all", "resume_channel",
-        "resume_queue", "retire", "retry", "retry_delivery", "retry_many", "set_calendar",
+        "resume_queue", "retire", "retire_host", "retry", "retry_delivery", "retry_many",
+        "set_calendar",
         "set_retention", "skip", "test_channel", "trigger", "unskip", "withdraw_acceptance",
     }
 )  # fmt: skip

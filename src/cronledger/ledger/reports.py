@@ -330,6 +330,10 @@ class Reports:
         """Return the queues in use by name: limit, pause, waiting and running executions."""
         return self._read("list_queues", max_rows=None)
 
+    def hosts(self) -> list[Row]:
+        """Return the hosts by name, retired ones last."""
+        return self._read("list_hosts")
+
     def job_names(self, prefix: str, limit: int) -> list[Row]:
         """Return the `name` of each job that begins with `prefix` and is not retired."""
         return self._read("list_job_names", prefix=prefix, max_rows=limit)

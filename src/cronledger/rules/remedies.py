@@ -64,6 +64,7 @@ _TERMS = (
         _show_job, _show_job, "open the page of the job",
     ),
     _listing(rf"run SELECT name FROM {_S}queue_status", "queues list", "open Runners"),
+    _listing(rf"run SELECT name FROM {_S}host_status", "hosts list", "open Runners"),
     _listing(rf"run SELECT \* FROM {_S}source_status", "sources list", "open Runners"),
     _listing(
         rf"run SELECT \* FROM {_S}planned_skip_status", "planned-skips", "open the page of the job"

@@ -31,6 +31,7 @@ WORKER = "worker"
 """The external job of `MORE`."""
 
 MORE: Sequence[LiteralString] = (
+    "INSERT INTO cronledger.hosts (name, present_through) VALUES ('gone', '2020-01-01')",
     """INSERT INTO cronledger.jobs (name, handler, target, queue, overlap, scope_kind, max_attempts,
            allow_stale_reentry)
        VALUES ('worker', 'external', '{}', 'workers', 'allow', 'tenant', 3, true)""",
@@ -277,7 +278,8 @@ def _values(c: psycopg.Connection[Any]) -> dict[str, Any]:
         "buckets": 60, "by": "runner", "calendars": [], "days": 90,
         "max_dates": 5, "delivery": None, "changes": [], "channels": ["ops"] * len(jobs),
         "digest": "", "drops": False, "end": now, "execution_id": one["id"], "final": False,
-        "grace": timedelta(minutes=1), "graces": [timedelta(0)] * len(jobs), "lanes": 20,
+        "grace": timedelta(minutes=1), "graces": [timedelta(0)] * len(jobs),
+        "host": "gone", "lanes": 20,
         "last_job": one["job"], "last_kind": "\uffff", "last_scope": "\uffff", "ledger": None,
         "max_executions": 100, "max_failures": 100, "max_jobs": 100, "max_of_scope": 100,
         "max_read": 10_000, "max_rows": 100, "max_scopes": 10, "month": now, "most": 2_000,
@@ -286,7 +288,8 @@ def _values(c: psycopg.Connection[Any]) -> dict[str, Any]:
         "planned_from": day,
         "plan_times": [day.replace(microsecond=0)], "prefix": "", "queue": "default",
         "reprocess": "none",
-        "requested_by": "someone", "result": None, "revision": 1, "revisions": [1] * len(jobs),
+        "requested_by": "someone", "retire_after": timedelta(days=7), "result": None,
+        "revision": 1, "revisions": [1] * len(jobs),
         "rows": 0,
         "scope_id": one["scope"], "scope_kind": one["kind"], "since": day, "start": day,
         "through": now, "throughs": [day] * len(jobs), "triggers": ["schedule"],

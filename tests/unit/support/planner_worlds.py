@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cronledger.rules.calendars import Calendar
 from cronledger.rules.model import (
+    Absence,
     CatchUp,
     Job,
     JobState,
@@ -43,6 +44,7 @@ class World:
     revisions: tuple[Revision, ...]
     retirements: tuple[Retirement, ...] = ()
     planned_skips: tuple[PlannedSkip, ...] = ()
+    absences: tuple[Absence, ...] = ()
 
     def known_at(self, instant: datetime) -> "World":
         """The same world as it was written down up to `instant`."""
@@ -53,12 +55,16 @@ class World:
         )
         first, *later = self.revisions
         revisions = (first, *(r for r in later if r.effective_from <= instant))
-        return World(revisions, retirements, self.planned_skips)
+        absences = tuple(
+            Absence(start, min(end, instant)) for start, end in self.absences if start < instant
+        )
+        return World(revisions, retirements, self.planned_skips, absences)
 
     def row(self, cursor: datetime, number: int) -> ScheduleRow:
         return ScheduleRow(
             KEY, "default", cursor, number, retirements=self.retirements,
             planned_skips=self.planned_skips,
+            absences=[one for one in self.absences if one.until_at > cursor],
         )  # fmt: skip
 
     def since(self, number: int) -> list[Revision]:
@@ -79,15 +85,17 @@ class World:
         until = held.paused_until
         if held.state is JobState.PAUSED and (until is None or due <= until):
             return SkipReason.PAUSED
+        if any(start < due and due + held.job.grace < end for start, end in self.absences):
+            return SkipReason.HOST_ABSENT
         return None
 
     def fate(self, plan_time: datetime) -> SkipReason | None:
         """Why a due plan_time cannot run whatever the policies are; None: it may run."""
         excluded = plan_time >= DAY and excludes(self.before(plan_time))
         reason = self.reason(self.due(plan_time))
-        if reason is None and not excluded and self.skipped(plan_time) is not None:
-            return SkipReason.OPERATOR
-        return reason or (SkipReason.CALENDAR if excluded else None)
+        decided = SkipReason.OPERATOR if self.skipped(plan_time) is not None else None
+        decided = SkipReason.CALENDAR if excluded else decided
+        return decided if decided and reason in {None, SkipReason.HOST_ABSENT} else reason
 
     def skipped(self, plan_time: datetime) -> str | None:
         """The reason with which an operator skips a plan_time."""
@@ -236,7 +244,8 @@ def worlds(draw: st.DrawFn) -> World:
     lengths = st.tuples(seconds, st.integers(1, 50))
     flaps = draw(st.sampled_from([0, 0, 1, 1, 2, 5]))
     retirements = flapping(draw, second(0), lengths.map(_of_seconds), flaps)
-    return World(tuple(revisions), retirements, draw(planned_skips(second(0), SECOND)))
+    skips = draw(planned_skips(second(0), SECOND))
+    return World(tuple(revisions), retirements, skips, draw(absences(second(0), SECOND)))
 
 
 @st.composite
@@ -247,6 +256,17 @@ def planned_skips(draw: st.DrawFn, at: datetime, unit: timedelta) -> tuple[Plann
         at += draw(st.integers(0, 80)) * unit
         length = draw(st.sampled_from([0, 0, 10, 40]))
         found.append(PlannedSkip(at, at + length * unit, f"reason {number % 2}"))
+    return tuple(found)
+
+
+@st.composite
+def absences(draw: st.DrawFn, at: datetime, unit: timedelta) -> tuple[Absence, ...]:
+    """Times without a check-in, of which two may touch."""
+    found = []
+    for _ in range(draw(st.sampled_from([0, 0, 1, 2, 4]))):
+        at += draw(st.integers(0, 80)) * unit
+        found.append(Absence(at, at + draw(st.integers(1, 90)) * unit))
+        at = found[-1].until_at
     return tuple(found)
 
 
@@ -349,7 +369,8 @@ def local_worlds(draw: st.DrawFn) -> tuple[World, datetime]:
     flaps = draw(st.sampled_from([0, 1, 3]))
     retirements = flapping(draw, start, lengths, flaps)
     skips = draw(planned_skips(start, timedelta(minutes=20)))
-    return World(tuple(revisions), retirements, skips), start
+    gone = draw(absences(start, timedelta(minutes=20)))
+    return World(tuple(revisions), retirements, skips, gone), start
 
 
 @dataclass(frozen=True)
