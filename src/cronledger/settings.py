@@ -327,6 +327,12 @@ class Settings(BaseSettings):
         description="Maximum number of jobs with series of their own in the metrics of the ledger. "
         "Jobs that fail or are overdue come first, then jobs in the order of their names.",
     )
+    spool_dir: Path | None = Field(
+        None,
+        description="Directory in which `cronledger observe` keeps reports until they are "
+        "delivered. It reads only the variable. If it is not set: /var/spool/cronledger for root, "
+        "otherwise ~/.local/state/cronledger/spool.",
+    )
     embedded_dir: Path | None = Field(
         None,
         description="Data directory of the embedded PostgreSQL. If it is not set: the data "

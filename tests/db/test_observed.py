@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from cronledger.audit.verify import verify
 from tests.db.support.engine import Ledger, Runner
 
 MINUTE = timedelta(minutes=1)
@@ -270,3 +271,54 @@ async def test_a_pause_skips_plan_times_and_its_runs_are_beside_the_schedule(
     assert [run[0] for run in ledger.values(RUNS)] == ["schedule", "observed"]
     assert ledger.skipped() == [("not_reported", 1), ("paused", 1)]
     assert ledger.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("harm", "kind"),
+    [
+        ("DELETE FROM reports", "unreported"),
+        ("UPDATE reports SET started_at = started_at + interval '1 s'", "unreported"),
+        (
+            "UPDATE executions SET started_at = started_at + interval '61 s';"
+            "UPDATE reports SET started_at = started_at + interval '61 s'",
+            "unreported",
+        ),
+        ("DELETE FROM executions", "missing"),
+    ],
+)
+async def test_verify_finds_a_run_that_no_report_proves(
+    ledger: Ledger, one: Runner, at: datetime, harm: str, kind: str
+) -> None:
+    end(ledger)
+    await plan(ledger, one)
+    ledger.values(harm)
+    assert kinds(ledger) == [kind]
+
+
+async def test_verify_finds_a_skip_that_a_report_contradicts(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    end(ledger)
+    end(ledger)  # beside the schedule
+    await plan(ledger, one, 61 * SECOND)
+    ledger.values("DELETE FROM executions WHERE trigger = 'schedule'")
+    ledger.values(
+        "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
+        " count, reason, revision) SELECT 'job', 'global', 'global', t, t, 1, 'not_reported', 1"
+        " FROM (VALUES (%s::timestamptz)) v(t)", at,
+    )  # fmt: skip
+    assert kinds(ledger) == ["untrue_skip"]
+
+
+def kinds(ledger: Ledger) -> list[str]:
+    return [violation.kind for violation in verify(ledger.url)]
+
+
+async def test_verify_states_what_its_proof_rests_on(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    end(ledger)
+    await plan(ledger, one, 2 * MINUTE + SECOND)
+    report = verify(ledger.url)
+    assert list(report) == []
+    assert report.tally.observed == 2

@@ -23,6 +23,7 @@ _SLOW_COMMIT = timedelta(minutes=1)
 lost standby may delay the COMMIT."""
 _BEHIND = timedelta(minutes=1)
 """How long a plan_time may wait for its claim after its due_at, on a schedule that is on time."""
+_NONE = timedelta(0)
 _LOOK_AHEAD = 100
 _NEVER_BEHIND = ("paused", "spec_error", "retired", "ended", "unscheduled")
 
@@ -52,6 +53,7 @@ class Tally:
     """What the audit covered: the plan_times in (after, through]; both are None without a range.
 
     `behind`: schedules with plan_times in the requested range that are due and not planned yet.
+    `observed`: the plan_times that another scheduler runs, whose proof rests on its reports.
     """
 
     schedules: int = 0
@@ -59,6 +61,7 @@ class Tally:
     executions: int = 0
     skips: int = 0
     behind: int = 0
+    observed: int = 0
     after: datetime | None = None
     through: datetime | None = None
 
@@ -142,7 +145,7 @@ class ScheduleComparison:
         late = self.window.now - _BEHIND
         due = self.history.expected(self.state.key, after, min(end, late))
         return any(
-            one.due_at <= late
+            one.due_at + (one.edit.grace or _NONE if one.edit.is_observed else _NONE) <= late
             and not self.history.paused(one.due_at)
             and not self.history.retired(self.state, one.due_at)
             for one in islice(due, _LOOK_AHEAD)

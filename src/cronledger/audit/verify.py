@@ -29,6 +29,7 @@ from cronledger.audit.compare import ScheduleComparison, Tally, Violation, check
 from cronledger.audit.dates import read_dates
 from cronledger.audit.gates import GateComparison
 from cronledger.audit.history import History, Window
+from cronledger.audit.reports import ReportComparison
 from cronledger.audit.stream import Stream
 from cronledger.ledger.access import connect
 from cronledger.ledger.audits import (
@@ -170,6 +171,7 @@ class _Audit:
                 yield Violation(**row)
         yield from self._deadlines()
         yield from self._gates()
+        yield from self._reports()
         for only in self._jobs if self._jobs is not None else [None]:
             after, more = (FIRST if only is None else ScopeKey(only, "", "")), True
             while more:
@@ -212,6 +214,20 @@ class _Audit:
                 revisions = self._audits.revisions([name])
                 history = History(revisions[name], read_dates(self._audits.calendars(revisions)))
                 yield from GateComparison(self._audits, name, history, extent).violations(windows)
+
+    def _reports(self) -> Iterator[Violation]:
+        """Compare the plan_times that another scheduler runs with the reports of its runs."""
+        with self._audits.snapshot():
+            names = self._audits.observed_jobs(self._jobs)
+        for name in names:
+            with self._audits.snapshot():
+                extent = self._audits.extent([])
+                schedules = self._audits.schedules(ScopeKey(name, "", ""), name, _SCOPES)
+                windows = [(state, self._window(state, extent)) for state in schedules]
+                revisions = self._audits.revisions([name])
+                history = History(revisions[name], read_dates(self._audits.calendars(revisions)))
+                comparison = ReportComparison(self._audits, history, self._tally)
+                yield from comparison.violations(windows)
 
     def _unchecked(self) -> Iterator[Violation]:
         """Yield a violation if the checked range may hide something."""

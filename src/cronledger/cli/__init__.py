@@ -25,6 +25,7 @@ COMMANDS = {
     "enqueue": ("enqueue:enqueue", "Enqueue work for a job."),
     "backfill": ("backfill:backfill", "Run past plan_times of a job."),
     "progress": ("progress:progress", "Report the progress of the execution that calls it."),
+    "observe": ("observe:observe", "Run a command of another scheduler, and report its run."),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "pauses": ("pauses:pauses", "List, plan, change and end pauses of jobs."),
     "queues": ("queues:queues", "List, limit, pause and resume queues."),
@@ -92,7 +93,8 @@ class Commands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:  # the shell completes an unfinished line
-            for number, argument in enumerate(args, 1):
+            own = args[: args.index("--")] if args[:1] == ["observe"] and "--" in args else args
+            for number, argument in enumerate(own, 1):
                 _check(number, argument)
         return super().parse_args(ctx, args)
 

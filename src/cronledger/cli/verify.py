@@ -266,6 +266,11 @@ def _range(report: Report) -> str:
         text = "no plan_times were checked, because no schedule has been planned in this range"
     else:
         text = f"plan_times after {iso(tally.after)} up to {iso(tally.through)} were checked"
+    if tally.observed:
+        text += (
+            f"; {tally.observed} of them are run by other schedulers, and their proof rests on "
+            "reports, not on leases"
+        )
     if tally.behind:
         text += f"; planning is behind on {tally.behind} schedules"
     return text

@@ -111,6 +111,23 @@ class UpstreamRun(NamedTuple):
     finished_at: datetime | None
 
 
+class ReportedRun(NamedTuple):
+    """A scheduled execution. `reported_at`: the start that its report states; None: it has none."""
+
+    plan_time: datetime
+    id: int
+    started_at: datetime | None
+    reported_at: datetime | None
+
+
+class Beside(NamedTuple):
+    """A report of a run that belongs to no plan_time."""
+
+    id: int
+    started_at: datetime
+    received_at: datetime
+
+
 class Blocker(NamedTuple):
     """The time in which an execution blocked others. `finished_at` None: it still does."""
 
@@ -240,6 +257,30 @@ class Audits:
     def breaches(self, job: str, after: datetime, through: datetime) -> list[Row]:
         """Return breaches and unjudged deadlines of a job with plan_time in (after, through]."""
         return self._read("list_audited_breaches", job=job, after=after, through=through)
+
+    def observed_jobs(self, jobs: list[str] | None) -> list[str]:
+        """Return those of these jobs (None: all) that another scheduler runs, or ran."""
+        return [row["job_name"] for row in self._read("list_observed_jobs", jobs=jobs)]
+
+    def reported_runs(self, key: ScopeKey, after: datetime, through: datetime) -> list[ReportedRun]:
+        """Return the scheduled executions with plan_time in (after, through]."""
+        bounds = {"after": after, "through": through}
+        rows = self._read("list_reported_runs", **queries.scope(key), **bounds)
+        return [ReportedRun(**row) for row in rows]
+
+    def unreported(
+        self, key: ScopeKey, after: datetime, through: datetime
+    ) -> list[tuple[datetime, datetime]]:
+        """Return the first and the last plan_times of skips that reach into (after, through]."""
+        bounds = {"after": after, "through": through}
+        rows = self._read("list_unreported", **queries.scope(key), **bounds)
+        return [(row["first"], row["last"]) for row in rows]
+
+    def reports_beside(self, key: ScopeKey, after: datetime, through: datetime) -> list[Beside]:
+        """Return the reports without a plan_time that started in (after, through]."""
+        bounds = {"after": after, "through": through}
+        rows = self._read("list_reports_beside", **queries.scope(key), **bounds)
+        return [Beside(**row) for row in rows]
 
     def gated_jobs(self, jobs: list[str] | None) -> list[str]:
         """Return those of these jobs (None: all) that require or required others."""

@@ -280,6 +280,7 @@ async def _busy(url: str, ledger: Ledger) -> None:
     ledger.job("dozing", schedule=CRON)
     ledger.job("unready", schedule=CRON, allow_stale_reentry=True)
     ledger.job("planned", schedule=CRON)
+    ledger.job("seen", schedule=CRON, handler="observed", target={})
     ledger.values("SELECT skip('plain', db_clock() + interval '1 day', 'stocktaking')")
     for name in ("swap", "blocked", "failed", "stale_again", "stale_once", "orphan"):
         ledger.trigger(name)
@@ -302,6 +303,7 @@ async def _busy(url: str, ledger: Ledger) -> None:
         "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after)"
         " VALUES ('old', 'h', 1, '1', 'running', '{}', 1, db_now() - interval '2 days')"
     )
+    ledger.values("SELECT observe_end('seen')")
     ledger.job("flaps", schedule=CRON, scope_kind="shard", scopes=["a"])
     for scopes in ([], ["a"]):
         ledger.edit("flaps", scopes=scopes)

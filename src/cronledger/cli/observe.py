@@ -1,0 +1,164 @@
+"""`cronledger observe`: run a command that another scheduler starts, and report its run."""
+
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from cronledger.observing import process
+from cronledger.observing.delivery import Target, deliver_all, deliver_own
+from cronledger.observing.spool import Run, Spool, boot_id, default_directory, wall_clock
+
+LAST_SECONDS = 5.0
+"""How long the wrapper waits for the delivery after the end of the command."""
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--deliver", is_flag=True, help="Deliver what the spool has, and run nothing.")
+@click.option(
+    "--scope", metavar="KIND/ID", default="global/global", help="Scope of the job.",
+    show_default=True,
+)  # fmt: skip
+@click.argument("job", required=False)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def observe(*, deliver: bool, scope: str, job: str | None, command: tuple[str, ...]) -> None:
+    """Run COMMAND for the observed job JOB, and report when it starts and how it ends.
+
+    Write it before the command of a crontab line, a timer or a pod:
+
+      cronledger observe nightly-backup -- /usr/local/bin/backup --full
+
+    The command has the input, the output, the signals and the environment of the caller, and its
+    exit status is that of this command. It starts at once, whether or not the database can be
+    reached. Reports that cannot be delivered stay in the spool (CRONLEDGER_SPOOL_DIR). The next
+    `observe` of any job delivers them with their original times, and so does --deliver. After the
+    end of the command, the delivery takes at most 5 s.
+
+    It reads CRONLEDGER_DATABASE_URL, CRONLEDGER_SCHEMA and CRONLEDGER_SPOOL_DIR from the
+    environment.
+
+    Exit status: that of the command; 127 or 126 if it cannot be started. With --deliver: 1 if
+    something is left.
+    """
+    spool = Spool(Path(os.environ.get("CRONLEDGER_SPOOL_DIR") or default_directory()))
+    if deliver:
+        if job is not None:
+            raise click.UsageError("--deliver takes no job; omit it")
+        sys.exit(_deliver(spool))
+    command = command[1:] if command[:1] == ("--",) else command
+    kind, slash, ident = scope.partition("/")
+    if job is None or not command:
+        raise click.UsageError("name a job and a command: cronledger observe JOB -- COMMAND …")
+    if not (kind and slash and ident):
+        raise click.UsageError(f"--scope {scope!r} is not KIND/ID, such as tenant/acme")
+    begun, started = time.monotonic(), wall_clock()
+    running: process.Command | None = None
+    try:
+        running = process.Command(command)
+    except OSError as error:
+        _warn(f"{command[0]}: {error.strerror}")
+        status = process.status_of(error)
+    run = Run(
+        job, kind, ident, uuid.uuid4().hex, socket.gethostname(), started, os.getpid(), boot_id()
+    )
+    reporter = _Reporter(spool, run)
+    reporter.begin()
+    if running is not None:
+        status = running.wait()
+    reporter.end(started + time.monotonic() - begun, status)
+    sys.exit(status)  # a delivery that is still in progress ends here
+
+
+class _Reporter:
+    """Writes the reports of one run to the spool, and delivers them in the background."""
+
+    def __init__(self, spool: Spool, run: Run) -> None:
+        self._spool: Spool | None = spool
+        self._run = run
+        self._target = _target()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Write the start, and begin to deliver it."""
+        self._write(self._run)
+        self._start()
+
+    def end(self, ended: float, status: int) -> None:
+        """Write the end, and wait a moment for its delivery."""
+        self._run = replace(self._run, ended=ended, exit_status=status)
+        self._write(self._run)
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(LAST_SECONDS)
+
+    def _start(self) -> None:
+        if self._target is not None:
+            self._thread = threading.Thread(target=self._report, args=[self._target], daemon=True)
+            self._thread.start()
+
+    def _write(self, run: Run) -> None:
+        """Only the main thread writes, so that a start never replaces an end."""
+        if self._spool is None:
+            return
+        try:
+            self._spool.write(run)
+        except OSError as error:
+            _warn(f"the spool {self._spool.directory} cannot be written: {error}")
+            self._spool = None
+
+    def _report(self, target: Target) -> None:
+        """Deliver the start, then what else the spool has, and the end. Runs in a thread."""
+        while True:
+            run, spool = self._run, self._spool
+            try:
+                deliver_own(target, run, spool)
+                if spool is not None:
+                    deliver_all(target, spool)
+            except Exception as error:  # noqa: BLE001 - the command is what counts
+                if run.ended is not None:
+                    kept = "lost" if spool is None else "kept in the spool"
+                    _warn(f"reports cannot be delivered and are {kept}: {_short(error)}")
+            if run.ended is not None:
+                return
+            self._ended.wait()
+
+
+def _deliver(spool: Spool) -> int:
+    target = _target()
+    if target is None:
+        return 2
+    try:
+        return min(1, deliver_all(target, spool))
+    except OSError as error:
+        _warn(f"the spool {spool.directory} cannot be read: {error}")
+        return 1
+    except Exception as error:
+        import psycopg
+
+        if not isinstance(error, psycopg.Error):
+            raise
+        _warn(f"the database cannot be reached: {_short(error)}")
+        return 3
+
+
+def _target() -> Target | None:
+    url = os.environ.get("CRONLEDGER_DATABASE_URL")
+    if not url or url == "embedded":
+        _warn("CRONLEDGER_DATABASE_URL is not a connection string, so reports stay in the spool")
+        return None
+    return Target(url, os.environ.get("CRONLEDGER_SCHEMA") or "cronledger", _warn)
+
+
+def _short(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def _warn(text: str) -> None:
+    click.echo(f"cronledger observe: {text}", err=True)

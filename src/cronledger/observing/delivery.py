@@ -1,0 +1,119 @@
+"""Send reports to the ledger, once each: a report that is repeated changes nothing there."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from cronledger.observing.spool import Run, Spool, wall_clock
+
+if TYPE_CHECKING:
+    import psycopg
+
+CONNECT_SECONDS = 3
+STATEMENT_MS = 3_000
+_RETRIED = ("P0002", "55P03", "57014")
+"""SQLSTATEs after which a report is kept: the job is not declared yet, or the ledger is busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The ledger. `warn` is called with each line for people."""
+
+    url: str
+    schema: str
+    warn: Callable[[str], None]
+
+    @contextmanager
+    def connected(self) -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
+        """Connect with short limits. Raises psycopg.Error."""
+        import psycopg  # noqa: PLC0415
+
+        limit = f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={STATEMENT_MS}"
+        with psycopg.connect(
+            self.url, autocommit=True, connect_timeout=CONNECT_SECONDS, options=limit,
+            application_name="cronledger observe", tcp_user_timeout=STATEMENT_MS,
+            prepare_threshold=None,
+        ) as connection:  # fmt: skip
+            yield connection
+
+
+class Answer(Enum):
+    """What the ledger said to a report. KEPT: it may accept the report later."""
+
+    ACCEPTED = "accepted"
+    KEPT = "kept"
+    REFUSED = "refused"
+
+
+def deliver_own(target: Target, run: Run, spool: Spool | None) -> bool:
+    """Send the report of a run of this process. Return whether the ledger has it.
+
+    Raises psycopg.Error without a connection, and OSError.
+    """
+    with target.connected() as connection:
+        answer = _send(target, connection, run)
+    if spool is not None and run.ended is not None:
+        _settle(spool, run, answer)
+    return answer is Answer.ACCEPTED
+
+
+def deliver_all(target: Target, spool: Spool) -> int:
+    """Send the ends that the spool has, the oldest first. Return how many are left.
+
+    Of a run without an end, its own process sends the start. If that process is gone, the start is
+    sent here, and the ledger ends the run after run_timeout. Raises as `deliver_own` does.
+    """
+    left = 0
+    with spool.turn() as is_own:
+        runs = [run for run in spool.runs() if run.ended is not None or run.is_lost]
+        if not is_own or not runs:
+            return len(runs)
+        with target.connected() as connection:
+            for run in runs:
+                answer = _send(target, connection, run)
+                _settle(spool, run, answer)
+                left += answer is Answer.KEPT
+    return left
+
+
+def _settle(spool: Spool, run: Run, answer: Answer) -> None:
+    if answer is Answer.ACCEPTED:
+        spool.remove(run)
+    elif answer is Answer.REFUSED:
+        spool.refuse(run)
+
+
+def _send(target: Target, connection: "psycopg.Connection[tuple[object, ...]]", run: Run) -> Answer:
+    import psycopg  # noqa: PLC0415
+    from psycopg import sql  # noqa: PLC0415
+
+    function = "observe_start" if run.ended is None else "observe_end"
+    now = wall_clock()
+    ages = {"started_at": now - run.started}
+    given: dict[str, object] = {
+        "job": run.job, "run_key": run.key, "scope_kind": run.scope_kind,
+        "scope_id": run.scope_id, "host": run.host, "source": "command",
+    }  # fmt: skip
+    if run.ended is not None:
+        ages["ended_at"] = now - run.ended
+        given["exit_status"] = run.exit_status
+    schema = sql.Identifier(target.schema)
+    arguments = [
+        *(sql.SQL("{} => {}.db_clock() - make_interval(secs => %s)").format(
+            sql.Identifier(name), schema) for name in ages),
+        *(sql.SQL("{} => %s").format(sql.Identifier(name)) for name in given),
+    ]  # fmt: skip
+    statement = sql.SQL("SELECT {}.{}({})").format(
+        schema, sql.Identifier(function), sql.SQL(", ").join(arguments)
+    )
+    values = [*(max(0.0, age) for age in ages.values()), *given.values()]
+    try:
+        connection.execute(statement, values)
+    except psycopg.Error as error:
+        if connection.broken or error.sqlstate is None:
+            raise
+        target.warn(f"job {run.job}: {str(error).partition(chr(10))[0]}")
+        return Answer.KEPT if error.sqlstate in _RETRIED else Answer.REFUSED
+    return Answer.ACCEPTED

@@ -1,0 +1,195 @@
+"""`cronledger observe`: the command runs as if it were alone, and the ledger gets each run once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Ask
+from tests.waiting import PATIENCE, until
+
+NOWHERE = "postgresql://127.0.0.1:1/none"
+PROGRAM = "import sys; from cronledger.cli import main; main(sys.argv[1:], prog_name='cronledger')"
+
+Observe = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def observe(spool: Path) -> Observe:
+    """Start the wrapper as a scheduler does. `url`: of the database."""
+
+    def start(*arguments: str, url: str, **more: Any) -> subprocess.Popen[str]:
+        environ = dict(os.environ, CRONLEDGER_DATABASE_URL=url, CRONLEDGER_SPOOL_DIR=str(spool))
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, "observe", *arguments], env=environ, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more,
+        )  # fmt: skip
+
+    return start
+
+
+def ended(process: subprocess.Popen[str], given: str = "") -> tuple[int, str, str]:
+    out, err = process.communicate(given, timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def files(spool: Path) -> list[str]:
+    return sorted(path.suffix for path in spool.iterdir() if path.name != ".lock")
+
+
+@pytest.fixture
+def seen(ask: Ask) -> Ask:
+    """An observed job `seen`."""
+    ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('seen', 'observed')")
+    return ask
+
+
+REPORTS = "SELECT exit_status, ended_at >= started_at, source FROM cronledger.reports"
+
+
+def test_streams_and_exit_status_are_those_of_the_command(
+    observe: Observe, seen: Ask, spool: Path, database_url: str
+) -> None:
+    script = 'cat; echo "<$1>"; echo wrong >&2; exit 3'
+    ran = observe("seen", "--", "sh", "-c", script, "sh", "", url=database_url)
+    assert ended(ran, "given") == (3, "given<>\n", "wrong\n")
+    assert seen(REPORTS) == [(3, True, "command")]
+    assert files(spool) == []
+
+
+def test_the_start_is_reported_while_the_command_runs(
+    observe: Observe, seen: Ask, database_url: str
+) -> None:
+    ran = observe("seen", "--", "cat", url=database_url)
+    until("the start", lambda: seen("SELECT ended_at FROM cronledger.reports") == [(None,)])
+    assert ended(ran)[0] == 0
+    assert seen(REPORTS) == [(0, True, "command")]
+
+
+def test_signals_reach_the_command(observe: Observe, seen: Ask, database_url: str) -> None:
+    script = "trap 'echo got; exit 7' TERM; echo ready; while :; do sleep 0.01; done"
+    ran = observe("seen", "--", "sh", "-c", script, url=database_url)
+    assert ran.stdout is not None
+    assert ran.stdout.readline() == "ready\n"
+    ran.send_signal(signal.SIGTERM)
+    assert ended(ran)[:2] == (7, "got\n")
+    killed = observe("seen", "--", "sh", "-c", "kill -9 $$", url=database_url)
+    assert ended(killed)[0] == 128 + 9
+    assert seen(f"{REPORTS} ORDER BY id") == [(7, True, "command"), (137, True, "command")]
+
+
+@pytest.mark.parametrize(("words", "status"), [(["/nothing/here"], 127), (["/etc/passwd"], 126)])
+def test_a_command_that_cannot_start_is_a_failed_run(
+    observe: Observe, seen: Ask, database_url: str, words: list[str], status: int
+) -> None:
+    code, _, err = ended(observe("seen", "--", *words, url=database_url))
+    assert (code, words[0] in err) == (status, True)
+    assert seen(REPORTS) == [(status, True, "command")]
+
+
+def test_reports_wait_in_the_spool_while_the_database_is_away(
+    observe: Observe, seen: Ask, spool: Path, database_url: str
+) -> None:
+    for status in (0, 4):
+        code, _, err = ended(observe("seen", "--", "sh", "-c", f"exit {status}", url=NOWHERE))
+        assert (code, "kept in the spool" in err) == (status, True)
+    assert files(spool) == [".json", ".json"]
+    kept = [json.loads(path.read_text()) for path in sorted(spool.glob("*.json"))]
+    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert files(spool) == []
+    assert seen(f"{REPORTS} ORDER BY id") == [(0, True, "command"), (4, True, "command")]
+    # The original times, by the clock of the database.
+    seconds = "SELECT extract(epoch FROM max(started_at) - min(started_at)) FROM cronledger.reports"
+    assert abs(float(seen(seconds)[0][0]) - (kept[1]["started"] - kept[0]["started"])) < 1
+
+
+def test_the_next_run_of_any_job_delivers_the_spool(
+    observe: Observe, seen: Ask, spool: Path, database_url: str
+) -> None:
+    ended(observe("seen", "--", "true", url=NOWHERE))
+    kept = next(spool.glob("*.json")).read_text()
+    ended(observe("seen", "--", "true", url=database_url))
+    assert seen("SELECT count(*) FROM cronledger.reports") == [(2,)]
+    assert files(spool) == []
+    # A file that a crash after its delivery has left is delivered again, and changes nothing.
+    (spool / "again.json").write_text(kept)
+    ended(observe("--deliver", url=database_url))
+    assert seen("SELECT count(*) FROM cronledger.reports") == [(2,)]
+
+
+def test_a_report_that_the_ledger_refuses_is_set_aside(
+    observe: Observe, ask: Ask, spool: Path, database_url: str
+) -> None:
+    ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('own', 'external')")
+    code, _, err = ended(observe("own", "--", "true", url=database_url))
+    assert (code, "its handler is external" in err) == (0, True)
+    assert files(spool) == [".refused"]
+    # A job that is not declared yet may be later.
+    ended(observe("later", "--", "true", url=database_url))
+    assert files(spool) == [".json", ".refused"]
+
+
+def test_a_run_whose_wrapper_was_killed_is_a_start_without_an_end(
+    observe: Observe, seen: Ask, spool: Path, database_url: str
+) -> None:
+    ran = observe("seen", "--", "cat", url=NOWHERE)
+    until("a file", lambda: spool.exists() and files(spool) == [".json"])
+    ran.kill()
+    ended(ran)
+    ended(observe("--deliver", url=database_url))
+    assert seen("SELECT ended_at FROM cronledger.reports") == [(None,)]
+    assert files(spool) == []
+
+
+def test_a_spool_that_cannot_be_written_does_not_stop_the_command(
+    observe: Observe, spool: Path
+) -> None:
+    spool.write_text("a file")
+    code, out, err = ended(observe("seen", "--", "echo", "ran", url=NOWHERE))
+    assert (code, out) == (0, "ran\n")
+    assert "cannot be written" in err
+
+
+def test_a_full_spool_takes_no_further_run(
+    observe: Observe, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cronledger.observing import spool as module
+
+    monkeypatch.setattr(module, "MOST_FILES", 1)
+    kept = module.Spool(spool)
+    run = module.Run("seen", "global", "global", "a", "h", 1.0, os.getpid(), module.boot_id())
+    kept.write(run)
+    other = module.Run("seen", "global", "global", "b", "h", 2.0, os.getpid(), module.boot_id())
+    with pytest.raises(OSError, match="deliver or delete"):
+        kept.write(other)
+    assert [found.key for found in kept.runs()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["seen"], ["--deliver", "seen"], ["--scope", "x", "seen", "--", "true"]]
+)
+def test_a_wrong_call_is_refused(observe: Observe, arguments: list[str]) -> None:
+    assert ended(observe(*arguments, url=NOWHERE))[0] == 2
+
+
+def test_the_wrapper_imports_little() -> None:
+    heavy = ("psycopg", "pydantic", "asyncio", "cronledger.settings", "cronledger.ledger")
+    program = (
+        "import sys, cronledger.cli.observe\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "[]\n"
