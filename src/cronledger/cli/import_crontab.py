@@ -1,6 +1,5 @@
 """`cronledger import crontab`: convert crontabs to a `cronledger.toml`, with notes."""
 
-import os
 import pwd
 import re
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from cronledger.cli.importing import finish, output_options, zone_of_host
+from cronledger.cli.importing import current_user, finish, output_options, zone_of_host
 from cronledger.rules.problems import RefusedError
 from cronledger.settings import OfflineSettings
 from cronledger.sources.crontab import Format, Imported, Options, detect_format, read_crontab
@@ -90,7 +89,7 @@ def import_crontab(
         )
     forced: Format | None = "user" if as_crontab_l else "system" if system else None
     secret_names = OfflineSettings.load().web_redact
-    options = Options(zone_of_host(timezone), _current_user(), as_user, faithful, secret_names)
+    options = Options(zone_of_host(timezone), current_user(), as_user, faithful, secret_names)
     sources = [source for file in files for source in _sources(file, spool=as_crontab_l)]
     crontabs = _read(sources, forced, crontab_user, options)
     finish(convert(crontabs, options), output, force=force)
@@ -189,10 +188,3 @@ def _format_and_owner(
     if owner is None and source.in_directory and (forced == "user" or name in users):
         owner = name
     return format, owner if format == "user" else None
-
-
-def _current_user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
