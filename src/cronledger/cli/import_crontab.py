@@ -1,6 +1,5 @@
 """`cronledger import crontab`: convert crontabs to a `cronledger.toml`, with notes."""
 
-import os
 import pwd
 import re
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from cronledger.cli.importing import finish, output_options, zone_of_host
+from cronledger.cli.importing import current_user, finish, output_options, zone_of_host
 from cronledger.rules.problems import RefusedError
 from cronledger.settings import OfflineSettings
 from cronledger.sources import crontab_hosts
@@ -132,7 +131,7 @@ def import_crontab(
         raise click.UsageError(
             "a crontab has no host, and another one has; write HOST=FILE for each of them"
         )
-    options = Options(zone_of_host(timezone), _current_user(), as_user, faithful, secret_names)
+    options = Options(zone_of_host(timezone), current_user(), as_user, faithful, secret_names)
     crontabs = _read(sources, forced, crontab_user, options)
     hosts = [
         HostCrontab(source.host, source.file, crontab)
@@ -283,10 +282,3 @@ def _format_and_owner(
     if owner is None and source.in_directory and (forced == "user" or name in users):
         owner = name
     return format, owner if format == "user" else None
-
-
-def _current_user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())

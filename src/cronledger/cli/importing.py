@@ -1,6 +1,7 @@
 """What every command of `cronledger import` has in common: its output, report and exit status."""
 
 import os
+import pwd
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -145,3 +146,11 @@ def _local_zones() -> Iterator[str]:
         yield str(LOCALTIME.readlink()).partition("zoneinfo/")[2]
     with suppress(OSError, ValueError):
         yield TIMEZONE.read_text(encoding="utf-8").strip()
+
+
+def current_user() -> str:
+    """Return the name of the user that runs this command."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

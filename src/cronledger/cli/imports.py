@@ -3,7 +3,10 @@
 import click
 
 from cronledger.cli.import_crontab import import_crontab
+from cronledger.cli.import_github_actions import import_github_actions
 from cronledger.cli.import_kubernetes import import_kubernetes
+from cronledger.cli.import_pg_cron import import_pg_cron
+from cronledger.cli.import_systemd import import_systemd
 
 
 @click.group("import")
@@ -11,5 +14,7 @@ def imports() -> None:
     """Convert the jobs of another scheduler to a cronledger.toml."""
 
 
-for command in (import_crontab, import_kubernetes):
+for command in (
+    import_crontab, import_kubernetes, import_systemd, import_pg_cron, import_github_actions,
+):  # fmt: skip
     imports.add_command(command)

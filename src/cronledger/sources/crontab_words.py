@@ -80,6 +80,13 @@ def _value(what: str, word: str) -> int:
     return at + _RANGES[what][0]
 
 
+def range_text(begin: int, end: int, step: int = 1) -> str:
+    """Return an item for the values from `begin` to at most `end`; a single value is no range."""
+    if begin + step > end:
+        return str(begin)
+    return f"{begin}-{end}" + (f"/{step}" if step > 1 else "")
+
+
 def split_percent(text: str) -> tuple[str, list[str]]:
     r"""Return the command and the lines of its standard input: `%` ends a line, `\%` is a `%`."""
     command, *lines = (part.replace("\\%", "%") for part in re.split(r"(?<!\\)%", text))

@@ -7,6 +7,7 @@ weekday, and only `*` itself makes day of month and day of week match both. So `
 import re
 from dataclasses import dataclass
 
+from cronledger.sources.crontab_words import range_text
 from cronledger.sources.imported import NotImportedError
 
 _FIELDS = (
@@ -78,11 +79,9 @@ def _item(what: str, low: int, high: int, item: str) -> str:
         raise NotImportedError(f"{what} {item!r} is not a range in {low}-{high}; correct it")
     if star and step == 1:
         return "*"
-    if begin + step > end:
-        return str(begin)
-    if star and what not in _DAYS:
+    if star and what not in _DAYS and begin + step <= end:
         return f"*/{step}"
-    return f"{begin}-{end}" + (f"/{step}" if step > 1 else "")
+    return range_text(begin, end, step)
 
 
 def _number(what: str, word: str) -> int:

@@ -41,7 +41,7 @@ def read_documents(text: str, *, items: str | None = None) -> Iterator[Part]:
                 if (part := _part(loader, node, text)).value is not None:
                     yield part
     except yaml.YAMLError as error:
-        hint = _HELM if "{{" in text else ""
+        hint = _HELM if items is not None and "{{" in text else ""
         message = " ".join(str(error).split())
         raise RefusedError(f"is not YAML: {message}", f"correct it{hint}") from None
     except RecursionError:

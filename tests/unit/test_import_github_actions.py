@@ -1,0 +1,185 @@
+"""Workflows of GitHub Actions: their schedules by GitHub's documentation, and their dispatch."""
+
+import random
+import tomllib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cronledger.cli.import_github_actions import import_github_actions
+from cronledger.rules import cron
+from cronledger.rules.problems import RefusedError
+from cronledger.sources import toml
+from cronledger.sources.github_actions import Options, read_schedule, read_workflows
+from cronledger.sources.imported import Import, NotImportedError, checked, render
+from tests.unit.support.mutations import mutated
+
+BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+START, DAYS = datetime(2027, 1, 1, tzinfo=UTC), 365
+
+
+def documented(text: str) -> list[datetime]:
+    """Return the firings of 2027 in UTC, by the table of operators in GitHub's documentation.
+
+    `*` is any value, `,` a list, `-` a range, and `/` a step: `20/15` is 20, 35 and 50. POSIX: with
+    both day fields given, one of them is enough.
+    """
+    minutes, hours, doms, months, dows = (
+        set().union(*(_values(item, *bounds) for item in field.split(",")))
+        for field, bounds in zip(text.split(), BOUNDS, strict=True)
+    )
+    either = "*" not in (text.split()[2], text.split()[4])
+    found = []
+    for day in (START + timedelta(days=number) for number in range(DAYS)):
+        matches = day.day in doms, (day.weekday() + 1) % 7 in dows
+        if day.month in months and (any(matches) if either else all(matches)):
+            found += [
+                day.replace(hour=hour, minute=minute)
+                for hour in sorted(hours)
+                for minute in sorted(minutes)
+            ]
+    return found
+
+
+def _values(item: str, low: int, high: int) -> set[int]:
+    span, _, step = item.partition("/")
+    first, _, last = span.partition("-")
+    begin = low if first == "*" else int(first)
+    end = high if first == "*" or (step and not last) else int(last or first)
+    return set(range(begin, end + 1, int(step or 1)))
+
+
+def schedules(count: int) -> Iterator[str]:
+    draw = random.Random(4)
+    for _ in range(count):
+        fields = []
+        for number, (low, high) in enumerate(BOUNDS):
+            first = draw.randint(low, high)
+            last = draw.randint(min(first + 1, high), high)
+            step = draw.choice([5, 7, 15])
+            forms = [f"{first}", f"{first},{last}"]
+            forms += [f"{first}-{last}"] if first < last else []
+            # POSIX does not define how a step combines with the other day field.
+            forms += [] if number in (2, 4) else [f"{first}/{step}", f"*/{step}"]
+            fields.append("*" if draw.random() < 0.4 and number else draw.choice(forms))
+        yield " ".join(fields)
+
+
+@pytest.mark.long
+def test_schedules_fire_as_documented_for_a_year() -> None:
+    for text in schedules(150):
+        try:
+            spec = cron.parse(read_schedule(text))
+        except cron.CronError:
+            assert documented(text) == [], text
+            continue
+        end = START + timedelta(days=DAYS) - timedelta(seconds=1)
+        found = list(spec.plan_times(START - timedelta(seconds=1), end))
+        assert found == documented(text), text
+
+
+@pytest.mark.parametrize("text", ["@daily", "0 0 * *", "0 0 * * 7", "~ 0 * * *", "0 0 L * *"])
+def test_schedules_that_github_does_not_document_are_left_out(text: str) -> None:
+    with pytest.raises(NotImportedError):
+        read_schedule(text)
+
+
+WORKFLOW = """\
+name: Nightly build
+on:
+  schedule:
+    - cron: '30 5 * * 1-5'
+    - cron: '20/15 4 * * SUN'
+      timezone: America/New_York
+  workflow_dispatch:
+jobs:
+  build: {runs-on: ubuntu-latest, steps: [{run: make}]}
+"""
+
+
+def read(text: str, file: str = "nightly.yml") -> Import:
+    return checked(read_workflows([(file, text)], Options("acme/shop", "trunk")))
+
+
+def jobs(imported: Import) -> dict[str, dict[str, Any]]:
+    return dict(tomllib.loads(render(imported)).get("jobs", {}))
+
+
+def notes(imported: Import, kind: str) -> str:
+    return "\n".join(
+        note.message for one in imported.sources[0].entries for note in one.notes
+        if note.kind == kind
+    )  # fmt: skip
+
+
+def test_each_schedule_becomes_a_job_that_dispatches_the_workflow() -> None:
+    imported = read(WORKFLOW)
+    assert imported.complete
+    first, second = jobs(imported).values()
+    assert first == {
+        "schedule": "30 5 * * 1-5", "timezone": "UTC", "overlap": "allow", "catch_up": "latest",
+        "http": {
+            "url": "https://api.github.com/repos/acme/shop/actions/workflows/nightly.yml/dispatches",
+            "method": "POST", "body": {"ref": "trunk"},
+            "headers": {
+                "Accept": "application/vnd.github+json",
+                "Authorization": {"env": "GITHUB_TOKEN", "prefix": "Bearer "},
+            },
+        },
+    }  # fmt: skip
+    assert (second["schedule"], second["timezone"]) == ("20-59/15 4 * * SUN", "America/New_York")
+    assert [*jobs(imported)] == ["nightly-build", "nightly-build-2"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "told"),
+    [
+        ("  workflow_dispatch:\n", "", "changed", "has no workflow_dispatch"),
+        ("  workflow_dispatch:\n", "  workflow_dispatch: {inputs: {env: {required: true}}}\n",
+         "changed", "the input env is required"),
+        ("run: make", "run: '${{ github.event.schedule }}'", "changed", "no github.event.schedule"),
+        ("30 5 * * 1-5", "*/2 * * * *", "info", "at most every 5 minutes"),
+        ("30 5 * * 1-5", "@daily", "dropped", "no @ schedules"),
+        ("cron: '30 5 * * 1-5'", "crn: x", "dropped", "no text `cron`"),
+        ("America/New_York", "Mars/Base", "dropped", "Mars/Base"),
+    ],
+)  # fmt: skip
+def test_what_differs_is_noted(old: str, new: str, kind: str, told: str) -> None:
+    imported = read(WORKFLOW.replace(old, new))
+    assert told in notes(imported, kind)
+    assert imported.complete is (kind == "info")
+
+
+def run(*args: object, stdin: str = "") -> Result:
+    return CliRunner().invoke(import_github_actions, [str(arg) for arg in args], input=stdin)
+
+
+def test_the_command_writes_a_file(tmp_path: Path) -> None:
+    (tmp_path / "build.yaml").write_text(WORKFLOW.replace("'30 5 * * 1-5'", '"@daily"'))
+    output = tmp_path / "c.toml"
+    ended = run(tmp_path / "build.yaml", "--repository", "acme/shop", "-o", output)
+    assert ended.exit_code == 1
+    assert "build.yaml:1: not imported: '@daily'" in ended.stderr
+    (job,) = toml.load(output).jobs
+    assert job.target["body"] == {"ref": "main"}
+    assert run("-", "--repository", "acme", stdin=WORKFLOW).exit_code == 2
+    assert "not YAML" in run("-", "--repository", "a/b", stdin="on: *").stderr
+    assert "0 jobs" in run("-", "--repository", "a/b", stdin="on: push\n").stderr
+
+
+@pytest.mark.slow
+def test_mutated_workflows_end_with_a_result_or_a_clear_error(tmp_path: Path) -> None:
+    results = 0
+    for text in mutated(WORKFLOW, 2000):
+        try:
+            imported = read(text)
+        except RefusedError:
+            continue
+        (tmp_path / "c.toml").write_text(render(imported), "utf-8")
+        assert len(toml.load(tmp_path / "c.toml").jobs) == sum(one.jobs for one in imported.sources)
+        results += 1
+    assert 100 < results < 1900
