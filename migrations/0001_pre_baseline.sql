@@ -332,8 +332,8 @@ CREATE TABLE {schema}.schedules (
     planned_revision  bigint NOT NULL,
     next_plan_time    timestamptz,
     next_due_at       timestamptz,
-    parked            text CHECK (parked IN ('paused', 'waiting', 'limit', 'no_runner',
-                                             'spec_error', 'retired', 'ended', 'unscheduled')),
+    parked            text CHECK (parked = ANY (
+                          '{paused,waiting,limit,no_runner,spec_error,retired,ended,unscheduled}')),
     woken             boolean NOT NULL DEFAULT false,
     input_watermark   bigint,
     success_watermark bigint,
@@ -427,6 +427,35 @@ COMMENT ON COLUMN {schema}.scope_providers.error IS 'Why the last call failed; N
 
 -- Executions and skips
 
+-- A function, because PostgreSQL parses the terms of a CHECK in each statement that writes a row, and for each partition in
+-- each statement that it plans. It compiles a function once per session.
+-- PENDING with next_attempt_at NULL: it waits for required jobs, and has a row in gates. Later than due_at: it has waited
+-- for them, or its handler raised NotReady.
+CREATE FUNCTION {schema}_internal.may_be_execution(
+    status text, attempt integer, max_attempts integer, due_at timestamptz, next_attempt_at timestamptz,
+    gated_at timestamptz, runner_id text, lease_token uuid, heartbeat_at timestamptz, stale_after timestamptz,
+    started_at timestamptz, finished_at timestamptz, duration_ms bigint, error_code text)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN attempt >= 0 AND attempt <= max_attempts AND max_attempts >= 1 AND CASE WHEN finished_at IS NULL THEN
+        CASE status
+            WHEN 'PENDING' THEN
+                CASE WHEN attempt = 0 AND gated_at IS NULL THEN next_attempt_at IS NOT DISTINCT FROM due_at
+                     ELSE coalesce(next_attempt_at >= due_at, attempt = 0) END
+                AND ROW(runner_id, lease_token, stale_after, started_at) IS NULL
+            WHEN 'RUNNING' THEN
+                ROW(runner_id, lease_token, heartbeat_at, stale_after, started_at) IS NOT NULL
+                AND attempt >= 1 AND next_attempt_at IS NULL
+            ELSE false END
+        ELSE CASE status
+            WHEN 'SUCCESS' THEN
+                ROW(lease_token, started_at, duration_ms) IS NOT NULL AND next_attempt_at IS NULL
+            WHEN 'FAILED' THEN error_code IS NOT NULL
+            WHEN 'CANCELLED' THEN next_attempt_at IS NULL
+            ELSE false END END;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.may_be_execution(text, integer, integer, timestamptz, timestamptz, timestamptz, text, uuid, timestamptz, timestamptz, timestamptz, timestamptz, bigint, text) IS 'Returns whether these columns of a row of executions agree: those that each status requires or excludes, and the numbers of attempts.';
+
 -- No CHECK on traceparent and trace_id, which enqueue, trigger and the finish check.
 CREATE SEQUENCE {schema}.execution_id AS bigint;
 CREATE TABLE {schema}.executions (
@@ -437,15 +466,15 @@ CREATE TABLE {schema}.executions (
     id                  bigint NOT NULL DEFAULT nextval('{schema}.execution_id'),
     status              text NOT NULL,
     trigger             text NOT NULL
-                        CHECK (trigger IN ('schedule', 'manual', 'backfill', 'enqueue', 'observed')),
+                        CHECK (trigger = ANY ('{schedule,manual,backfill,enqueue}', 'observed')),
     revision            bigint NOT NULL,
     queue               text COLLATE "C" NOT NULL,
     due_at              timestamptz NOT NULL,
     payload             jsonb,
     group_id            uuid,
     enqueue_key         text COLLATE "C" CHECK (length(enqueue_key) <= 200),
-    attempt             integer NOT NULL CHECK (attempt >= 0),
-    max_attempts        integer NOT NULL CHECK (max_attempts >= 1),
+    attempt             integer NOT NULL,
+    max_attempts        integer NOT NULL,
     next_attempt_at     timestamptz,
     runner_id           text,
     lease_token         uuid,
@@ -476,27 +505,10 @@ CREATE TABLE {schema}.executions (
     waits_until         timestamptz,
     redacted_at         timestamptz,
     CONSTRAINT uq_execution PRIMARY KEY (job_name, scope_kind, scope_id, plan_time),
-    CONSTRAINT attempts_bounded CHECK (attempt <= max_attempts),
     CONSTRAINT window_has_a_length CHECK (window_start < plan_time),
-    -- One constraint with few terms, because PostgreSQL parses it for each statement that writes a row.
-    -- PENDING with next_attempt_at NULL: it waits for required jobs, and has a row in gates. Later than due_at: it
-    -- has waited for them, or its handler raised NotReady.
-    CONSTRAINT status_columns CHECK (CASE WHEN finished_at IS NULL THEN
-        CASE status
-            WHEN 'PENDING' THEN
-                CASE WHEN attempt = 0 AND gated_at IS NULL THEN next_attempt_at IS NOT DISTINCT FROM due_at
-                     ELSE coalesce(next_attempt_at >= due_at, attempt = 0) END
-                AND ROW(runner_id, lease_token, stale_after, started_at) IS NULL
-            WHEN 'RUNNING' THEN
-                ROW(runner_id, lease_token, heartbeat_at, stale_after, started_at) IS NOT NULL
-                AND attempt >= 1 AND next_attempt_at IS NULL
-            ELSE false END
-        ELSE CASE status
-            WHEN 'SUCCESS' THEN
-                ROW(lease_token, started_at, duration_ms) IS NOT NULL AND next_attempt_at IS NULL
-            WHEN 'FAILED' THEN error_code IS NOT NULL
-            WHEN 'CANCELLED' THEN next_attempt_at IS NULL
-            ELSE false END END)
+    CONSTRAINT status_columns CHECK ({schema}_internal.may_be_execution(
+        status, attempt, max_attempts, due_at, next_attempt_at, gated_at, runner_id, lease_token, heartbeat_at,
+        stale_after, started_at, finished_at, duration_ms, error_code))
 ) PARTITION BY RANGE (plan_time);
 CREATE INDEX executions_id ON {schema}.executions (id);
 CREATE INDEX executions_running ON {schema}.executions (job_name, scope_kind, scope_id, plan_time)
@@ -677,8 +689,8 @@ CREATE TABLE {schema}.skips (
     through_plan_time timestamptz NOT NULL,
     count             bigint NOT NULL CHECK (count >= 1),
     reason            text NOT NULL
-                      CHECK (reason IN ('overlap', 'superseded', 'missed', 'paused', 'retired', 'operator',
-                                        'calendar', 'upstream', 'host_absent', 'not_reported')),
+                      CHECK (reason = ANY (
+                          '{overlap,superseded,missed,paused,retired,operator,calendar,upstream}', 'host_absent', 'not_reported')),
     blocked_by        bigint,
     revision          bigint NOT NULL,
     created_at        timestamptz NOT NULL DEFAULT {schema}.db_now(),
