@@ -466,7 +466,7 @@ CREATE TABLE {schema}.executions (
     id                  bigint NOT NULL DEFAULT nextval('{schema}.execution_id'),
     status              text NOT NULL,
     trigger             text NOT NULL
-                        CHECK (trigger = ANY ('{schedule,manual,backfill,enqueue}', 'observed')),
+                        CHECK (trigger = ANY ('{schedule,manual,backfill,enqueue,observed}')),
     revision            bigint NOT NULL,
     queue               text COLLATE "C" NOT NULL,
     due_at              timestamptz NOT NULL,
@@ -690,7 +690,7 @@ CREATE TABLE {schema}.skips (
     count             bigint NOT NULL CHECK (count >= 1),
     reason            text NOT NULL
                       CHECK (reason = ANY (
-                          '{overlap,superseded,missed,paused,retired,operator,calendar,upstream}', 'host_absent', 'not_reported')),
+                          '{overlap,superseded,missed,paused,retired,operator,calendar,upstream,host_absent,not_reported}')),
     blocked_by        bigint,
     revision          bigint NOT NULL,
     created_at        timestamptz NOT NULL DEFAULT {schema}.db_now(),

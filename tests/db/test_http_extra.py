@@ -1,5 +1,6 @@
 """F111: without the extra `http`, a replica refuses what needs it, and names the extra."""
 
+import importlib.util
 from typing import Any
 
 import psycopg
@@ -22,7 +23,7 @@ URL = "https://example.com/"
 
 @pytest.fixture(autouse=True)
 def _without_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = extras.find_spec
+    find = importlib.util.find_spec
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "aiohttp" else find(name))
 
 

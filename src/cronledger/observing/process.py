@@ -21,7 +21,7 @@ class Command:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
         try:
             self._pid = os.posix_spawnp(
-                words[0], words, os.environ, setsigmask=before, setsigdef=_DEFAULTS
+                words[0], list(words), os.environ, setsigmask=before, setsigdef=_DEFAULTS
             )
         except OSError:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
