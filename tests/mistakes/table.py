@@ -1059,7 +1059,7 @@ MISTAKES = [
         SRC + "web/overview.py",
         ("the overview waits for a ledger that is away",
          SEVERAL + "test_the_overview_does_not_wait_for_a_ledger_F95",
-         "await asyncio.wait([reading], timeout=PATIENCE)", "await asyncio.wait([reading])"),
+         "await asyncio.wait([reading], timeout=patience)", "await asyncio.wait([reading])"),
     ),
     *_of(
         SRC + "web/access/sessions.py",

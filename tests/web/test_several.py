@@ -1,10 +1,13 @@
 """Several ledgers on one page: the overview, the pages of each, and the sign-in of all."""
 
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -29,6 +32,7 @@ from tests.web.support.browsing import (
     sign_in,
     text,
 )
+from tests.web.support.command import Start, address, starter
 from tests.web.support.logins import Logins
 from tests.web.support.outages import away
 from tests.web.support.several import page_of
@@ -96,9 +100,9 @@ def test_the_overview_has_what_needs_attention_in_each_ledger_F95(opened: Open, 
     assert "report" in shop and "exit_code: no space left" in shop and "data" in shop
     assert "1 running" in billing
     assert f"/l/shop/execution/{execution}" in links(shown.text, "ledger-shop")
-    for address in links(shown.text, "ledger-shop") + links(shown.text, "ledger-billing"):
-        assert address.startswith(("/l/shop/", "/l/billing/"))
-        assert browser.get(address).status_code == 200, address
+    for link in links(shown.text, "ledger-shop") + links(shown.text, "ledger-billing"):
+        assert link.startswith(("/l/shop/", "/l/billing/"))
+        assert browser.get(link).status_code == 200, link
 
     def is_unchanged() -> bool:
         known = known_parts(browser.get("/").text)
@@ -215,6 +219,26 @@ def test_a_sign_in_while_a_ledger_is_away_F95(
     # The session could still be in the ledgers that are away.
     assert post(browser, "/sign-out").status_code == 503
     assert browser.get("/l/shop/jobs").status_code == 303
+
+
+@pytest.mark.long
+def test_the_command_serves_all_ledgers_or_the_one_that_is_named_F95(
+    start: Start, tmp_path: Path, database_url: str, second: str
+) -> None:
+    file = tmp_path / "ledgers.toml"
+    file.write_text(f'[ledgers]\nshop = "{database_url}"\naway = "{CLOSED}"\n')
+    run = start("--listen", "127.0.0.1:0", CRONLEDGER_LEDGERS_FILE=str(file))
+    shown = httpx2.get(address(run), timeout=PATIENCE).text
+    assert "1 of 2 respond" in text(shown)
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
+    file.write_text(f'[ledgers]\nbilling = "{second}"\naway = {{ url_env = "UNSET" }}\n')
+    one = tmp_path / "one"
+    one.mkdir()
+    with starter(one, CLOSED, "--ledger") as begin:
+        run = begin("billing", "web", "--listen", "127.0.0.1:0", CRONLEDGER_LEDGERS_FILE=str(file))
+        jobs = httpx2.get(f"{address(run)}jobs", timeout=PATIENCE).text
+    assert "invoices" in jobs and "switcher" not in jobs
 
 
 def test_below_a_prefix_all_addresses_have_it(
