@@ -9,11 +9,11 @@ CLOSED = "postgresql://reader:s3cret@127.0.0.1:1/x"
 
 
 @contextmanager
-def silent() -> Iterator[str]:
+def silent(seconds: int = 2) -> Iterator[str]:
     """Yield the DSN of a server that accepts connections and never answers.
 
-    Its own timeout is the shortest one, so that a test need not wait long.
+    `seconds`: how long a client waits, by default the shortest time.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        yield f"postgresql://reader:s3cret@127.0.0.1:{port}/x?connect_timeout=2"
+        yield f"postgresql://reader:s3cret@127.0.0.1:{port}/x?connect_timeout={seconds}"

@@ -40,7 +40,7 @@ def names(cli: Cli, *before: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_a_command_works_on_the_ledger_that_it_names(
+def test_a_command_works_on_the_ledger_that_it_names_F94(
     filled: Cli, database_url: str, second: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.write_text(f'[ledgers]\nshop = "{database_url}"\nbilling = {{ url_env = "BILLING" }}\n')
@@ -58,7 +58,7 @@ def test_a_command_works_on_the_ledger_that_it_names(
     assert "identity: the ledger billing's own database" in said.stdout
 
 
-def test_an_unknown_ledger_is_refused_and_the_known_ones_are_named(bare: Cli, file: Path) -> None:
+def test_an_unknown_ledger_is_refused_by_the_known_names_F94(bare: Cli, file: Path) -> None:
     refused(bare("--ledger", "shop", "jobs", "list"), f"{file}: cannot be read")
     file.write_text(f'[ledgers]\nshop = "{CLOSED}"\nbilling = {{ url_env = "UNSET" }}\n')
     unknown = f"{file} has no ledger 'shp'; use one of billing, shop"
@@ -106,7 +106,7 @@ def test_a_bad_file_is_refused_without_its_secrets(bare: Cli, file: Path, text: 
 
 
 @pytest.mark.long
-def test_doctor_checks_all_ledgers_and_one_that_is_away_harms_no_other(
+def test_doctor_checks_all_ledgers_and_one_that_is_away_harms_no_other_F94(
     filled: Cli, database_url: str, second: str, file: Path
 ) -> None:
     with silent() as mute:

@@ -44,6 +44,8 @@ FORECAST = "tests/unit/test_forecast.py::"
 FORECASTS = "tests/cli/test_forecast.py::"
 PLANNED = "tests/unit/test_planner_skips.py::"
 PROGRESS = "tests/db/test_progress.py::"
+LEDGERS = "tests/cli/test_ledgers.py::"
+SEVERAL = "tests/web/test_several.py::"
 PROGRESS_RULES = "tests/unit/test_progress.py::"
 HOSTS = "tests/db/test_hosts.py::"
 
@@ -1126,5 +1128,44 @@ MISTAKES = [
         ("verify accepts every skip of an absent host",
          HOSTS + "test_verify_finds_a_skip_of_a_host_that_was_present",
          "due + grace < (end or now) for start", "True for start"),
+    ),
+    *_of(
+        SRC + "cli/ledgers.py",
+        ("a ledger takes the schema of the process",
+         LEDGERS + "test_a_command_works_on_the_ledger_that_it_names_F94",
+         "return settings_of(path, name, entries[name], settings)",
+         "return settings_of(path, name, entries[name], settings).model_copy("
+         "update={'schema_name': settings.schema_name})"),
+    ),
+    *_of(
+        SRC + "cli/doctor.py",
+        ("a database that is away ends doctor --all",
+         LEDGERS + "test_doctor_checks_all_ledgers_and_one_that_is_away_harms_no_other_F94",
+         "    except psycopg.Error as error:\n", "    except psycopg.DataError as error:\n"),
+        ("the status of doctor --all is that of the last ledger",
+         LEDGERS + "test_doctor_checks_all_ledgers_and_one_that_is_away_harms_no_other_F94",
+         "_exit(max(", "_exit(min("),
+    ),
+    *_of(
+        SRC + "web/overview.py",
+        ("the overview waits for a ledger that is away",
+         SEVERAL + "test_the_overview_does_not_wait_for_a_ledger_F95",
+         "await asyncio.wait([reading], timeout=patience)", "await asyncio.wait([reading])"),
+    ),
+    *_of(
+        SRC + "web/access/sessions.py",
+        ("nobody signs in while a ledger is away",
+         SEVERAL + "test_a_sign_in_while_a_ledger_is_away_F95",
+         'lifetime=LIFETIME\n        )\n        _raise(results, unless_any=True)',
+         'lifetime=LIFETIME\n        )\n        _raise(results, unless_any=False)'),
+        ("a sign-out does not need every ledger",
+         SEVERAL + "test_a_sign_in_while_a_ledger_is_away_F95",
+         "_raise(results, unless_any=False)", "_raise(results, unless_any=True)"),
+    ),
+    *_of(
+        SRC + "web/access/tokens.py",
+        ("a session is that of one ledger", SEVERAL + "test_one_sign_in_is_for_all_ledgers_F95",
+         'return "/" if is_https else top_of(request) or "/"',
+         'return "/" if is_https else request.scope["root_path"] or "/"'),
     ),
 ]  # fmt: skip

@@ -1,10 +1,13 @@
 """Several ledgers on one page: the overview, the pages of each, and the sign-in of all."""
 
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -29,6 +32,7 @@ from tests.web.support.browsing import (
     sign_in,
     text,
 )
+from tests.web.support.command import Start, address, starter
 from tests.web.support.logins import Logins
 from tests.web.support.outages import away
 from tests.web.support.several import page_of
@@ -84,7 +88,7 @@ def failing(db: Db) -> int:
     return int(rows.execution(db, "FAILED", "report", **error)["id"])
 
 
-def test_the_overview_has_the_counters_and_the_trouble_of_each_ledger(opened: Open, db: Db) -> None:
+def test_the_overview_has_what_needs_attention_in_each_ledger_F95(opened: Open, db: Db) -> None:
     execution = failing(db)
     browser = opened()
     shown = browser.get("/")
@@ -96,11 +100,15 @@ def test_the_overview_has_the_counters_and_the_trouble_of_each_ledger(opened: Op
     assert "report" in shop and "exit_code: no space left" in shop and "data" in shop
     assert "1 running" in billing
     assert f"/l/shop/execution/{execution}" in links(shown.text, "ledger-shop")
-    for address in links(shown.text, "ledger-shop") + links(shown.text, "ledger-billing"):
-        assert address.startswith(("/l/shop/", "/l/billing/"))
-        assert browser.get(address).status_code == 200, address
-    again = browser.get("/", headers=known_parts(shown.text))
-    assert again.status_code == 204  # nothing has changed
+    for link in links(shown.text, "ledger-shop") + links(shown.text, "ledger-billing"):
+        assert link.startswith(("/l/shop/", "/l/billing/"))
+        assert browser.get(link).status_code == 200, link
+
+    def is_unchanged() -> bool:
+        known = known_parts(browser.get("/").text)
+        return browser.get("/", headers=known).status_code == 204
+
+    until("an unchanged overview is not sent again", is_unchanged)
 
 
 def test_each_ledger_has_its_pages_below_its_name_and_a_switcher(opened: Open, db: Db) -> None:
@@ -135,8 +143,8 @@ def test_an_action_changes_the_ledger_of_its_page(opened: Open, db: Db) -> None:
 
 
 @pytest.mark.long
-def test_a_ledger_that_is_away_harms_no_other(
-    opened: Open, db: Db, second: str, mute: str, monkeypatch: pytest.MonkeyPatch
+def test_a_ledger_that_is_away_harms_no_other_F95(
+    opened: Open, db: Db, second: str, mute: str
 ) -> None:
     failing(db)
     browser = opened(further={"closed": CLOSED, "mute": mute})
@@ -158,13 +166,27 @@ def test_a_ledger_that_is_away_harms_no_other(
         assert "It shows what was read" in found and "1 running" in found
         assert "report" in text(browser.get("/l/shop/jobs").text)
     until("it has recovered", lambda: "Away" not in shown("billing"))
-    # The page does not wait for a ledger that never answers.
-    monkeypatch.setattr(overview, "PATIENCE", 0.01)
-    until("it is not waited for", lambda: "2 of 4" not in text(browser.get("/").text))
 
 
 @pytest.mark.long
-def test_one_sign_in_is_for_all_ledgers(opened: Open, db: Db, second: str) -> None:
+def test_the_overview_does_not_wait_for_a_ledger_F95(
+    opened: Open, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(db)
+    monkeypatch.setattr(overview, "PATIENCE", 1.0)
+    with silent(round(PATIENCE)) as mute:
+        browser = opened(further={"mute": mute})
+
+        def shown() -> bool:
+            html = browser.get("/").text
+            waits = "This ledger has not responded yet" in panel(html, "ledger-mute")
+            return waits and "1 failing" in panel(html, "ledger-shop")
+
+        until("the others are shown", shown)
+
+
+@pytest.mark.long
+def test_one_sign_in_is_for_all_ledgers_F95(opened: Open, db: Db, second: str) -> None:
     failing(db)
     browser = opened("203.0.113.9", web_auth="token", web_tokens=TOKENS)
     asked = browser.get("/l/shop/jobs")
@@ -184,7 +206,7 @@ def test_one_sign_in_is_for_all_ledgers(opened: Open, db: Db, second: str) -> No
 
 
 @pytest.mark.long
-def test_a_sign_in_while_a_ledger_is_away(
+def test_a_sign_in_while_a_ledger_is_away_F95(
     opened: Open, second: str, mute: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "FRESH_SECONDS", 0.0)
@@ -197,6 +219,26 @@ def test_a_sign_in_while_a_ledger_is_away(
     # The session could still be in the ledgers that are away.
     assert post(browser, "/sign-out").status_code == 503
     assert browser.get("/l/shop/jobs").status_code == 303
+
+
+@pytest.mark.long
+def test_the_command_serves_all_ledgers_or_the_one_that_is_named_F95(
+    start: Start, tmp_path: Path, database_url: str, second: str
+) -> None:
+    file = tmp_path / "ledgers.toml"
+    file.write_text(f'[ledgers]\nshop = "{database_url}"\naway = "{CLOSED}"\n')
+    run = start("--listen", "127.0.0.1:0", CRONLEDGER_LEDGERS_FILE=str(file))
+    shown = httpx2.get(address(run), timeout=PATIENCE).text
+    assert "1 of 2 respond" in text(shown)
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
+    file.write_text(f'[ledgers]\nbilling = "{second}"\naway = {{ url_env = "UNSET" }}\n')
+    one = tmp_path / "one"
+    one.mkdir()
+    with starter(one, CLOSED, "--ledger") as begin:
+        run = begin("billing", "web", "--listen", "127.0.0.1:0", CRONLEDGER_LEDGERS_FILE=str(file))
+        jobs = httpx2.get(f"{address(run)}jobs", timeout=PATIENCE).text
+    assert "invoices" in jobs and "switcher" not in jobs
 
 
 def test_below_a_prefix_all_addresses_have_it(

@@ -14,13 +14,16 @@ from cronledger.web.site import Frame
 PATIENCE = 2.0
 """The longest time in seconds that the page waits for a ledger. Then it shows what it read last."""
 
+AWAY_PATIENCE = 0.2
+"""The same for a ledger whose database did not respond last."""
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """One ledger, as the page shows it.
 
     `glance`: what was read last; None: nothing yet. `away`: since when its database does not
-    respond. `is_slow`: it has not responded within PATIENCE.
+    respond. `is_slow`: it has not responded while the page waited.
     """
 
     name: str
@@ -64,11 +67,12 @@ class Watch:
         self._last: Glance | None = None
 
     async def look(self) -> Look:
-        """Return the ledger as it is, or, after PATIENCE, as it was read last."""
+        """Return the ledger as it is, or, if that takes too long, as it was read last."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(glance(self._reader))
         reading = self._reading
-        await asyncio.wait([reading], timeout=PATIENCE)
+        patience = PATIENCE if self._reader.away is None else AWAY_PATIENCE
+        await asyncio.wait([reading], timeout=patience)
         if reading.done():
             self._last = reading.result()
         return Look(self._name, self._last, self._reader.away, not reading.done())
