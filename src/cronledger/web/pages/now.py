@@ -23,6 +23,7 @@ VIOLATIONS_SECONDS = 60.0
 """A violation of the present has lasted for minutes when it is found."""
 CHECK_SECONDS = 10.0
 CALENDARS_SECONDS = 10.0
+SCOPES_SECONDS = 60.0
 MOST_SCOPES = 10_000
 """Scopes of which the last execution is looked at, which costs a read of an index for each."""
 FAILING_SECONDS = 5.0
@@ -61,7 +62,11 @@ async def show(request: Request) -> Response:
     rows = running.rows and await site.expectations.of(running.rows, running.now)
     live = [row for row in runners.known if row["state"] != "stopped"]
     states = {row["state"] for row in live}
-    runbooks = await _runbooks(site.reader, [*wrong[:MOST], *held[:MOST]])
+    shown = [*wrong[:MOST], *held[:MOST]]
+    runbooks, of_scopes = await asyncio.gather(
+        _of_jobs(site.reader, "list_runbooks", CALENDARS_SECONDS, shown),
+        _of_jobs(site.reader, "list_scope_counts", SCOPES_SECONDS, shown),
+    )
     trouble = (overdue, failing, *(readings[name] for name in ("violations", "breaches", "alerts")))
     return await site.page(
         request, "now.html", most=MOST, first=FIRST, wrong=attention.of_kind(wrong, only),
@@ -72,6 +77,7 @@ async def show(request: Request) -> Response:
         ending=readings["ending"], are_all_known=are_all_known, most_scopes=MOST_SCOPES,
         filters=filters, is_filtered=is_filtered, is_empty=sources.rows == [],
         owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT, runbooks=runbooks,
+        of_scopes=of_scopes,
         is_calm="alive" in states
         and "failing" not in states
         and sources.rows != []
@@ -111,15 +117,15 @@ async def _readings(
     return dict(zip(wanted, await asyncio.gather(*wanted.values()), strict=True))
 
 
-async def _runbooks(reader: Reader, troubles: Sequence[attention.Trouble]) -> dict[str, str]:
-    """Return the runbooks of these jobs by their names."""
+async def _of_jobs(
+    reader: Reader, statement: str, fresh: float, troubles: Sequence[attention.Trouble]
+) -> dict[str, Any]:
+    """Return the second column of the statement by the first one, which is the job."""
     names = sorted({name for one in troubles if (name := one.row["job_name"]) is not None})
     if not names:
         return {}
-    found = await reader.read(
-        "list_runbooks", names=names, max_rows=len(names), fresh=CALENDARS_SECONDS
-    )
-    return {row["name"]: row["runbook"] for row in found.known}
+    found = await reader.read(statement, names=names, max_rows=len(names), fresh=fresh)
+    return dict(tuple(row.values()) for row in found.known)
 
 
 def _counts(
