@@ -78,8 +78,9 @@ ifneq ($(SYSTEM_POSTGRES),)
 endif
 
 # Playwright's own browser is not used. Where it may, this installs Chromium.
-test-web: $(STAMP) ## the web page in headless Chromium; SCREENSHOTS=DIR keeps a picture of each page
+test-web: $(STAMP) ## the web page in headless Chromium, and its journeys in Firefox; SCREENSHOTS=DIR keeps a picture of each page
 	@$(call program,chromium,chromium)
+	@$(call program,firefox-esr,firefox-esr) || echo "The journeys in Firefox are left out."
 	$(if $(SCREENSHOTS),CRONLEDGER_TEST_SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(PYTEST) -m browser tests/web
 
 dates: $(STAMP) ## the tests of `make test` and those marked long as if at INSTANT, by default one that the commit draws; INSTANT=all: each kind of day

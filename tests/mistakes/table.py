@@ -1036,6 +1036,28 @@ MISTAKES = [
          "WHERE u.id <> ALL (seen)", "WHERE false"),
     ),
     *_of(
+        SRC + "web/reading.py",
+        ("an expired panel is shown while it is read again",
+         WEB + "test_reading.py::test_a_slow_panel_is_shown_while_it_is_read_again_F97",
+         "return self.is_slow and is_recent and self.began_at > expired_at",
+         "return self.is_slow and is_recent"),
+        ("a slow panel is waited for",
+         WEB + "test_reading.py::test_a_slow_panel_is_shown_while_it_is_read_again_F97",
+         "if panel.may_be_shown(fresh, self._expired_at):", "if False:"),
+    ),
+    *_of(
+        SRC + "web/pages/forecast.py",
+        ("an earlier forecast is shown as the present one",
+         WEB + "test_forecast.py::test_a_forecast_that_takes_long_is_shown_once_it_is_ready_F97",
+         "(drawn is None or drawn.basis is not basis.value)", "drawn is None"),
+    ),
+    *_of(
+        SRC + "web/compression.py",
+        ("an open page receives all of itself at each change",
+         WEB + "test_refresh.py::test_an_open_page_where_little_changes_receives_little_in_a_minute_F97",
+         "self._compressed = GZipMiddleware(app, compresslevel=5)", "self._compressed = app"),
+    ),
+    *_of(
         SRC + "web/folding.py",
         ("successes fold across a failure",
          WEB + "test_ledger_actions.py::test_equal_successes_fold_between_other_outcomes_F92",

@@ -234,7 +234,7 @@ def test_a_job_has_one_row_whatever_number_of_its_scopes_is_in_trouble(
             scope_id=scope, plan_time=at - timedelta(minutes=number + 1),
         )  # fmt: skip
     shown = panel(browser.get("/").text, "attention")
-    assert re.match(r"Needs attention 1 .*shards failed × 2 scopes .* data Failures", shown)
+    assert re.match(r"Needs attention 1 .*shards failed 2 of 12 scopes .* data Failures", shown)
     assert shown.count("shards") == 1
 
 

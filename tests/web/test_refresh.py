@@ -1,9 +1,12 @@
 """The stream of events: one LISTEN for all open pages, and none without them."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 
 import pytest
+from starlette.testclient import TestClient
 
 from cronledger.ledger.access import Access
 from cronledger.web import refresh
@@ -11,6 +14,7 @@ from cronledger.web.refresh import EVENT, Refresh
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
 from tests.waiting import eventually
+from tests.web.support.browsing import expire
 
 LISTENERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cronledger listen'"
@@ -78,3 +82,39 @@ async def test_a_process_serves_so_many_open_pages(monkeypatch: pytest.MonkeyPat
     assert made.is_full
     await stream.aclose()
     assert not made.is_full
+
+
+MOST_BYTES = 100_000
+JOBS = 40
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["/", "/jobs", "/ledger", "/job/job-07", "/runners"])
+def test_an_open_page_where_little_changes_receives_little_in_a_minute_F97(
+    browser: TestClient, db: Db, path: str
+) -> None:
+    """It reads itself at each tick, and one execution ends in this minute."""
+    for number in range(JOBS):
+        rows.job(db, f"job-{number:02}")
+        rows.execution(db, "SUCCESS", f"job-{number:02}")
+    first = browser.get(path)
+    known = parts_of(first.text)
+    assert len(known) > 1
+    received = 0
+    ticks = round(60 / refresh.TICK)
+    for tick in range(ticks):
+        if tick == ticks // 2:
+            at = rows.now(db) - timedelta(seconds=9)
+            rows.execution(db, "FAILED", "job-07", plan_time=at)
+        expire(browser)
+        header = " ".join(f"{name}={digest}" for name, digest in known.items())
+        fresh = browser.get(path, headers={"Known-Parts": header, "Accept-Encoding": "gzip"})
+        received += len(EVENT) + fresh.num_bytes_downloaded
+        received += sum(len(name) + len(text) + 4 for name, text in fresh.headers.raw)
+        known |= parts_of(fresh.text)
+    assert received < MOST_BYTES
+    assert "gzip" in first.headers["content-encoding"]
+
+
+def parts_of(html: str) -> dict[str, str]:
+    return dict(re.findall(r'id="([^"]+)" data-part="([^"]+)"', html))

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from cronledger.web.site import Site
 
 MOST_FOLLOWERS = 100
-"""Streams of one process. Each polls, so there are fewer than streams of changes."""
+"""Streams of one process. Those of different executions poll on their own, so there are fewer than
+streams of changes.
+"""
 
 
 class Followers:
@@ -52,7 +54,8 @@ async def _events(site: "Site", following: Following) -> AsyncGenerator[str, Non
         await site.operators.read(
             "call_announce_follow", fresh=ANNOUNCE_SECONDS, id=following.execution_id
         )
-        read = await site.reader.read_once("follow_output", **following.params)
+        # Those who have seen the same read it together.
+        read = await site.reader.read("follow_output", fresh=POLL_SECONDS / 2, **following.params)
         if read.rows == []:  # the execution does not exist
             yield _event(following, "end", Markup())
             return

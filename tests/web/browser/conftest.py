@@ -1,4 +1,8 @@
-"""Fixtures of the tests in Chromium. A console error or a violation of the policy fails a test."""
+"""Fixtures of the tests in browsers. A console error or a violation of the policy fails a test.
+
+All of them run in Chromium, and the journeys (`JOURNEYS`) also in Firefox. Both are Debian's.
+Playwright drives this Firefox by WebDriver BiDi, so that the tests are the same ones.
+"""
 
 import os
 import shutil
@@ -13,6 +17,7 @@ from playwright.sync_api import (
     ConsoleMessage,
     Locator,
     Page,
+    Playwright,
     expect,
     sync_playwright,
 )
@@ -30,6 +35,12 @@ FLAGS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 MILLISECONDS = 60_000
+SCRIPT = "text/javascript"
+FIREFOX = "firefox-esr"
+HAS_FIREFOX = pytest.mark.skipif(
+    shutil.which(FIREFOX) is None, reason="firefox-esr is missing; `make test-web` installs it"
+)
+JOURNEYS = {"test_journeys", "test_refresh_in_place", "test_search", "test_instrument"}
 PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
 
 
@@ -59,17 +70,45 @@ def press(target: Locator, by: str) -> None:
         target.press("Enter")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the journeys in Firefox as well."""
+    if "engine" not in metafunc.fixturenames:
+        return
+    engines: list[Any] = ["chromium"]
+    if metafunc.module.__name__.rpartition(".")[2] in JOURNEYS:
+        engines.append(pytest.param(FIREFOX, marks=HAS_FIREFOX))
+    metafunc.parametrize("engine", engines, scope="session")
+
+
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """Debian's Chromium. Playwright's own one is not used."""
+def playwright() -> Iterator[Playwright]:
+    expect.set_options(timeout=MILLISECONDS)
+    with sync_playwright() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def engine() -> str:
+    return "chromium"
+
+
+@pytest.fixture(scope="session")
+def browser_of(playwright: Playwright, engine: str) -> Iterator[Browser]:
+    """The browser that runs the test."""
+    browser = _firefox(playwright) if engine == FIREFOX else _chromium(playwright)
+    yield browser
+    browser.close()
+
+
+def _chromium(playwright: Playwright) -> Browser:
     program = shutil.which("chromium")
     assert program is not None, "chromium is missing; `make test-web` installs it"
-    expect.set_options(timeout=MILLISECONDS)
     sandbox = [] if os.geteuid() else ["--no-sandbox"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=[*FLAGS, *sandbox])
-        yield browser
-        browser.close()
+    return playwright.chromium.launch(executable_path=program, args=[*FLAGS, *sandbox])
+
+
+def _firefox(playwright: Playwright) -> Browser:
+    return playwright.firefox.launch(channel="moz-firefox", executable_path=shutil.which(FIREFOX))
 
 
 @pytest.fixture
@@ -79,7 +118,7 @@ def complaints() -> list[str]:
 
 
 @pytest.fixture
-def visit(chromium: Browser, complaints: list[str], stack: ExitStack) -> Iterator[Visit]:
+def visit(browser_of: Browser, complaints: list[str], stack: ExitStack) -> Iterator[Visit]:
     """Open an address in a context of its own, which ends before the servers of `stack`."""
     contexts: list[BrowserContext] = []
 
@@ -88,7 +127,9 @@ def visit(chromium: Browser, complaints: list[str], stack: ExitStack) -> Iterato
             complaints.append(message.text)
 
     def opened(address: str, **options: Any) -> Page:
-        context = chromium.new_context(viewport={"width": 1280, "height": 800}, **options)
+        context = browser_of.new_context(viewport={"width": 1280, "height": 800}, **options)
+        if not options.get("java_script_enabled", True):
+            context.route("**/*.js", lambda route: route.fulfill(content_type=SCRIPT))
         context.set_default_timeout(MILLISECONDS)
         contexts.append(context)
         page = context.new_page()

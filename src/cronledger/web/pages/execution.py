@@ -98,7 +98,7 @@ async def _contents(request: Request, execution: int) -> Mapping[str, Any]:
     output = stored["output"] or ""
     found = {
         "result": site.redaction.text(stored["result"]), "problem": read.problem, "output": output,
-        "shown": ansi.shown(output), "is_running": stored["status"] == "RUNNING",
+        "shown": ansi.shown(output), "is_followed": stored["status"] in ("PENDING", "RUNNING"),
         "last_lines": ansi.last_lines(output, LAST_LINES) if stored["status"] == "FAILED" else None,
         "attempt": stored["attempt"], "number": stored["number"],
     }  # fmt: skip

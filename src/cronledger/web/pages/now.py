@@ -18,6 +18,7 @@ FIRST = 10
 """Rows of a quiet panel. The others are behind a summary."""
 CHECK_SECONDS = 10.0
 CALENDARS_SECONDS = 10.0
+SCOPES_SECONDS = 60.0
 MOST_WAITING = 10_000
 MOST_NEXT = 10_000
 """Firings of one queue that are searched for those of an owner or a label."""
@@ -46,7 +47,11 @@ async def show(request: Request) -> Response:
     rows = running.rows and await site.expectations.of(running.rows, running.now)
     live = [row for row in runners.known if row["state"] != "stopped"]
     states = {row["state"] for row in live}
-    runbooks = await _runbooks(site.reader, [*wrong[: glance.MOST], *held[: glance.MOST]])
+    shown = [*wrong[: glance.MOST], *held[: glance.MOST]]
+    runbooks, of_scopes = await asyncio.gather(
+        _of_jobs(site.reader, "list_runbooks", CALENDARS_SECONDS, shown),
+        _of_jobs(site.reader, "list_scope_counts", SCOPES_SECONDS, shown),
+    )
     trouble = [readings[name] for name in glance.TROUBLE]
     return await site.page(
         request, "now.html", most=glance.MOST, first=FIRST, wrong=attention.of_kind(wrong, only),
@@ -57,6 +62,7 @@ async def show(request: Request) -> Response:
         ending=readings["ending"], are_all_known=are_all_known, most_scopes=glance.MOST_SCOPES,
         filters=filters, is_filtered=is_filtered, is_empty=sources.rows == [],
         owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT, runbooks=runbooks,
+        of_scopes=of_scopes,
         is_calm="alive" in states
         and "failing" not in states
         and sources.rows != []
@@ -89,15 +95,15 @@ async def _readings(
     })  # fmt: skip
 
 
-async def _runbooks(reader: Reader, troubles: Sequence[attention.Trouble]) -> dict[str, str]:
-    """Return the runbooks of these jobs by their names."""
+async def _of_jobs(
+    reader: Reader, statement: str, fresh: float, troubles: Sequence[attention.Trouble]
+) -> dict[str, Any]:
+    """Return the second column of the statement by the first one, which is the job."""
     names = sorted({name for one in troubles if (name := one.row["job_name"]) is not None})
     if not names:
         return {}
-    found = await reader.read(
-        "list_runbooks", names=names, max_rows=len(names), fresh=CALENDARS_SECONDS
-    )
-    return {row["name"]: row["runbook"] for row in found.known}
+    found = await reader.read(statement, names=names, max_rows=len(names), fresh=fresh)
+    return dict(tuple(row.values()) for row in found.known)
 
 
 def _problems(readings: dict[str, Reading]) -> list[str]:
