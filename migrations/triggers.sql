@@ -46,7 +46,7 @@ BEGIN
                 'DEFERRABLE INITIALLY DEFERRED FOR EACH ROW')
         ) t(of_table, name, event, function, level)
         UNION ALL
-        -- Not on runners, turns and scope_providers, whose rows are renewed all the time, not on gates, which change beside
+        -- Not on runners, hosts, turns and scope_providers, whose rows are renewed all the time, not on gates, which change beside
         -- executions, or for a check that the sweeper repeats, not on execution_progress, which travels with heartbeats,
         -- not on output_chunks, whose loss harms nothing, not on schedule_keys, which a trigger of schedules writes, and
         -- not on undated and actions_in_progress, which are always empty.
@@ -55,7 +55,7 @@ BEGIN
             'queues calendars calendar_revisions jobs pauses unsettled_pauses job_revisions schedules executions windows skips sources identity pruned acceptances
              verification_runs rolled_up_hours changed_hours roll_up_state operator_actions tracked_states
              raised_alerts alert_progress channels deliveries deadline_cursors manual_deadlines deadlines deadline_breaches
-             deadline_months page_sessions scope_retirements planned_skips retention reports',
+             deadline_months page_sessions scope_retirements host_absences planned_skips retention reports',
             '[[:space:]]+') d(name)
     LOOP
         IF NOT EXISTS (SELECT FROM pg_trigger t

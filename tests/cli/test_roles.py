@@ -132,10 +132,16 @@ MATRIX = {
     "accept-database": Entry("accept-database --catch-up", OPERATE, "operator"),
     "refuse-database": Entry("refuse-database", OPERATE, "operator"),
     "runners": Entry("runners", READ),
+    "hosts list": Entry("hosts list", READ),
+    "hosts retire": Entry("hosts retire gone", OPERATE, "operator"),
     "metrics": Entry("metrics", READ),
     "web": Entry("web --listen 127.0.0.1:0", READ),
 }
-BEFORE = {"accept-database": "UPDATE cronledger.identity SET database_oid = 0"}
+BEFORE = {
+    "accept-database": "UPDATE cronledger.identity SET database_oid = 0",
+    "hosts retire": "INSERT INTO cronledger.hosts (name, present_through)"
+    " VALUES ('gone', '2020-01-01')",
+}
 # Tests of their own. dev has a database of its own, and the page states on itself what is denied.
 ELSEWHERE = {"run", "doctor", "dev", "web"}
 

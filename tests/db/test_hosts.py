@@ -370,3 +370,21 @@ async def test_only_the_host_of_a_scope_runs_retries_and_triggers(ledger: Ledger
         two.crash()
         ledger.expire()
         assert await one.steal() == []
+
+
+async def test_retired_hosts_without_schedules_are_pruned_with_their_absences(
+    ledger: Ledger,
+) -> None:
+    ledger.job(schedule="@daily", every=["role=web"])
+    async with runners(ledger.url, {"labels": DB}, {"labels": WEB}) as (db, web):
+        await db.check_in()
+        await web.repair()
+        ledger.travel(by=timedelta(days=8))
+        await web.repair()
+        assert ledger.values("SELECT retired_at IS NOT NULL FROM hosts WHERE name = 'db1'") == [
+            True
+        ]
+        ledger.travel(by=timedelta(days=120))
+        ledger.values("SELECT * FROM maintain_partitions()")
+        assert ledger.values("SELECT name FROM hosts") == ["web1"]
+        assert ledger.values("SELECT * FROM host_absences WHERE host = 'db1'") == []

@@ -249,7 +249,8 @@ CREATE CONSTRAINT TRIGGER zz_testify AFTER INSERT OR UPDATE OR DELETE ON cronled
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.testify({name})
 """
 NOT_DURABLE = {
-    "runners": "renewed every few seconds", "undated": "empty at every COMMIT",
+    "runners": "renewed every few seconds", "hosts": "renewed every few seconds",
+    "undated": "empty at every COMMIT",
     "actions_in_progress": "empty at every COMMIT",
     "schema_migrations": "written by migrate alone", "time_travel": "of the tests",
     "scope_providers": "written anew by each call of a provider",

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tools
 
 SHARES = {
     "workers": 0.34, "transactions": 0.34, "providers": 0.34, "moves": 1 / 12, "crowd": 0.25,
-    "flapping": 0.25, "gated": 0.4, "calendars": 0.34,
+    "flapping": 0.25, "gated": 0.4, "calendars": 0.34, "hosts": 0.25,
 }  # fmt: skip
 EVENTS = {
     "providers": ("scopes_changed", "scope_provider_failed"),
@@ -28,6 +28,9 @@ ROWS = {
     " GROUP BY job_name, scope_kind, scope_id HAVING count(*) > 2",
     "transactions": "FROM sim_effects",
     "gated": "FROM executions WHERE gated_at IS NOT NULL AND status = 'SUCCESS'",
+    "hosts": "FROM skips WHERE reason = 'host_absent' AND EXISTS ("
+    "SELECT FROM executions WHERE job_name = 'everywhere' AND status = 'SUCCESS') AND EXISTS ("
+    "SELECT FROM executions WHERE job_name = 'somewhere' AND status = 'SUCCESS')",
     "calendars": "FROM skips WHERE reason = 'calendar' AND EXISTS ("
     "SELECT FROM executions WHERE job_name = 'dated_next' AND status = 'SUCCESS')",
 }

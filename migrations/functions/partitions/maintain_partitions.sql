@@ -187,6 +187,10 @@ BEGIN
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
     DELETE FROM {schema}.host_absences a WHERE a.until_at <= {schema}.pruned_through();
+    -- In a cluster of containers each of them may be a host of its own.
+    DELETE FROM {schema}.hosts h
+    WHERE h.retired_at <= {schema}.pruned_through()
+      AND h.name NOT IN (SELECT s.scope_id FROM {schema}.schedules s WHERE s.scope_kind = 'host');
     -- The last window of a scope stays, because the next one begins at its end.
     DELETE FROM {schema}.windows w USING (
         SELECT o.job_name, o.scope_kind, o.scope_id, o.window_end
@@ -237,7 +241,7 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, absences of hosts, pauses, progress and output that died runners left, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, absences of hosts, retired hosts without schedules, pauses, progress and output that died runners left, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$

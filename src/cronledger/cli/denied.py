@@ -33,6 +33,7 @@ NEEDS = {
     "queues pause": OPERATOR,
     "queues resume": OPERATOR,
     "queues limit": OPERATOR,
+    "hosts retire": OPERATOR,
     "sources rename": OPERATOR,
     "retention set": OPERATOR,
     "verify --accept": OPERATOR,

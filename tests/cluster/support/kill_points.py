@@ -307,6 +307,8 @@ async def _busy(url: str, ledger: Ledger) -> None:
     ledger.job("flaps", schedule=CRON, scope_kind="shard", scopes=["a"])
     for scopes in ([], ["a"]):
         ledger.edit("flaps", scopes=scopes)
+    ledger.job("rotate", schedule=CRON, scope_kind="host", scopes=["away"])
+    ledger.edit("rotate", scopes=[])
     ledger.travel(by=timedelta(seconds=61))
 
 

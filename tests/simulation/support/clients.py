@@ -46,7 +46,8 @@ class Client:
         await self._execute("INSERT INTO cronledger.queues (name, max_running) VALUES (%s, %s)",
                             "narrow", NARROW)  # fmt: skip
         for columns in jobs:
-            names, marks = ", ".join(columns), ", ".join(["%s"] * len(columns))
+            names = ", ".join(f'"{name}"' for name in columns)
+            marks = ", ".join(["%s"] * len(columns))
             await self._execute(
                 f"INSERT INTO cronledger.jobs ({names}) VALUES ({marks})",
                 *(_adapted(key, value) for key, value in columns.items()),

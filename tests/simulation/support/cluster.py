@@ -38,6 +38,7 @@ from tests.simulation.support.jobs import (
     make_external,
     make_filtered,
     make_gated,
+    make_hosts,
     make_jobs,
     make_provided,
     make_windows,
@@ -86,7 +87,9 @@ class Leap(NamedTuple):
 class Cluster:
     """Everything of one seed. `run` drives it to its end; `record` then says what was wrong."""
 
-    def __init__(self, seed: int, database: Database, loop: SimLoop, tell: Tell | None) -> None:
+    def __init__(  # noqa: PLR0915
+        self, seed: int, database: Database, loop: SimLoop, tell: Tell | None
+    ) -> None:
         self.seed = seed
         self.database = database
         self.loop = loop
@@ -134,6 +137,8 @@ class Cluster:
             make_flapping(Random(f"flapping {seed}"), self.jobs)
         if self.scene.calendars:
             make_calendars(Random(f"calendars {seed}"), self.jobs)
+        if self.scene.hosts:
+            make_hosts(Random(f"hosts {seed}"), self.jobs)
         self.providers = Providers(self, self.jobs)
         for columns in self.jobs:
             self.record.rules[columns["name"]] = Rules(

@@ -118,6 +118,20 @@ def make_gated(random: Random, jobs: list[dict[str, Any]]) -> None:
             columns["wait_at_most"] = s(random.choice((1, 4, 20)))
 
 
+def make_hosts(random: Random, jobs: list[dict[str, Any]]) -> None:
+    """One that runs on each host, and one that only some of the replicas run."""
+    chosen = ({"every": ["fleet=all"]}, {"on": ["part=odd"]})
+    for name, labels in zip(("everywhere", "somewhere"), chosen, strict=True):
+        jobs.append({
+            "name": name, "handler": "python", "target": {"python": FUNCTION}, **labels,
+            "schedule": random.choice(("@every 5s", "*/10 * * * * *")),
+            "overlap": random.choice(("skip", "wait", "replace")),
+            "catch_up": random.choice(("skip", "latest")), "grace": s(random.choice((2, 8, 30))),
+            "catch_up_window": s(60), "stale_timeout": s(4), "allow_stale_reentry": True,
+            "max_attempts": 3, "retry_backoff": [s(0.5)], "queue": "default",
+        })  # fmt: skip
+
+
 def make_provided(random: Random, jobs: list[dict[str, Any]]) -> None:
     """Some of them, at least one, have a scope provider."""
     chosen = [columns for columns in jobs if random.random() < 0.3] or [random.choice(jobs)]

@@ -75,6 +75,8 @@ def settings_of(runner: str, random: Random) -> Settings:
     return Settings(
         **chosen,
         runner_id=runner,
+        host=runner[:2],
+        labels=("fleet=all", f"part={'odd' if int(runner[1]) % 2 else 'even'}"),
         queues=QUEUES,
         slots=slots,
         partition_interval=timedelta(days=60),

@@ -10,7 +10,8 @@ class Scene:
     ctx.transaction(). `providers`: python functions that answer scopes. `moves`: the ledger becomes
     another database's, and is accepted later. `crowd`: a job is triggered around each full second,
     at which it is due. `flapping`: scopes retire and return again and again. `gated`: jobs require
-    others. `calendars`: jobs use a calendar, which is edited."""
+    others. `calendars`: jobs use a calendar, which is edited. `hosts`: jobs name labels of
+    replicas, or run on each host."""
 
     workers: bool
     transactions: bool
@@ -20,6 +21,7 @@ class Scene:
     flapping: bool
     gated: bool
     calendars: bool
+    hosts: bool
 
     @classmethod
     def draw(cls, seed: int) -> "Scene":
@@ -33,4 +35,5 @@ class Scene:
             flapping=random.random() < 0.25,
             gated=random.random() < 0.4,
             calendars=random.random() < 0.34,
+            hosts=random.random() < 0.25,
         )
