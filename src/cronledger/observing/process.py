@@ -22,7 +22,7 @@ class Command:
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
         try:
             self._pid = os.posix_spawnp(
-                words[0], words, os.environ, setsigmask=self._before, setsigdef=_DEFAULTS
+                words[0], list(words), os.environ, setsigmask=self._before, setsigdef=_DEFAULTS
             )
         except OSError:
             self.release()
