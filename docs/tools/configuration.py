@@ -70,10 +70,13 @@ Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it deco
 - `http`: a table with the names below. Needs the extra `http`.
 - `external = true`: no handler; [a worker in another language](howto/workers.md) claims the
   executions.
+- `observed = true`: no handler; [another scheduler](howto/observe.md) starts the runs, and reports
+  them.
 
 In the table `jobs` this word is `handler`, and `target` has the same keys as the file:
 `{"command": ["backup", "--full"], "cwd": "/srv"}`, `{"python": "package.module:function"}` or
-`{"sql": "SELECT 1"}`. The `target` of `http` is its table, and that of `external` is `{}`.
+`{"sql": "SELECT 1"}`. The `target` of `http` is its table, and that of `external` and of
+`observed` is `{}`.
 """
 
 ENVIRONMENT = """\

@@ -5,9 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,17 +25,22 @@ def spool(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def observe(spool: Path) -> Observe:
+def observe(spool: Path) -> Iterator[Observe]:
     """Start the wrapper as a scheduler does. `url`: of the database."""
+    started = []
 
-    def start(*arguments: str, url: str, **more: Any) -> subprocess.Popen[str]:
+    def start(*arguments: str, url: str) -> subprocess.Popen[str]:
         environ = dict(os.environ, CRONLEDGER_DATABASE_URL=url, CRONLEDGER_SPOOL_DIR=str(spool))
-        return subprocess.Popen(
+        started.append(process := subprocess.Popen(
             [sys.executable, "-c", PROGRAM, "observe", *arguments], env=environ, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more,
-        )  # fmt: skip
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ))  # fmt: skip
+        return process
 
-    return start
+    yield start
+    for process in started:
+        with process:
+            process.kill()
 
 
 def ended(process: subprocess.Popen[str], given: str = "") -> tuple[int, str, str]:

@@ -99,6 +99,7 @@ MATRIX = {
     "enqueue": Entry("enqueue hourly --key k", DECIDE, "operator"),
     "backfill": Entry("backfill hourly --from 3h --to 1h", DECIDE, "operator"),
     "progress": Entry("progress 1", DEPLOY, "runner", code=1),  # under a lease that it has lost
+    "observe": Entry("observe --deliver", EVERYBODY),
     "executions list": Entry("executions list", READ),
     "executions show": Entry("executions show 2", READ),
     "executions output": Entry("executions output 2", READ),

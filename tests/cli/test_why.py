@@ -443,3 +443,14 @@ def test_a_skip_names_what_was_missing_of_a_required_job(cli: Cli, db: rows.Db) 
     _skip(db, _hour(db), "upstream", detail="extract 03:00 FAILED")
     words = "it waited for a job that it requires: extract 03:00 FAILED"
     _why(cli, _hour(db), words, verdict="skipped")
+
+
+def test_a_skip_without_a_report_says_so(cli: Cli, db: rows.Db) -> None:
+    _skip(db, _hour(db), "not_reported")
+    _why(cli, _hour(db), "nobody reported a start within grace", verdict="skipped")
+
+
+def test_an_observed_run_has_no_lease(cli: Cli, db: rows.Db) -> None:
+    at = _hour(db)
+    rows.execution(db, "RUNNING", plan_time=at, runner_id="observed")
+    _why(cli, at, "has not been reported as ended", verdict="running")

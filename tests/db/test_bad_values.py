@@ -84,6 +84,7 @@ def test_every_target_of_the_models_is_known_to_the_trigger(ledger: Ledger) -> N
             "url": "http://x", "method": "POST", "headers": {"A": {"env": "B"}}, "body": [1],
             "expect": [200], "allow_private": True,
         },
+        "observed": {},
         "external": {"anything": {"its": ["workers", "understand"]}},
     }  # fmt: skip
     for handler, model in TARGETS.items():

@@ -46,6 +46,9 @@ PLANNED = "tests/unit/test_planner_skips.py::"
 PROGRESS = "tests/db/test_progress.py::"
 LEDGERS = "tests/cli/test_ledgers.py::"
 SEVERAL = "tests/web/test_several.py::"
+OBSERVED = "tests/db/test_observed.py::"
+REPORTS = "tests/unit/test_planner_reports.py::"
+WRAPPER = "tests/cli/test_observe.py::"
 PROGRESS_RULES = "tests/unit/test_progress.py::"
 HOSTS = "tests/db/test_hosts.py::"
 
@@ -1189,5 +1192,75 @@ MISTAKES = [
         ("a session is that of one ledger", SEVERAL + "test_one_sign_in_is_for_all_ledgers_F95",
          'return "/" if is_https else top_of(request) or "/"',
          'return "/" if is_https else request.scope["root_path"] or "/"'),
+    ),
+    *_of(
+        SRC + "rules/reports.py",
+        ("two reports take one plan_time", REPORTS + "test_another_report_of_a_plan_time_is_beside_the_schedule",
+         "        taken.add(choice.plan_time)\n", ""),
+        ("a run belongs to a plan_time after its grace",
+         REPORTS + "test_every_plan_time_and_every_report_is_settled_once",
+         "if start < settled_at(one) and", "if"),
+        ("a report does not wait for a nearer plan_time",
+         REPORTS + "test_a_report_waits_for_a_plan_time_that_is_nearer", "            coming is not None\n", "            False\n"),
+        ("a doubled run takes the plan_time that follows",
+         REPORTS + "test_a_doubled_run_does_not_take_the_plan_time_that_follows",
+         "    if early <= timedelta(0):\n", "    if True:\n"),
+        ("a late report ignores the execution of a plan_time",
+         REPORTS + "test_a_late_report_takes_a_skipped_plan_time_that_has_no_execution",
+         "            if plan_time not in part.taken:\n", "            if True:\n"),
+    ),
+    *_of(
+        SRC + "rules/planner.py",
+        ("an observed plan_time is skipped within its grace",
+         REPORTS + "test_a_plan_time_without_a_report_waits_for_its_grace",
+         "    if is_observed(line.current) and line.now < settled_at(planned):\n", "    if False:\n"),
+        ("a move to replicas waits for reports", REPORTS + "test_a_move_to_replicas_settles_what_is_not_reported",
+         "    if is_observed(line.current) and line.now < settled_at(planned):\n", "    if line.now < settled_at(planned):\n"),
+        ("skips are recorded before all reports were read",
+         REPORTS + "test_more_reports_than_a_claim_reads_are_settled_by_the_next_one",
+         "    if matching.has_more and settled.progressed:\n", "    if False:\n"),
+        ("observed plan_times count for catch_up", REPORTS + "test_observed_plan_times_do_not_count_for_catch_up",
+         "        since = max([line.retired_through, *observed])", "        since = line.retired_through"),
+    ),
+    *_of(
+        SQL + "observing/observe.sql",
+        ("a repeated report is a second one", OBSERVED + "test_a_report_that_is_delivered_again_changes_nothing",
+         "    ELSIF report.ended_at IS NOT NULL THEN\n        RETURN report.id;\n", ""),
+        ("an end that is reported late is lost", OBSERVED + "test_a_run_without_an_end_fails_after_run_timeout",
+         " OR e.error_code = 'not_ended')", ")"),
+        ("a report of a job of replicas is accepted", OBSERVED + "test_a_report_that_cannot_be_is_refused",
+         "IF definition.handler <> 'observed' AND NOT EXISTS", "IF false AND NOT EXISTS"),
+    ),
+    *_of(
+        SQL + "claiming/claim_existing.sql",
+        ("a replica takes an observed run over",
+         OBSERVED + "test_an_observed_run_is_never_taken_over_after_its_job_moved_to_replicas",
+         " AND e.runner_id <> 'observed'\n          AND {schema}_internal.is_stale", "\n          AND {schema}_internal.is_stale"),
+    ),
+    *_of(
+        SRC + "audit/reports.py",
+        ("verify needs no report", OBSERVED + "test_verify_finds_a_run_that_no_report_proves",
+         "        if run.reported_at is None:\n", "        if False:\n"),
+        ("verify believes every skip", OBSERVED + "test_verify_finds_a_skip_that_a_report_contradicts",
+         "            if one.received_at <= end and one", "            if False and one"),
+    ),
+    *_of(
+        SRC + "observing/delivery.py",
+        ("a report that the ledger has stays in the spool",
+         WRAPPER + "test_reports_wait_in_the_spool_while_the_database_is_away", "        spool.remove(run)\n", "        pass\n"),
+        ("a report of an unknown job is lost", WRAPPER + "test_a_report_that_the_ledger_refuses_is_set_aside",
+         "_RETRIED = (\"P0002\", ", "_RETRIED = ("),
+        ("the end of a run that nobody will write is awaited",
+         WRAPPER + "test_a_run_whose_wrapper_was_killed_is_a_start_without_an_end", " or run.is_lost]", "]"),
+    ),
+    *_of(
+        SRC + "observing/process.py",
+        ("a signal does not reach the command", WRAPPER + "test_signals_reach_the_command",
+         "                os.kill(self._pid, found.si_signo)\n", "                pass\n"),
+    ),
+    *_of(
+        SRC + "rules/validation.py",
+        ("an observed job may be caught up", "tests/unit/test_validation.py::test_a_wrong_field_is_refused_with_its_remedy",
+         "    if job.handler is not Handler.OBSERVED:\n", "    if True:\n"),
     ),
 ]  # fmt: skip

@@ -129,6 +129,11 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
         ["target.headers.A b"],
     ),
     ({"handler": "external", "target": {"a": 1}}, ["target.a"]),
+    ({"handler": "observed", "target": {"a": 1}}, ["target.a"]),
+    (
+        {"handler": "observed", "target": {}, "catch_up": "skip", "max_attempts": 2, "grace": "1h"},
+        ["catch_up", "max_attempts"],
+    ),
     ({"target": {"command": "a", "cwd": "work"}}, ["target.cwd"]),
     ({"payload": nested(101)}, ["payload"]),
     ({"payload": nested(99, [[]])}, ["payload"]),

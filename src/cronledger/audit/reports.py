@@ -4,13 +4,14 @@ The ledger did not start these runs, so there is no lease that proves them: the 
 reports. Each execution at a plan_time has a report that states its start, from five seconds before
 the plan_time to the end of its grace. And no skip `not_reported` is contradicted by a report that
 the ledger had by the end of the grace, that started within it, and that belongs to no other
-plan_time. A report that came later does not contradict the skip.
+plan_time. A report that came later does not contradict the skip, and neither does one that started
+earlier and at least as near to the plan_time before it.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import itemgetter
 
 from cronledger.audit.compare import Tally, Violation
@@ -41,8 +42,10 @@ class ReportComparison:
         skips = Stream(self.audits.unreported(key, window.after, through), itemgetter(0))
         beside: list[Beside] | None = None
         last = window.after
+        before: datetime | None = None
         for expected in self.history.expected(key, window.after, through):
             at = expected.plan_time
+            previous, before = before, at
             last = max([last, *(end for _, end in skips.through(at))])
             if not expected.edit.is_observed:
                 continue
@@ -52,7 +55,7 @@ class ReportComparison:
             elif at <= last:
                 if beside is None:  # all of them, because they are few
                     beside = self.audits.reports_beside(key, window.after - _EARLY, window.now)
-                yield from self._contradicted(state, expected, beside)
+                yield from self._contradicted(state, expected, previous, beside)
 
     @staticmethod
     def _unproven(
@@ -71,14 +74,18 @@ class ReportComparison:
 
     @staticmethod
     def _contradicted(
-        state: ScheduleState, expected: Expected, beside: Sequence[Beside]
+        state: ScheduleState,
+        expected: Expected,
+        previous: datetime | None,
+        beside: Sequence[Beside],
     ) -> Iterator[Violation]:
         at = expected.plan_time
+        middle = at if previous is None else previous + (at - previous) / 2
         end = at + (expected.edit.grace or timedelta(0))
         low = bisect_left(beside, at - _EARLY, key=lambda one: one.started_at)
         high = bisect_left(beside, end + _MOMENT, key=lambda one: one.started_at)
         for one in beside[low:high]:
-            if one.received_at <= end:
+            if one.received_at <= end and one.started_at > min(at - _MOMENT, middle):
                 text = (
                     f"the reason is not_reported, but report {one.id} states a start at "
                     f"{one.started_at}, and came at {one.received_at}"

@@ -72,6 +72,8 @@ def observe(*, deliver: bool, scope: str, job: str | None, command: tuple[str, .
     if running is not None:
         status = running.wait()
     reporter.end(started + time.monotonic() - begun, status)
+    if running is not None:
+        running.release()
     sys.exit(status)  # a delivery that is still in progress ends here
 
 

@@ -176,6 +176,8 @@ class Why:
 
     def _lease(self, row: Row, key: ScopeKey) -> str:
         """Return whether a RUNNING execution still runs, as the end of a sentence."""
+        if row["runner_id"] == "observed":
+            return f"has not been reported as ended; it may take until {_at(row['stale_after'])}"
         if row["stale_after"] > self._reports.now():
             errors = self._reports.failing(row["runner_id"])
             if errors is not None:

@@ -8,6 +8,7 @@ FORWARDED = frozenset({
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGALRM, signal.SIGWINCH, signal.SIGCONT,
 })  # fmt: skip
+_WAITED = FORWARDED | {signal.SIGCHLD}
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _DEFAULTS = [signal.SIGPIPE, signal.SIGXFSZ]
 """Signals that Python ignores, and that the command must not inherit as ignored."""
@@ -18,13 +19,13 @@ class Command:
 
     def __init__(self, words: Sequence[str]) -> None:
         """Start the command. Raises OSError if that is impossible."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
         try:
             self._pid = os.posix_spawnp(
-                words[0], list(words), os.environ, setsigmask=before, setsigdef=_DEFAULTS
+                words[0], list(words), os.environ, setsigmask=self._before, setsigdef=_DEFAULTS
             )
         except OSError:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            self.release()
             raise
 
     def wait(self) -> int:
@@ -34,10 +35,16 @@ class Command:
             if pid:
                 code = os.waitstatus_to_exitcode(status)
                 return 128 - code if code < 0 else code
-            found = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, 1.0)
+            found = signal.sigtimedwait(_WAITED, 1.0)
             # The kernel sends the signals of a terminal to the whole group, so the command has it.
             if found is not None and found.si_signo in FORWARDED and found.si_code <= 0:
                 os.kill(self._pid, found.si_signo)
+
+    def release(self) -> None:
+        """Discard the signals that came after the command had ended, and accept signals again."""
+        while signal.sigtimedwait(_WAITED, 0) is not None:
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
 
 def status_of(error: OSError) -> int:

@@ -1,9 +1,10 @@
 """Which plan_time the reported runs of an observed job belong to.
 
-A run may start from TOLERANCE before its plan_time to `grace` after it. In the order of their
-starts, each report takes the nearest plan_time that is free. Also free are plan_times that were
-skipped as `not_reported`, because a report may be delivered late. A report that finds none is an
-execution beside the schedule. A report that the next plan_time may be nearest to waits for it.
+A run may start from TOLERANCE before its plan_time to `grace` after it; before it only if no
+earlier plan_time is as near. In the order of their starts, each report takes the nearest plan_time
+that is free. Also free are plan_times that were skipped as `not_reported`, because a report may be
+delivered late. A report that finds none is an execution beside the schedule. A report that the next
+plan_time may be nearest to waits for it.
 
 So the result does not depend on the instant of the claim: a plan_time that becomes known later
 never was nearer to a report that has been decided.
@@ -90,7 +91,7 @@ def match(
         near = [
             _Free(one.plan_time, one.revision, False)
             for one in free[low : bisect_right(times, start + TOLERANCE)]
-            if start < settled_at(one)
+            if start < settled_at(one) and _may_precede(row, one.revision, start, one.plan_time)
         ]
         near += _late(row, report.unreported, revisions)
         choice = min(
@@ -101,7 +102,8 @@ def match(
         if (
             coming is not None
             and start + TOLERANCE >= coming
-            and (choice is None or abs(coming - start) < abs(choice.plan_time - start))
+            and _may_precede(row, current, start, coming)
+            and (choice is None or coming - start < abs(choice.plan_time - start))
         ):
             found.waits_for = coming
             continue
@@ -115,6 +117,20 @@ def match(
         else:
             found.of[choice.plan_time] = report
     return found
+
+
+def _may_precede(
+    row: ScheduleRow, revision: Revision, start: datetime, plan_time: datetime
+) -> bool:
+    """Return whether a run that started before this plan_time may belong to it.
+
+    True if it started later.
+    """
+    early = plan_time - start
+    if early <= timedelta(0):
+        return True
+    cron = cron_of(revision.job, row.key, revision.calendar)
+    return cron is None or next(cron.plan_times(start - early - TICK, start), None) is None
 
 
 def _late(
