@@ -141,7 +141,7 @@ def test_what_differs_is_noted() -> None:
     assert "schedule" not in table(resting)
     assert "is not active" in notes(resting, "changed")
     assert "runs it on host db2" in notes(ROW._replace(host="db2"), "changed")
-    assert "never starts @yearly" in notes(ROW._replace(schedule="@yearly"), "info")
+    assert "sets no month for @yearly" in notes(ROW._replace(schedule="@yearly"), "info")
     assert "URL with a password" in notes(ROW._replace(command="SELECT 'http://u:p@h'"), "info")
     assert "the command is empty" in notes(ROW._replace(command=" "), "dropped")
     berlin = table(ROW, timezone="Europe/Berlin")

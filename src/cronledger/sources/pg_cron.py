@@ -136,7 +136,9 @@ class _Reader:
             if text not in _MACROS:
                 raise NotImportedError(f"{text!r} is not a macro; use one of {', '.join(_MACROS)}")
             if text in _NEVER:
-                self.note(f"pg_cron itself never starts {text}, because it sets no month")
+                self.note(
+                    f"pg_cron 1.6 sets no month for {text}, so it does not start; here it does"
+                )
             return text
         fields = text.split()
         if len(fields) != 5:

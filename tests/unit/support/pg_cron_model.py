@@ -17,7 +17,7 @@ NAMES = {
 }
 MACROS = {
     "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
-    "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
 }  # fmt: skip
 
 
