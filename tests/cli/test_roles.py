@@ -76,6 +76,12 @@ MATRIX = {
     "run": Entry("run --no-migrate jobs.toml --source jobs", DEPLOY, "runner"),
     "migrate": Entry("migrate", READ),
     "import crontab": Entry("import crontab crontab", EVERYBODY),
+    "import kubernetes": Entry("import kubernetes empty.yaml", EVERYBODY),
+    "import systemd": Entry("import systemd .", EVERYBODY),
+    "import pg_cron": Entry("import pg_cron --from host=/nowhere", EVERYBODY, code=3),
+    "import github-actions": Entry(
+        "import github-actions empty.yaml --repository acme/shop", EVERYBODY
+    ),
     "next": Entry("next hourly", READ),
     "forecast": Entry("forecast", READ),
     "check": Entry("check jobs.toml", EVERYBODY),
@@ -361,7 +367,7 @@ def test_the_documented_rights_are_those_of_the_matrix() -> None:
     needs_none = {name for name, allowed in expected.items() if allowed == EVERYBODY}
     assert documented == {name: expected[name] for name in expected.keys() - needs_none}
     (sentence,) = re.findall(r"^(`[^.]*`) need no database\.", section, re.MULTILINE)
-    assert set(re.findall(r"`([a-z -]+)`", sentence)) == needs_none
+    assert set(re.findall(r"`([a-z_ -]+)`", sentence)) == needs_none
 
 
 @pytest.mark.long

@@ -43,6 +43,7 @@ PAUSES = "tests/db/test_planned_pauses.py::"
 FORECAST = "tests/unit/test_forecast.py::"
 FORECASTS = "tests/cli/test_forecast.py::"
 PLANNED = "tests/unit/test_planner_skips.py::"
+UNIT = "tests/unit/"
 PROGRESS = "tests/db/test_progress.py::"
 LEDGERS = "tests/cli/test_ledgers.py::"
 SEVERAL = "tests/web/test_several.py::"
@@ -1262,5 +1263,42 @@ MISTAKES = [
         SRC + "rules/validation.py",
         ("an observed job may be caught up", "tests/unit/test_validation.py::test_a_wrong_field_is_refused_with_its_remedy",
          "    if job.handler is not Handler.OBSERVED:\n", "    if True:\n"),
+    ),
+    *_of(
+        SRC + "sources/imported.py",
+        ("an import whose jobs differ is complete",
+         UNIT + "test_import_kubernetes.py::test_what_differs_is_noted_and_is_not_complete",
+         'note.kind == "info"\n', 'note.kind != "dropped"\n'),
+        ("an import writes a job that no replica could run",
+         UNIT + "test_import_kubernetes.py"
+         "::test_what_has_no_equivalent_is_left_out_with_the_reason",
+         "if problems := problems_of_table(name, written)",
+         "if problems := problems_of_table(name, written)[:0]"),
+    ),
+    *_of(
+        SRC + "sources/robfig.py",
+        ("a step of days makes both day fields of a CronJob match",
+         UNIT + "test_import_kubernetes.py::test_schedules_are_written_so_that_they_mean_the_same",
+         "if star and what not in _DAYS and", "if star and"),
+    ),
+    *_of(
+        SRC + "sources/systemd_calendar.py",
+        ("an event of systemd fires twice in a repeated hour",
+         UNIT + "test_import_systemd.py"
+         "::test_an_event_whose_clock_changes_begins_no_field_with_a_star",
+         "    if changes:\n", "    if False:\n"),
+    ),
+    *_of(
+        SRC + "sources/pg_cron.py",
+        ("VACUUM of pg_cron runs in a transaction",
+         UNIT + "test_import_pg_cron.py::test_what_cannot_run_in_a_transaction_runs_in_psql",
+         "self.options.database and not outside", "self.options.database"),
+    ),
+    *_of(
+        SRC + "sources/github_actions.py",
+        ("the key `on` of a workflow is not found",
+         UNIT + "test_import_github_actions.py"
+         "::test_each_schedule_becomes_a_job_that_dispatches_the_workflow",
+         'workflow.get("on", workflow.get(True))', 'workflow.get("on")'),
     ),
 ]  # fmt: skip

@@ -4,7 +4,7 @@ import random
 import re
 import tomllib
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from cronledger.sources.kubernetes import Options, read_manifests
 from cronledger.sources.robfig import read_schedule
 from tests.unit.support import robfig_model
 from tests.unit.support.mutations import mutated
+from tests.unit.support.planning import at, job, planned
 
 YEAR = datetime(2027, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata")
@@ -255,6 +256,21 @@ def test_what_has_no_equivalent_is_left_out_with_the_reason(
     imported = read(edited(**edits))
     assert [message for message in notes(imported)["dropped"] if told in message]
     assert imported.sources[0].jobs == 0
+
+
+@pytest.mark.parametrize("deadline", [None, 0, 60, 600, 1200, 7200])
+@pytest.mark.parametrize("now", ["09:00:01", "09:01", "09:09:59", "09:20", "09:29", "10:15"])
+def test_after_an_outage_the_runs_are_those_of_the_controller(
+    deadline: int | None, now: str
+) -> None:
+    """Kubernetes: start the newest missed time, unless it is later than its deadline."""
+    edits = {"spec__schedule": "*/10 * * * *", "spec__startingDeadlineSeconds": deadline}
+    table = only(edited(**edits))
+    kept = {key: table[key] for key in ("grace", "catch_up", "catch_up_window") if key in table}
+    newest = at(now) - timedelta(seconds=at(now).timestamp() % 600)
+    in_time = deadline is None or newest + timedelta(seconds=deadline) >= at(now)
+    plan = planned("08:50", now, job("*/10 * * * *", **kept))
+    assert [run.plan_time for run in plan.runs] == ([newest] if in_time else [])
 
 
 def test_lists_and_the_output_of_helm_are_read() -> None:

@@ -28,6 +28,7 @@ ZONE = "SELECT coalesce(current_setting('cron.timezone', true), 'GMT'), current_
 
 _SECONDS = re.compile(r"\s*([0-9]{1,9})\s*seconds?\s*", re.IGNORECASE)
 _MACROS = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+_UTC = ("GMT", "UTC", "Etc/UTC")
 _NEVER = ("@yearly", "@annually")
 _COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
 _OUTSIDE = re.compile(
@@ -108,7 +109,7 @@ class _Reader:
     def _schedule(self) -> Table:
         written = self._written(self.row.schedule.strip())
         every = written.startswith("@every")
-        zone = "UTC" if self.options.timezone in ("GMT", "UTC") else self.options.timezone
+        zone = "UTC" if self.options.timezone in _UTC else self.options.timezone
         cron.parse(written, timezone=zone)
         clock = {} if every or zone == "UTC" else {"dst_gap": "skip", "dst_fold": "both"}
         if self.row.active:
@@ -135,7 +136,9 @@ class _Reader:
             if text not in _MACROS:
                 raise NotImportedError(f"{text!r} is not a macro; use one of {', '.join(_MACROS)}")
             if text in _NEVER:
-                self.note(f"pg_cron itself never starts {text}, because it sets no month")
+                self.note(
+                    f"pg_cron 1.6 sets no month for {text}, so it does not start; here it does"
+                )
             return text
         fields = text.split()
         if len(fields) != 5:
@@ -148,6 +151,8 @@ class _Reader:
         fields = time_fields(" ".join(fields)).split()
         if last:
             fields[2] = "L"
+            if self.options.timezone not in _UTC:
+                self.note("pg_cron does not start $ in the first hour of a day of 25 hours")
         return " ".join(fields)
 
     def _work(self) -> Table:

@@ -1,0 +1,186 @@
+"""pg_cron itself beside the model of its rules, and the import of its table.
+
+A server with the extension runs at chosen minutes of a faked clock, so that whole days need not
+pass. Debian's pg_cron 1.4 has neither `cron.timezone` nor `N seconds`, so these follow its later
+C code only.
+"""
+
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from cronledger.cli.import_pg_cron import import_pg_cron
+from cronledger.embedded.binaries import as_ordinary_user
+from cronledger.sources import toml
+from tests.cluster.support.clocks import library
+from tests.unit.support import pg_cron_model
+from tests.unit.test_import_pg_cron import schedules
+from tests.waiting import PATIENCE
+
+BIN = Path("/usr/lib/postgresql/15/bin")
+EXTENSION = Path("/usr/share/postgresql/15/extension/pg_cron.control")
+needs_pg_cron = pytest.mark.skipif(
+    not EXTENSION.exists(),
+    reason="there is no pg_cron: on Debian, apt-get install postgresql-15-cron",
+)
+SPEED = 5
+"""Seconds of the faked clock in a second."""
+WINDOW = timedelta(minutes=3)
+STARTS = (
+    "2027-01-31 23:58", "2028-02-29 23:58", "2027-05-03 05:58", "2027-12-31 23:58",
+)  # fmt: skip
+
+
+@contextmanager
+def pg_cron(directory: Path, start: str) -> Iterator[psycopg.Connection]:
+    """A server whose clock begins at `start` in UTC, with the extension."""
+    preload = library()
+    assert preload is not None, "there is no libfaketime: pip install libfaketime"
+    prefix = as_ordinary_user(BIN / "postgres")
+    data = directory / "data"
+    subprocess.run(
+        [*prefix, BIN / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync",
+         "--locale=C", "--encoding=UTF8"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    with (data / "postgresql.conf").open("a") as settings:
+        settings.write(
+            f"shared_preload_libraries = 'pg_cron'\ncron.host = '{directory}'\nfsync = off\n"
+            f"unix_socket_directories = '{directory}'\nlisten_addresses = ''\n"
+            "max_connections = 500\nlog_timezone = 'UTC'\ntimezone = 'UTC'\n"
+        )
+    environment = {
+        "LD_PRELOAD": str(preload), "FAKETIME": f"@{start}:00 x{SPEED}", "TZ": "UTC",
+        "DONT_FAKE_MONOTONIC": "1",
+    }  # fmt: skip
+    with (directory / "log").open("w") as log:
+        server = subprocess.Popen(
+            [*prefix, BIN / "postgres", "-D", data], env=environment, stdout=log, stderr=log
+        )
+        try:
+            with _connected(directory, server) as connection:
+                yield connection
+        finally:
+            server.send_signal(signal.SIGINT)  # a fast shutdown
+            server.wait(PATIENCE)
+
+
+def _connected(directory: Path, server: subprocess.Popen[bytes]) -> psycopg.Connection:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return psycopg.connect(f"host={directory} user=postgres", autocommit=True)
+        except psycopg.OperationalError:
+            assert server.poll() is None, (directory / "log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def near(draw: random.Random, start: datetime) -> str:
+    """Return a schedule that probably names a minute soon after `start`."""
+    now = start + timedelta(minutes=draw.randint(1, 3))
+    fields = []
+    for number, value in enumerate(
+        (now.minute, now.hour, now.day, now.month, now.isoweekday() % 7)
+    ):
+        low, high = pg_cron_model.BOUNDS[number]
+        other = draw.randint(low, high)
+        forms = [
+            f"{value}", f"{value}", f"{low}-{value}", f"{value}-{high}", f"{value},{other}",
+            f"{low}-{high}/{draw.choice([2, 3])}", f"*/{draw.choice([1, 2, 3])}", f"{other}",
+        ]  # fmt: skip
+        forms += [pg_cron_model.NAMES[3][value - 1]] if number == 3 else []
+        forms += [pg_cron_model.NAMES[4][value].upper()] if number == 4 else []
+        fields.append("*" if draw.random() < 0.4 else draw.choice(forms))
+    return " ".join(fields)
+
+
+@needs_pg_cron
+@pytest.mark.slow
+@pytest.mark.parametrize("start", STARTS)
+def test_pg_cron_starts_jobs_when_the_model_does(start: str, tmp_path: Path) -> None:
+    draw = random.Random(start)
+    begin = datetime.fromisoformat(f"{start}+00:00")
+    wanted = ["* * * * *", *pg_cron_model.MACROS]
+    wanted += [near(draw, begin) for _ in range(40)]
+    with pg_cron(tmp_path, start) as connection:
+        connection.execute("CREATE EXTENSION pg_cron")
+        jobs = {_schedule(connection, text): text for text in wanted}
+        (ready,) = connection.execute("SELECT now()").fetchone() or ()
+        _wait(connection, "SELECT max(start_time) > %s FROM cron.job_run_details WHERE jobid = %s",
+              begin + WINDOW, min(jobs))  # fmt: skip
+        runs = connection.execute("SELECT jobid, start_time FROM cron.job_run_details").fetchall()
+    started = {(job, at.astimezone(UTC).replace(second=0, microsecond=0)) for job, at in runs}
+    # A minute in which jobs were still being added, and the last one, may lack some.
+    minutes = sorted(at for job, at in started if job == min(jobs))
+    minutes = [at for at in minutes[:-1] if at > ready]
+    assert 0 not in jobs
+    assert len(minutes) > 1
+    expected = {
+        (job, minute)
+        for job, text in jobs.items()
+        for minute in minutes
+        if pg_cron_model.Entry(text).runs_at(minute, "UTC")
+    }
+    assert {one for one in started if one[1] in minutes} == expected
+    assert len(expected) > 2 * len(minutes)
+
+
+@needs_pg_cron
+@pytest.mark.slow
+def test_the_import_reads_the_table_and_pg_cron_accepts_what_the_model_does(
+    tmp_path: Path,
+) -> None:
+    with pg_cron(tmp_path, STARTS[0]) as connection:
+        connection.execute("CREATE EXTENSION pg_cron")
+        for text in schedules(8, 250):
+            if "$" not in text:  # of later versions
+                assert bool(_schedule(connection, text)) is _accepted(text), text
+        connection.execute("DELETE FROM cron.job")
+        connection.execute("SELECT cron.schedule('tidy', '0 3 * * *', 'VACUUM')")
+        connection.execute("SELECT cron.schedule('0 4 * * mon', 'SELECT 1')")
+        connection.execute("CREATE DATABASE other")
+        url, output = f"host={tmp_path} user=postgres", tmp_path / "c.toml"
+        ended = CliRunner().invoke(import_pg_cron, ["--from", url, "--as-user", "-o", str(output)])
+        elsewhere = CliRunner().invoke(import_pg_cron, ["--from", f"{url} dbname=other"])
+    assert ended.exit_code == 1  # psql needs a connection of its own
+    assert ended.stderr.endswith("cron.job of postgres: 2 jobs\n")
+    tidy, other = toml.load(output).jobs
+    assert (tidy.name, tidy.target["command"][0], tidy.timezone) == ("tidy", "psql", "UTC")
+    assert other.target["sql"] == 'SET LOCAL ROLE "postgres";\nSELECT 1'
+    assert elsewhere.exit_code == 2
+    assert "has no table cron.job" in elsewhere.stderr
+
+
+def _schedule(connection: psycopg.Connection, text: str) -> int:
+    """Add a job, and return its id; 0 if pg_cron refuses the schedule."""
+    try:
+        row = connection.execute("SELECT cron.schedule(%s, 'SELECT 1')", (text,)).fetchone()
+    except psycopg.errors.InvalidParameterValue:
+        return 0
+    assert row is not None
+    return int(row[0])
+
+
+def _accepted(text: str) -> bool:
+    try:
+        pg_cron_model.Entry(text)
+    except pg_cron_model.Refused:
+        return False
+    return True
+
+
+def _wait(connection: psycopg.Connection, query: str, *values: object) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not (connection.execute(query, values).fetchone() or (False,))[0]:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
