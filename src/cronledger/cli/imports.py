@@ -2,6 +2,8 @@
 
 import click
 
+from cronledger.cli.import_apscheduler import import_apscheduler
+from cronledger.cli.import_celery import import_celery
 from cronledger.cli.import_crontab import import_crontab
 
 
@@ -10,4 +12,6 @@ def imports() -> None:
     """Convert the jobs of another scheduler to a cronledger.toml."""
 
 
+imports.add_command(import_apscheduler)
+imports.add_command(import_celery)
 imports.add_command(import_crontab)
