@@ -75,6 +75,8 @@ class Entry(NamedTuple):
 MATRIX = {
     "run": Entry("run --no-migrate jobs.toml --source jobs", DEPLOY, "runner"),
     "migrate": Entry("migrate", READ),
+    "import apscheduler": Entry("import apscheduler peers:scheduler", EVERYBODY),
+    "import celery": Entry("import celery peers:celery", EVERYBODY),
     "import crontab": Entry("import crontab crontab", EVERYBODY),
     "import kubernetes": Entry("import kubernetes empty.yaml", EVERYBODY),
     "import systemd": Entry("import systemd .", EVERYBODY),
@@ -227,6 +229,14 @@ def call(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...
     Path("jobs.toml").write_text(JOBS)
     Path("changed.toml").write_text(CHANGED)
     Path("crontab").write_text("0 * * * * true\n")
+    Path("peers.py").write_text(
+        "from apscheduler.schedulers.background import BackgroundScheduler\n"
+        "from celery import Celery\n"
+        "celery = Celery('shop', set_as_current=False)\n"
+        "celery.conf.beat_schedule = {'tick': {'task': 'tick', 'schedule': 60}}\n"
+        "scheduler = BackgroundScheduler(timezone='UTC')\n"
+        "scheduler.add_job('os:getpid', 'cron', hour=6)\n"
+    )
     with ExitStack() as stack:
         unchanged: list[str] = []
 

@@ -166,6 +166,8 @@ RESULTS_WITHOUT_JSON = {
     "dev": "a log, not a result",
     "metrics": "the format of Prometheus",
     "web": "a log, not a result",
+    "import apscheduler": "a TOML file",
+    "import celery": "a TOML file",
     "import crontab": "a TOML file",
     "import kubernetes": "a TOML file",
     "import systemd": "a TOML file",

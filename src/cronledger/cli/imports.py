@@ -2,6 +2,8 @@
 
 import click
 
+from cronledger.cli.import_apscheduler import import_apscheduler
+from cronledger.cli.import_celery import import_celery
 from cronledger.cli.import_crontab import import_crontab
 from cronledger.cli.import_github_actions import import_github_actions
 from cronledger.cli.import_kubernetes import import_kubernetes
@@ -17,4 +19,6 @@ def imports() -> None:
 for command in (
     import_crontab, import_kubernetes, import_systemd, import_pg_cron, import_github_actions,
 ):  # fmt: skip
-    imports.add_command(command)
+    imports.add_command(import_apscheduler)
+imports.add_command(import_celery)
+imports.add_command(command)

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from cronledger.declaring.app import App
 from cronledger.rules.problems import ConfigurationError, Problem, nearest, shown
 
+T = TypeVar("T")
 _FROZEN = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 _IMPORTING = (__file__, importlib.__file__, *_FROZEN)
 APP_EXAMPLE = "myproject.jobs:app"
@@ -26,11 +27,20 @@ def load_app(reference: str) -> App:
     the module raises or exits while it is imported (that exception is among the causes). A
     ConfigurationError of the module itself is raised unchanged.
     """
-    found = _found(reference, example=APP_EXAMPLE, wanted=App)
-    if isinstance(found, App):
+    return load_instance(reference, App, APP_EXAMPLE)
+
+
+def load_instance(reference: str, kind: type[T], example: str) -> T:
+    """Import `package.module:name` like `load_app`, and return that object of this kind."""
+    found = _found(reference, example=example, wanted=kind)
+    if isinstance(found, kind):
         return found
-    kind = type(found).__name__
-    raise _refused(reference, f"it is a {kind}, not an App", "name the `app = App()` of the module")
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    raise _refused(
+        reference,
+        f"it is a {type(found).__name__}, not {article} {kind.__name__}",
+        f"name the object of the module, such as {example}",
+    )
 
 
 def resolve_function(reference: str) -> Callable[..., Any]:
