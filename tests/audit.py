@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from packaging.requirements import Requirement
 
@@ -117,7 +117,7 @@ def _dependencies_are_sound(strict: bool) -> bool:
     return not vulnerable and not (strict and skipped)
 
 
-def _pip_audit(requirements: Iterable[str]) -> list[dict[str, object]]:
+def _pip_audit(requirements: Iterable[str]) -> list[dict[str, Any]]:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(requirements))
         file.flush()
@@ -128,7 +128,7 @@ def _pip_audit(requirements: Iterable[str]) -> list[dict[str, object]]:
         )  # fmt: skip
     if not ran.stdout:  # no connection at all
         return [{"skip_reason": ran.stderr.strip().rpartition("\n")[2]}]
-    result: list[dict[str, object]] = json.loads(ran.stdout)["dependencies"]
+    result: list[dict[str, Any]] = json.loads(ran.stdout)["dependencies"]
     return result
 
 

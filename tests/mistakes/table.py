@@ -1036,4 +1036,21 @@ MISTAKES = [
          WEB + "test_search.py::test_a_viewer_finds_no_action_F93",
          "    if not is_operator or (verb", "    if (verb"),
     ),
+    *_of(
+        SRC + "engine/runtime/app_lifecycle.py",
+        ("an http job is declared without its extra",
+         "tests/db/test_http_extra.py::test_declarations_that_need_it_are_refused",
+         "if job.handler is Handler.HTTP:", "if job.handler is None:"),
+    ),
+    *_of(
+        SRC + "engine/running/executor.py",
+        ("an execution without the extra http ends with an unknown error",
+         "tests/db/test_http_extra.py::test_an_execution_fails_with_the_name_of_the_extra",
+         "except ConfigurationError as error:  # of a", "except LookupError as error:  # of a"),
+    ),
+    *_of(
+        SRC + "engine/running/capturing.py",
+        ("a copied log record raises", OUTPUT + "test_f85_prints_and_log_lines_become_the_output",
+         "if not record.name:", "if False:"),
+    ),
 ]  # fmt: skip
