@@ -94,7 +94,7 @@ def test_numbers_beyond_bigint_are_refused(filled: Cli) -> None:
 
 def test_payloads_that_cannot_be_stored_are_refused(filled: Cli) -> None:
     for payload, said in (
-        ("[" * 5000, "is nested more than 100 levels deep"),
+        ("[" * 5000 + "]" * 5000, "is nested more than 100 levels deep"),
         ("[" * 101 + "]" * 101, "is nested more than 100 levels deep"),
         ('"' + "x" * 65_535 + '"', "has 65537 bytes of JSON; the limit is 65536"),
         ("1" + "0" * 309, "contains a number of 1.8e308 or more"),

@@ -1,6 +1,6 @@
 """F111: without the extra `http`, a replica refuses what needs it, and names the extra."""
 
-import importlib.util
+from importlib.util import find_spec
 from typing import Any
 
 import psycopg
@@ -23,8 +23,9 @@ URL = "https://example.com/"
 
 @pytest.fixture(autouse=True)
 def _without_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "aiohttp" else find(name))
+    monkeypatch.setattr(
+        extras, "find_spec", lambda name: None if name == "aiohttp" else find_spec(name)
+    )
 
 
 def request(job: dict[str, Any], **channels: Slack) -> ApplyRequest:

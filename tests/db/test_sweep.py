@@ -1,5 +1,6 @@
 """What became of a dead runner's work, and what a broken job does to the others: nothing (I9)."""
 
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -157,7 +158,9 @@ async def test_a_crash_before_spec_error_is_written_is_repaired(
 
 
 async def test_i9_a_payload_that_python_cannot_read(ledger: Ledger, one: Runner) -> None:
-    payloads = {"number": "1e5000", "nested": "[" * 3000 + "]" * 3000}
+    payloads = {"number": "1e5000"}
+    if sys.version_info < (3, 13):  # which reads some thousand levels
+        payloads["nested"] = "[" * 3000 + "]" * 3000
     ledger.job("good", schedule="* * * * *")
     for name, payload in payloads.items():
         ledger.job(name, schedule="* * * * *")

@@ -1315,4 +1315,21 @@ MISTAKES = [
          APSCHEDULER + "test_cron_triggers_fire_at_the_same_instants_for_a_year_F116[UTC]",
          "0, 6, shift=1)", "0, 6)"),
     ),
+    *_of(
+        SRC + "engine/runtime/app_lifecycle.py",
+        ("an http job is declared without its extra",
+         "tests/db/test_http_extra.py::test_declarations_that_need_it_are_refused",
+         "if job.handler is Handler.HTTP:", "if job.handler is None:"),
+    ),
+    *_of(
+        SRC + "engine/running/executor.py",
+        ("an execution without the extra http ends with an unknown error",
+         "tests/db/test_http_extra.py::test_an_execution_fails_with_the_name_of_the_extra",
+         "except ConfigurationError as error:  # of a", "except LookupError as error:  # of a"),
+    ),
+    *_of(
+        SRC + "engine/running/capturing.py",
+        ("a copied log record raises", OUTPUT + "test_f85_prints_and_log_lines_become_the_output",
+         "if not record.name:", "if False:"),
+    ),
 ]  # fmt: skip

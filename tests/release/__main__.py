@@ -95,6 +95,8 @@ def _test_lowest(python: Python, tests: Sequence[str]) -> None:
             *(word for extra in EXTRAS for word in ("--extra", extra)),
             "--output-file", str(pins), str(ROOT / "pyproject.toml"), quiet=True)  # fmt: skip
         environment.install(ROOT, "dev", constraints=pins, editable=True)
+        # The test client of old versions of Starlette needs it.
+        run("uv", "pip", "install", "--quiet", "--python", str(environment.python), "httpx")
         print(pins.read_text("utf-8"), flush=True)
         run(str(environment.bin / "pytest"), *tests, directory=ROOT)
 

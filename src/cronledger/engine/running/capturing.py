@@ -85,9 +85,8 @@ def _line(record: logging.LogRecord) -> str:
 
 def _is_seen(record: logging.LogRecord) -> bool:
     """Return whether the record is not of the handler, or is written to a captured stream."""
-    if (
-        not record.name
-    ):  # `logging.makeLogRecord` copies a record, as the formatter of structlog does
+    # `logging.makeLogRecord` copies a record, as the formatter of structlog does.
+    if not record.name:
         return True
     if record.name == ROOT or record.name.startswith(f"{ROOT}."):
         return True
