@@ -18,7 +18,6 @@ def imports() -> None:
 
 for command in (
     import_crontab, import_kubernetes, import_systemd, import_pg_cron, import_github_actions,
+    import_celery, import_apscheduler,
 ):  # fmt: skip
-    imports.add_command(import_apscheduler)
-imports.add_command(import_celery)
-imports.add_command(command)
+    imports.add_command(command)
