@@ -253,8 +253,8 @@ def test_a_job_whose_last_executions_failed_is_not_active(browser: TestClient, d
     assert "report failing @hourly" in text(browser.get("/job/report").text)
     rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(seconds=1))
     expire(browser)
-    assert "active @hourly" in panel(browser.get("/jobs").text, "jobs")
-    assert "report active @hourly" in text(browser.get("/job/report").text)
+    assert "failing for" not in panel(browser.get("/jobs").text, "jobs")
+    assert "report failing" not in text(browser.get("/job/report").text)
 
 
 def test_an_execution_that_waits_for_required_jobs_is_in_the_strip(

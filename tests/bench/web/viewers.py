@@ -9,7 +9,7 @@ from typing import NamedTuple
 import httpx2
 import psutil
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 class Watched(NamedTuple):
@@ -48,9 +48,9 @@ async def _page(client: httpx2.AsyncClient, seconds: float) -> int:
     A stream ends by itself, and the browser opens another.
     """
     until, received = time.monotonic() + seconds, 0
-    known = _parts((await client.get("/")).raise_for_status().text)
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
+            known = _parts((await client.get("/")).raise_for_status().text)
             while time.monotonic() < until:
                 async with client.stream("GET", "/events") as stream:
                     received += _head(stream)
