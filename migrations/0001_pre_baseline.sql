@@ -353,7 +353,7 @@ ALTER TABLE {schema}.schedules REPLICA IDENTITY FULL;
 CREATE INDEX schedules_due ON {schema}.schedules (queue, next_due_at)
     WHERE next_due_at IS NOT NULL AND NOT woken AND scope_kind <> 'host';
 CREATE INDEX schedules_due_on_host ON {schema}.schedules (scope_id, queue, next_due_at)
-    WHERE next_due_at IS NOT NULL AND NOT woken AND scope_kind = 'host';
+    WHERE (next_due_at IS NOT NULL OR parked = 'no_runner') AND NOT woken AND scope_kind = 'host';
 CREATE INDEX schedules_woken ON {schema}.schedules (queue, job_name, scope_kind, scope_id) WHERE woken;
 CREATE INDEX schedules_dirty ON {schema}.schedules (job_name, scope_kind, scope_id)
     WHERE coalesce(input_watermark > success_watermark, input_watermark IS NOT NULL);

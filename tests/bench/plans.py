@@ -271,7 +271,7 @@ def claims(rows: Rows, batch: int) -> dict[str, Call]:
         "record_skips": lambda s, c: s.record_skips(c, skips),
         "advance_schedules": lambda s, c: s.advance_schedules(c, advances),
         "next_due": lambda s, c: s.next_due(
-            c, queues=QUEUES, excluded_jobs=[], since=rows.now, due_from=None
+            c, queues=QUEUES, labels=["host=bench"], excluded_jobs=[], since=rows.now, due_from=None
         ),
     }
 
@@ -293,8 +293,8 @@ def looks(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
     }  # fmt: skip
     return {
         "lock_due_schedules": nested(
-            c, "lock_due_schedules", of_queues=list(QUEUES), excluded_jobs=[], max_rows=batch,
-            ahead=timedelta(0), due_from=None,
+            c, "lock_due_schedules", of_queues=list(QUEUES), of_host="bench", excluded_jobs=[],
+            max_rows=batch, ahead=timedelta(0), due_from=None,
         ),
         "lock_woken_schedules": nested(
             c, "lock_woken_schedules", of_queues=list(QUEUES), excluded_jobs=[], max_rows=batch

@@ -453,6 +453,16 @@ def test_jobs_without_a_runner(ledger: Ledger) -> None:
         assert one(ledger.url, "jobs").severity == "ok"
 
 
+def test_jobs_without_a_runner_with_their_labels_F98(ledger: Ledger) -> None:
+    ledger.job("j", handler="sql", on=["role=web"])
+    ledger.runner(labels=["host=db1", "role=db"])
+    alone = told(ledger, "jobs")
+    missing = "j (queue default, labels role=web; live runners have host=db1,role=db)"
+    assert alone.startswith(f"problem: no live runner can run {missing}")
+    ledger.runner("web", labels=["host=web1", "role=web"])
+    assert one(ledger.url, "jobs").severity == "ok"
+
+
 def test_jobs_that_cannot_be_planned(ledger: Ledger) -> None:
     ledger.runner()
     ledger.job("j", handler="sql", schedule="@daily")

@@ -193,18 +193,22 @@ async def test_a_host_that_is_absent_through_grace_gets_a_skip(ledger: Ledger) -
 
 
 async def test_a_host_that_comes_back_within_grace_runs(ledger: Ledger) -> None:
-    ledger.job(schedule="* * * * *", every=["role=web"], grace="10 m")
+    """A replica of another host plans the schedule after an edit, and leaves the start to it."""
+    ledger.job(schedule="* * * * *", scope_kind="host", scopes=["web1"], grace="10 m")
     async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
         await web.repair()
         assert await web.settle() == []
         ledger.travel(by=2 * MINUTE)
+        ledger.edit("job", catch_up_window="2 days")
         await db.repair()
         assert await db.settle() == []
+        assert ledger.one("SELECT woken FROM schedules") is False
         await web.repair()
         (lease,) = await web.settle()
         assert lease.claimed.key.plan_time.minute == 2
     assert ledger.values("SELECT reason, sum(count) FROM skips GROUP BY 1") == [("superseded", 1)]
     assert ledger.accounted() == 2
+    assert ledger.violations() == []
 
 
 async def test_i10_a_new_host_begins_with_its_first_check_in(ledger: Ledger) -> None:

@@ -246,11 +246,13 @@ def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Con
     }  # fmt: skip
     sent = {
         "lock_due_schedules": plans.nested(
-            filled, "lock_due_schedules", **able, ahead=timedelta(0), due_from=None
+            filled, "lock_due_schedules", **able, of_host="bench", ahead=timedelta(0), due_from=None
         ),
         "lock_woken_schedules": plans.nested(filled, "lock_woken_schedules", **able),
         **plans.guards(filled, "claim_look"),
-        "next_due": plans.sent(lambda s, c: s.next_due(c, since=plans.LONG_AGO, **of_queues)),
+        "next_due": plans.sent(
+            lambda s, c: s.next_due(c, since=plans.LONG_AGO, labels=[], **of_queues)
+        ),
     }
 
     def costs() -> dict[tuple[str, str], plans.Measured]:

@@ -1147,9 +1147,9 @@ MISTAKES = [
     ),
     *_of(
         SRC + "rules/timeline.py",
-        ("a host is absent although it checked in before the end of grace",
+        ("the end of an absence alone decides whether a host was absent",
          PROPERTIES + "test_every_plan_time_is_settled_once_in_order_by_the_rules",
-         "gap.until_at - due > grace for gap", "gap.until_at > due for gap"),
+         "back(absence.until_at, grace + TICK, absence.from_at)", "back(absence.until_at, TICK, absence.from_at)"),
     ),
     *_of(
         SRC + "audit/history.py",

@@ -17,10 +17,13 @@ RETURNS SETOF {schema}.schedules LANGUAGE sql STABLE ROWS 10 AS $$
     WHERE h.present_through < {schema}.db_now() AND s.next_due_at + j.grace < {schema}.db_now()
     UNION ALL
     SELECT s.*
-    FROM (SELECT s.* FROM {schema}.schedules s WHERE s.parked = 'no_runner' AND s.scope_kind = 'host' LIMIT most) s
-    JOIN {schema}.hosts h ON h.name = s.scope_id AND h.present_through < {schema}.db_now()
+    FROM {schema}.hosts h
+    CROSS JOIN LATERAL (
+        SELECT s.* FROM {schema}.schedules s
+        WHERE s.scope_kind = 'host' AND s.scope_id = h.name AND NOT s.woken AND s.parked = 'no_runner' LIMIT most) s
     JOIN {schema}.jobs j ON j.name = s.job_name AND j.retired_at IS NULL
-    WHERE s.next_plan_time + j.schedule_delay + j.jitter + j.grace < {schema}.db_now()
+    WHERE h.present_through < {schema}.db_now()
+      AND s.next_plan_time + j.schedule_delay + j.jitter + j.grace < {schema}.db_now()
 $$;
 COMMENT ON FUNCTION {schema}_internal.absent_schedules(bigint) IS 'Lists the schedules of absent hosts that have been due for longer than grace, so that another replica has to record the absence. most: how many of each host are considered; NULL: all.';
 

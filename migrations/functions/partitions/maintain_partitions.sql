@@ -186,11 +186,12 @@ BEGIN
         LIMIT 10000 FOR UPDATE OF o SKIP LOCKED) o
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
-    DELETE FROM {schema}.host_absences a WHERE a.until_at <= {schema}.pruned_through();
     -- In a cluster of containers each of them may be a host of its own.
     DELETE FROM {schema}.hosts h
-    WHERE h.retired_at <= {schema}.pruned_through()
+    WHERE h.retired_at < (SELECT {schema}.db_now() - r.keep FROM {schema}.retention r)
       AND h.name NOT IN (SELECT s.scope_id FROM {schema}.schedules s WHERE s.scope_kind = 'host');
+    DELETE FROM {schema}.host_absences a
+    WHERE a.until_at <= {schema}.pruned_through() OR a.host NOT IN (SELECT h.name FROM {schema}.hosts h);
     -- The last window of a scope stays, because the next one begins at its end.
     DELETE FROM {schema}.windows w USING (
         SELECT o.job_name, o.scope_kind, o.scope_id, o.window_end
