@@ -794,7 +794,7 @@ COMMENT ON COLUMN {schema}.reports.run_key IS 'Key of the run, by which a report
 COMMENT ON COLUMN {schema}.reports.started_at IS 'When the run started, by the clock of the database.';
 COMMENT ON COLUMN {schema}.reports.ended_at IS 'When the run ended; NULL: no end was reported.';
 COMMENT ON COLUMN {schema}.reports.exit_status IS 'Exit status of the run; NULL: none was reported.';
-COMMENT ON COLUMN {schema}.reports.error IS 'Why the run failed; NULL: no error was reported.';
+COMMENT ON COLUMN {schema}.reports.error IS 'Why the run failed, until the execution has it; NULL: no error was reported.';
 COMMENT ON COLUMN {schema}.reports.output IS 'End of the output that was reported, until the execution has it.';
 COMMENT ON COLUMN {schema}.reports.host IS 'Host of the run; NULL: unknown.';
 COMMENT ON COLUMN {schema}.reports.source IS 'What reported the run: command, sql, http, or a name of the caller.';

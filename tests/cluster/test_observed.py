@@ -66,7 +66,8 @@ def test_a_job_is_observed_and_then_moved_while_it_fires(cluster: Cluster, tmp_p
     moved: datetime
     (moved,) = cluster.rows(
         "UPDATE cronledger.jobs SET handler = 'sql', target = jsonb_build_object("
-        "'sql', 'INSERT INTO public.lines DEFAULT VALUES') RETURNING clock_timestamp()"
+        "'sql', 'INSERT INTO public.lines DEFAULT VALUES') WHERE name = 'seen'"
+        " RETURNING clock_timestamp()"
     )
     until("replicas fire it", lambda: len(cluster.rows("SELECT at FROM public.lines")) >= 3)
     cluster.drain()

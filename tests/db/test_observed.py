@@ -170,6 +170,8 @@ async def test_the_report_decides_the_outcome(
     end(ledger, **given)
     await plan(ledger, one)
     assert ledger.one("SELECT status, error_code, error_msg FROM executions") == outcome
+    # A redaction of the execution finds all of it.
+    assert ledger.one("SELECT error, output FROM reports") == (None, None)
 
 
 async def test_a_report_that_is_delivered_again_changes_nothing(

@@ -123,7 +123,7 @@ BEGIN
       AND e.id = report.execution_id AND e.runner_id = 'observed'
       AND (e.status = 'RUNNING' OR e.error_code = 'not_ended');
     IF FOUND THEN
-        UPDATE {schema}.reports r SET output = NULL WHERE r.id = report.id;
+        UPDATE {schema}.reports r SET error = NULL, output = NULL WHERE r.id = report.id;
         PERFORM {schema}_internal.wake_gates(ARRAY[report.job_name], ARRAY[report.scope_kind], ARRAY[report.scope_id]);
         PERFORM pg_notify('{schema}', 'rearmed')
         FROM {schema}.schedules s
@@ -171,6 +171,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.observe_end(text, text, integer, text, text, timestamptz, timestamptz, text, text, text, text) IS 'Reports the end of a run of an observed job, and returns the id of the report. run_key: the run; a second end with the same key changes nothing. NULL: the newest run without a key that has not ended. If there is no such run, it is reported as one that began at started_at, or at its end. The run succeeded if exit_status is 0 and error is NULL. Both instants are by the clock of the database; ended_at NULL: now. The ledger keeps the last 65,536 characters of the output, with passwords masked.';
 
+-- The execution has error and output from then on, so that a redaction finds them in one place.
 -- One by one, because an instant beside the schedule depends on those before it. The caller holds the locks of the
 -- schedules, so that only this transaction makes executions of these reports.
 CREATE OR REPLACE FUNCTION {schema}_internal.record_reports(
@@ -213,7 +214,7 @@ BEGIN
         FROM {schema}.jobs j WHERE j.name = report.job_name
         RETURNING id INTO made;
         CONTINUE WHEN NOT FOUND;  -- the job was deleted
-        UPDATE {schema}.reports r SET execution_id = made, plan_time = plan, output = NULL WHERE r.id = report.id;
+        UPDATE {schema}.reports r SET execution_id = made, plan_time = plan, error = NULL, output = NULL WHERE r.id = report.id;
     END LOOP;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.record_reports(bigint[], timestamptz[], boolean[], text[], bigint[], text[]) IS 'Makes an execution of each of these reports, with the trigger, the revision and the queue that the claim has chosen. exact: at this plan_time; otherwise at the first instant from there on that no schedule can have.';
