@@ -220,6 +220,7 @@ def call(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...
     Path("jobs.toml").write_text(JOBS)
     Path("changed.toml").write_text(CHANGED)
     Path("crontab").write_text("0 * * * * true\n")
+    Path("empty.yaml").touch()
     with ExitStack() as stack:
         unchanged: list[str] = []
 
