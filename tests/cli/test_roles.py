@@ -237,6 +237,7 @@ def call(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...
         "scheduler = BackgroundScheduler(timezone='UTC')\n"
         "scheduler.add_job('os:getpid', 'cron', hour=6)\n"
     )
+    Path("empty.yaml").touch()
     with ExitStack() as stack:
         unchanged: list[str] = []
 

@@ -89,6 +89,8 @@ def test_a_bad_skip_is_refused_with_the_nearest_firings(cli: Cli, ask: Ask, at: 
     refused(cli("skip", "job", at.isoformat(), "--undo"), "no planned skip contains")
     ask("UPDATE cronledger.jobs SET schedule = NULL")
     refused(cli("skip", "job", at.isoformat(), *reason), "the job has no schedule")
+    ask("UPDATE cronledger.jobs SET timezone = '../../Mars'")
+    refused(cli("skip", "job", at.isoformat(), *reason), "unknown time zone")
 
 
 def test_a_firing_of_a_job_with_after_is_skipped(cli: Cli, ask: Ask, at: datetime) -> None:

@@ -72,7 +72,7 @@ class Calls:
             stdin=rng.choice(world.stdins),
             stdout=rng.choices(STDOUTS, (94, 3, 3))[0],
             encoding=rng.choices(("utf-8", "ascii", "latin-1"), (94, 3, 3))[0],
-            waits=any(x.startswith(("--wait", "--listen")) for x in arguments)
+            waits=any(x.startswith(("--wait", "--listen", "--follow")) for x in arguments)
             or not {"run", "web"}.isdisjoint(path),
             may=may,
         )

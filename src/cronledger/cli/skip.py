@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
 import click
 
@@ -12,6 +11,7 @@ from cronledger.cli.session import Session, session
 from cronledger.cli.show import counted, json_option, print_result, read_instant, unknown_job
 from cronledger.explain.skipping import MOST, Skipping, skipping
 from cronledger.ledger.reports import Row
+from cronledger.rules import zones
 from cronledger.rules.cron import CronError
 from cronledger.rules.instants import iso
 
@@ -68,7 +68,10 @@ def skip(
         row = ledger.reports.job(name)
         if row is None:
             raise unknown_job(name, ledger.reports)
-        zone = ZoneInfo(row["timezone"])
+        try:
+            zone = zones.named(row["timezone"])
+        except CronError as error:
+            raise click.UsageError(f"job {name!r}: {error}") from None
         first = read_instant(time, "TIME", zone)
         if undo:
             _undo(ledger, row, first, scope, as_json)
