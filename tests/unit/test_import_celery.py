@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -100,16 +101,14 @@ def test_crontabs_are_due_at_the_same_instants_for_a_year_F116(zone: str) -> Non
     assert compared > 2000
 
 
-@pytest.mark.long
 def test_intervals_have_the_same_distance_F116() -> None:
     for given in (
         timedelta(minutes=90), 5400, schedule(7201), schedule(7200, relative=True),
         schedule(5400, relative=True), schedule(86_400, relative=True),
     ):  # fmt: skip
         of = given if isinstance(given, schedule) else schedule(timedelta(minutes=90))
-        ours, theirs = firings(table(given)), list(due_times(of, "UTC"))
-        assert abs(len(ours) - len(theirs)) <= 1
-        assert ours[1] - ours[0] == theirs[1] - theirs[0]
+        ours, theirs = firings(table(given)), list(islice(due_times(of, "UTC"), 100))
+        assert {b - a for a, b in pairwise(ours)} == {b - a for a, b in pairwise(theirs)}
     assert "fixed grid" in said({"task": "t", "schedule": 60})
     assert "fixed grid" not in said({"task": "t", "schedule": schedule(60, relative=True)})
     assert "the period is shorter" in said({"task": "t", "schedule": schedule(90, relative=True)})
@@ -222,7 +221,7 @@ def test_the_command_reads_the_entries_of_an_app_F116(
     refused(run("beat_project"), "it is not package.module:name")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_mutated_entries_end_with_a_clear_error_F116(tmp_path: Path) -> None:
     entry = {
         "task": "t", "schedule": crontab(0, 6), "args": ["eu"], "kwargs": {"a": [1]},

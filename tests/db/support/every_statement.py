@@ -150,6 +150,7 @@ OWN: Mapping[str, Mapping[str, object]] = {
     "claim_deliveries": {"runner": "runner-0"},
     "compare_channels": {"channels": "{}"},
     "upsert_channels": {"channels": "{}"},
+    "record_deploy": {"host": None},
     "list_ends_since": {"before": "infinity"},
     "list_shown_jobs": {
         "failing": "{}",

@@ -68,7 +68,8 @@ def _record(factory: Callable[..., logging.LogRecord]) -> Callable[..., logging.
     def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = factory(*args, **kwargs)
         capture = _CAPTURE.get()
-        if capture is not None and not _is_seen(record):
+        is_copy = record.name is None  # logging.makeLogRecord sets the fields of a copy later
+        if capture is not None and not is_copy and not _is_seen(record):
             capture.write(_line(record) + "\n")
         return record
 
