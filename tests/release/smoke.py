@@ -26,10 +26,7 @@ def imports(environment: Environment, extras: Sequence[str]) -> None:
 
 def first_example() -> Iterator[Block]:
     """Yield the console blocks of the README up to the first block in another language."""
-    return takewhile(
-        lambda block: block.language == "console",
-        (block for block in blocks(ROOT / "README.md") if block.language != "mermaid"),
-    )
+    return takewhile(lambda block: block.language == "console", blocks(ROOT / "README.md"))
 
 
 def follow_readme(environment: Environment) -> None:
