@@ -396,6 +396,8 @@ def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
         **guards(c, "claim_due"),
         **guards(c, "claim_look"),
         **guards(c, "rearm_unblocked"),
+        **guards(c, "next_waiting"),
+        "next_waiting": nested(c, "next_waiting", since=LONG_AGO),
         "lock_due_existing": nested(c, "lock_due_existing", **able),
         "decide_existing": nested(
             c, "decide_existing", candidates=chosen, held_queues=list(QUEUES), held_jobs=[],

@@ -48,7 +48,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'EXECUTE',
             'require_own_database require_ledger heartbeat_leases store_progress finish_executions release_executions postpone_executions
              rearm_unblocked claim_look lock_due_schedules lock_woken_schedules claim_due lock_due_existing lock_stale decide_existing try_claim_existing
-             claim_existing begin_windows next_window record_windows lower_running_from refuse_start is_stale may_be_execution job_room queue_room open_queues waiting_jobs woken_jobs next_schedule
+             claim_existing begin_windows next_window record_windows lower_running_from refuse_start is_stale may_be_execution job_room queue_room open_queues waiting_jobs woken_jobs next_schedule next_waiting
              record_spec_error assert_lease scope_changes retired_since set_scopes settle_inputs
              settle_left_behind job_definition job_policies create_missing_partitions earliest_due parked_jobs analyzed_while_empty
              unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours redact_outputs

@@ -5,9 +5,6 @@
 -- `due_from`: no other schedule is due before.
 -- No lock. NULL: nothing is planned.
 SELECT {schema}.db_clock() AS now, s.due,
-       (SELECT min(n.next_attempt_at) FROM {schema}_internal.waiting_jobs() d CROSS JOIN LATERAL (
-            SELECT e.next_attempt_at FROM {schema}.executions e
-            WHERE e.job_name = d.job_name AND e.next_attempt_at > %(since)s
-            ORDER BY e.next_attempt_at LIMIT 1) n) AS again
+       (SELECT w.at FROM {schema}_internal.next_waiting(%(since)s::timestamptz) w) AS again
 FROM {schema}_internal.next_schedule(
     %(queues)s::text[], %(labels)s::text[], %(excluded_jobs)s::text[], %(due_from)s::timestamptz) s
