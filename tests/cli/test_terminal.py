@@ -166,6 +166,7 @@ RESULTS_WITHOUT_JSON = {
     "dev": "a log, not a result",
     "metrics": "the format of Prometheus",
     "web": "a log, not a result",
+    "observe": "the output of the command that it runs",
     "import apscheduler": "a TOML file",
     "import celery": "a TOML file",
     "import crontab": "a TOML file",

@@ -507,7 +507,7 @@ def test_a_database_that_cannot_store_every_text_is_refused_by_name(databases: D
         ("CockroachDB CCL v25.1.0 (x86_64-pc-linux-gnu)", 130000, "CockroachDB is not PostgreSQL"),
         ("PostgreSQL 15.12-YB-2025.1.0.0-b0 on x86_64", 150012, "YugabyteDB is not PostgreSQL"),
         ("Aurora DSQL, PostgreSQL 16", 160000, "Aurora DSQL is not PostgreSQL"),
-        ("PostgreSQL 13.23 on x86_64-pc-linux-gnu", 130023, "needs PostgreSQL 14 or later"),
+        ("PostgreSQL 14.20 on x86_64-pc-linux-gnu", 140020, "needs PostgreSQL 15 or later"),
     ],
 )
 def test_another_product_or_an_old_version_is_refused_by_name(

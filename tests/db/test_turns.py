@@ -12,7 +12,7 @@ import cronledger
 from cronledger.ledger.migrate import check, directory, migrate, migrations
 from tests.db.support.rows import Db, value
 
-STEPS = ("alerts", "channels", "deadlines", "edits", "hours", "partitions")
+STEPS = ("alerts", "channels", "deadlines", "edits", "hosts", "hours", "partitions")
 LOCK = "SELECT FROM cronledger.turns FOR NO KEY UPDATE NOWAIT"
 TAKE = "SELECT cronledger_internal.take_turn('alerts')"
 OTHERS = ("cronledger_viewer", "cronledger_operator", "pg_monitor")

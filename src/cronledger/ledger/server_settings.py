@@ -15,7 +15,7 @@ from cronledger.rules.problems import ConfigurationError, Problem
 
 ENCODING = "UTF8"
 
-OLDEST = 14
+OLDEST = 15
 """The oldest major version of PostgreSQL on which the schema can be created."""
 
 UNSUPPORTED = {"CockroachDB": "CockroachDB", "-YB-": "YugabyteDB", "DSQL": "Aurora DSQL"}
