@@ -211,6 +211,19 @@ async def test_a_host_that_comes_back_within_grace_runs(ledger: Ledger) -> None:
     assert ledger.violations() == []
 
 
+async def test_a_late_start_is_left_to_the_host_that_was_present(ledger: Ledger) -> None:
+    ledger.job(schedule="* * * * *", scope_kind="host", scopes=["web1"], grace="1 s")
+    async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
+        assert await web.settle() == []
+        for _ in range(3):  # 12:01:15, and never longer than a check-in counts
+            ledger.travel(by=timedelta(seconds=15))
+            await web.check_in()
+        ledger.edit("job", catch_up_window="2 days")
+        assert await db.settle() == []
+        assert hosts_of(await web.settle()) == ["web1"]
+    assert ledger.accounted() == 1
+
+
 async def test_i10_a_new_host_begins_with_its_first_check_in(ledger: Ledger) -> None:
     ledger.job(
         schedule="* * * * *", every=["role=web"], grace="1 h", catch_up="all", overlap="wait"

@@ -1141,14 +1141,14 @@ MISTAKES = [
     ),
     *_of(
         SRC + "engine/claiming/decide.py",
-        ("a replica of another host decides within grace",
-         HOSTS + "test_a_host_that_comes_back_within_grace_runs",
+        ("a replica of another host runs what is late",
+         HOSTS + "test_a_late_start_is_left_to_the_host_that_was_present",
          "            self._leave_to_its_host(row, planned.runs[0])\n            return\n", "            pass\n"),
     ),
     *_of(
         SRC + "rules/timeline.py",
         ("the end of an absence alone decides whether a host was absent",
-         PROPERTIES + "test_every_plan_time_is_settled_once_in_order_by_the_rules",
+         "tests/unit/test_planner_absences.py::test_a_host_is_absent_from_the_due_at_to_the_end_of_grace",
          "back(absence.until_at, grace + TICK, absence.from_at)", "back(absence.until_at, TICK, absence.from_at)"),
     ),
     *_of(
