@@ -92,6 +92,11 @@ def test_a_doubled_run_does_not_take_the_plan_time_that_follows() -> None:
     ]  # fmt: skip
 
 
+def test_a_report_beyond_the_limit_of_a_step_does_not_make_the_row_due() -> None:
+    found = planned("09:00:30", "09:02:05", ["09:02:01"], step=1)
+    assert (ran(found), found.next_due_at) == ([], at("09:02:10.000001"))
+
+
 def test_another_report_of_a_plan_time_is_beside_the_schedule() -> None:
     found = planned("09:00:30", "09:01:20", ["09:01:01", "09:01:11"])
     assert ran(found) == [(1, "09:01:00", "schedule"), (2, "09:01:11", "observed")]

@@ -34,7 +34,7 @@ revision in force now. So an edit of catch_up during an outage decides how that 
 - Limits and slots count only if a plan_time could start otherwise.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice, takewhile
@@ -54,7 +54,7 @@ from cronledger.rules.model import (
     SkipReason,
     Trigger,
 )
-from cronledger.rules.reports import Matching, is_observed, match, settled_at
+from cronledger.rules.reports import TOLERANCE, Matching, is_observed, match, settled_at
 from cronledger.rules.timeline import (
     TICK,
     Planned,
@@ -279,7 +279,9 @@ def _due(line: Timeline, settled: _Settled, upcoming: Planned, *, full: bool) ->
         return upcoming.due_at
     due = settled_at(upcoming)
     waits_for = None if matching is None else matching.waits_for
-    return due if waits_for is None else min(due, waits_for)
+    if waits_for is None or waits_for <= line.now:  # the limit of the step hid it
+        return due
+    return min(due, waits_for)
 
 
 def _reported(settled: _Settled) -> tuple[Reported, ...]:
@@ -296,8 +298,7 @@ def _settle(
     forward = line.forward()
     ahead = list(islice(forward, READ_AHEAD + 1))
     if line.row.reports or any(is_observed(segment.revision) for segment in line.segments):
-        ahead.extend(islice(forward, max(0, start.step + 1 - len(ahead))))
-        settled.matching = _match(line, ahead, start)
+        settled.matching = _match(line, ahead, forward, start)
     for planned in chain(ahead, forward):
         if planned.due_at > line.now or settled.count == start.step:
             return planned, None
@@ -330,15 +331,29 @@ def _settle(
     return None, None
 
 
-def _match(line: Timeline, ahead: Sequence[Planned], start: _Start) -> Matching:
-    """Match the reports with the plan_times that this step can settle."""
+def _match(
+    line: Timeline, ahead: list[Planned], forward: Iterator[Planned], start: _Start
+) -> Matching:
+    """Match the reports with the plan_times that this step can settle, and add these to `ahead`.
+
+    A report of one of them may be nearer to a later one. So more are read, up to those that no such
+    report can belong to.
+    """
+    ahead.extend(islice(forward, max(0, start.step - len(ahead))))
     coming: datetime | None = None
-    if len(ahead) > start.step:
-        coming = ahead[start.step].plan_time
-    elif is_observed(line.current) and line.spec_error is None:
+    if len(ahead) >= start.step:
+        longest = max(segment.revision.job.grace for segment in line.segments)
+        limit = ahead[-1].plan_time + longest + TOLERANCE
+        for planned in forward:
+            ahead.append(planned)
+            if planned.plan_time > limit:
+                coming = planned.plan_time
+                break
+    if coming is None and is_observed(line.current) and line.spec_error is None:
         upcoming = line.upcoming()
         coming = None if upcoming is None else upcoming.plan_time
-    return match(line.row, ahead[: start.step], coming, start.earlier, line.current)
+    known = [one for one in ahead if coming is None or one.plan_time < coming]
+    return match(line.row, known, coming, start.earlier, line.current)
 
 
 def _settle_observed(line: Timeline, settled: _Settled, planned: Planned) -> bool:
