@@ -36,7 +36,7 @@ def test_a_source_without_a_name_belongs_to_one_host_F109(
     file = surroundings / "jobs.toml"
 
     def apply(host: str, jobs: str, *options: str, verb: str = "apply") -> Result:
-        monkeypatch.setattr("cronledger.cli.source.socket.gethostname", lambda: host)
+        monkeypatch.setenv("CRONLEDGER_HOST", host)
         file.write_text(jobs)
         return cli("jobs", verb, str(file), *options)
 

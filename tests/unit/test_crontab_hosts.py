@@ -8,6 +8,7 @@ import tomlkit
 from click.testing import CliRunner, Result
 
 from cronledger.cli import main
+from cronledger.sources.toml import problems_of_table
 from tests.cli.support.results import refused
 
 ROTATE = "15 3 * * * /usr/local/bin/rotate\n"
@@ -28,13 +29,14 @@ def write(place: Path, files: dict[str, str]) -> Path:
 
 
 def jobs(said: Result) -> dict[str, dict[str, Any]]:
-    # Not with the reader of files, which does not know `on`, `every` and `hosts` yet.
+    """Return the tables of the jobs, which the reader of files accepts."""
     found: dict[str, dict[str, Any]] = tomlkit.parse(said.stdout).unwrap().get("jobs", {})
+    assert not [problem for job in found.items() for problem in problems_of_table(*job)]
     return found
 
 
 def hosts_of(said: Result) -> dict[str, dict[str, Any]]:
-    keys = ("on", "every", "hosts")
+    keys = ("on", "every", "scope_kind", "scopes")
     return {name: {k: x[k] for k in keys if k in x} for name, x in jobs(said).items()}
 
 
@@ -54,7 +56,7 @@ def test_equal_entries_of_hosts_become_one_job_and_differences_are_listed_F110(
     assert hosts_of(said) == {
         "app-tick": {"every": "role=web"},
         "rotate": {"every": "role=web"},
-        "backup-full": {"every": "role=web", "hosts": ["web1", "web2"]},
+        "backup-full": {"scope_kind": "host", "scopes": ["web1", "web2"]},
         "backup-full-web3": {"on": "host=web3"},
     }
     for words in (

@@ -1,6 +1,5 @@
 """The argument of `run` and `jobs apply`: a file or an App, loaded and checked as a whole."""
 
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
@@ -79,10 +78,11 @@ def _file(path: Path, name: str | None, settings: type[Settings], imports: bool)
         message = "the path of the file is not UTF-8, so the ledger cannot store it"
         remedy = "name the source with --source"
         raise ConfigurationError([Problem(field="--source", message=message, remedy=remedy)])
+    loaded = chosen(settings.load(found.settings, where=str(path)))
     return Source(
         name=name or place,
-        host=None if name else socket.gethostname(),
-        settings=chosen(settings.load(found.settings, where=str(path))),
+        host=None if name else loaded.host,
+        settings=loaded,
         jobs=found.jobs,
         channels=found.channels,
         deploy=found.deploy,
@@ -168,7 +168,7 @@ def _app(reference: str, name: str | None, kind: type[Settings]) -> Source:
     named = name or app.name
     return Source(
         name=named or reference,
-        host=None if named else socket.gethostname(),
+        host=None if named else settings.host,
         settings=settings,
         jobs=jobs,
         channels=app.channels,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cronledger.rules.model import HOST
 from cronledger.sources import crontab_toml
 from cronledger.sources.crontab import Imported, ImportedJob, Options
 from cronledger.sources.crontab_mail import Mail, channel_names
@@ -68,7 +69,7 @@ def convert(crontabs: Sequence[HostCrontab], options: Options, label: str) -> Im
             )
             for hosts, members in by_hosts.items()
         ),
-        [*_header(label, any(len(hosts) > 1 for hosts in by_hosts)),
+        [*_header(label, tuple(every) in by_hosts and len(every) > 1),
          *crontab_toml.header(options, mails=bool(channels))],
         {name: crontab_toml.channel(mail) for mail, name in channels.items()},
     )  # fmt: skip
@@ -82,7 +83,7 @@ def _header(label: str, repeated: bool) -> Iterator[str]:
     if repeated:
         yield (
             f'every = "{label}": each host with this label runs the job. Start its replica with '
-            f"CRONLEDGER_LABELS={label}. With hosts = [...], only these hosts run it."
+            f"CRONLEDGER_LABELS={label}."
         )
 
 
@@ -174,7 +175,9 @@ def _source_name(hosts: Sequence[str], every: Sequence[str]) -> str:
 def _selection(hosts: Sequence[str], every: Sequence[str], label: str) -> Table:
     if len(hosts) == 1:
         return {"on": f"host={hosts[0]}"}
-    return {"every": label, "hosts": None if len(hosts) == len(every) else list(hosts)}
+    if len(hosts) == len(every):
+        return {"every": label}
+    return {"scope_kind": HOST, "scopes": list(hosts)}
 
 
 def _tables(
