@@ -86,6 +86,7 @@ schedule = "* * * * * *"
 command = ["true"]
 every = "role=web"
 grace = "2s"
+catch_up = "skip"
 """
 
 
