@@ -184,6 +184,7 @@ async def test_a_report_that_is_delivered_again_changes_nothing(
     assert start(ledger, run_key="a") == first
     await plan(ledger, one)
     assert ledger.statuses() == ["FAILED"]
+    assert ledger.one("SELECT exit_status FROM reports") == 1
 
 
 async def test_after_a_move_to_replicas_nothing_fires_twice_and_nothing_is_missed(
