@@ -161,7 +161,7 @@ def _ledgers(context: click.Context, parameter: click.Parameter, incomplete: str
 )  # fmt: skip
 @click.option(
     "--ledgers-file", metavar="PATH", type=click.Path(dir_okay=False),
-    help="File with the table [ledgers] [default: CRONLEDGER_LEDGERS_FILE].",
+    help="File with the table `ledgers` [default: CRONLEDGER_LEDGERS_FILE].",
 )  # fmt: skip
 @click.pass_context
 def main(ctx: click.Context, *, ledger: str | None, ledgers_file: str | None) -> None:
