@@ -877,6 +877,7 @@ CREATE TABLE {schema}.hosts (
     name            text COLLATE "C" PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),
     labels          text[] NOT NULL DEFAULT '{}',
     present_from    timestamptz,
+    checked_in_at   timestamptz NOT NULL DEFAULT '1970-01-01Z',
     present_through timestamptz NOT NULL,
     retired_at      timestamptz,
     retired_by      text,
@@ -886,7 +887,8 @@ COMMENT ON TABLE {schema}.hosts IS 'Hosts on which replicas have run, or that a 
 COMMENT ON COLUMN {schema}.hosts.name IS 'Name of the host, the label host of its replicas, and the scope_id of its schedules.';
 COMMENT ON COLUMN {schema}.hosts.labels IS 'Labels of its live replicas together. While none is live: the last ones.';
 COMMENT ON COLUMN {schema}.hosts.present_from IS 'Since when a replica of the host has checked in without a gap; NULL: none ever did.';
-COMMENT ON COLUMN {schema}.hosts.present_through IS 'Until when the last check-in counts. The host is absent after this instant. 1970: it never checked in.';
+COMMENT ON COLUMN {schema}.hosts.checked_in_at IS 'When a replica of the host last checked in. An absence begins at this instant. 1970: none ever did.';
+COMMENT ON COLUMN {schema}.hosts.present_through IS 'Until when the last check-in counts. Without another one until then, the host is absent since checked_in_at. 1970: it never checked in.';
 COMMENT ON COLUMN {schema}.hosts.retired_at IS 'When the host was retired; NULL: it is not. A check-in ends it.';
 COMMENT ON COLUMN {schema}.hosts.retired_by IS 'The person who retired it, or hosts_retire_after.';
 
@@ -898,9 +900,9 @@ CREATE TABLE {schema}.host_absences (
     CHECK (from_at < until_at)
 );
 CREATE INDEX host_absences_ended ON {schema}.host_absences (until_at);
-COMMENT ON TABLE {schema}.host_absences IS 'Times in which no replica of a host checked in, once they are over. Written by the check-in that ends one. The planner and verify read the absences of hosts only from here, and hosts.present_through for the present one. Rows that ended before the executions that are kept are pruned.';
+COMMENT ON TABLE {schema}.host_absences IS 'Times in which no replica of a host checked in, once they are over. Written by the check-in that ends one. The planner and verify read the absences of hosts only from here, and the present one from hosts. Rows that ended before the executions that are kept are pruned.';
 COMMENT ON COLUMN {schema}.host_absences.host IS 'The host.';
-COMMENT ON COLUMN {schema}.host_absences.from_at IS 'When its last check-in before the absence ended to count. 1970: it had never checked in.';
+COMMENT ON COLUMN {schema}.host_absences.from_at IS 'When its last check-in before the absence was. 1970: it had never checked in.';
 COMMENT ON COLUMN {schema}.host_absences.until_at IS 'When it checked in again.';
 
 CREATE TABLE {schema}.queues (

@@ -10,7 +10,7 @@ SELECT t.job_name, t.scope_kind, t.scope_id, t.planned_through, t.planned_revisi
              ORDER BY h.retired_at) AS returns,
        CASE t.scope_kind WHEN 'host' THEN ARRAY(
            SELECT a.from_at FROM {schema}.host_absences a WHERE a.host = t.scope_id
-           UNION ALL SELECT o.present_through FROM {schema}.hosts o WHERE o.name = t.scope_id ORDER BY 1) END AS absent_from,
+           UNION ALL SELECT o.checked_in_at FROM {schema}.hosts o WHERE o.name = t.scope_id ORDER BY 1) END AS absent_from,
        CASE t.scope_kind WHEN 'host' THEN ARRAY(
            SELECT a.until_at FROM {schema}.host_absences a WHERE a.host = t.scope_id
            UNION ALL SELECT NULL FROM {schema}.hosts o WHERE o.name = t.scope_id ORDER BY 1) END AS absent_until
@@ -30,5 +30,5 @@ COMMENT ON COLUMN {schema}.verify_schedules.next_plan_time IS 'The first plan_ti
 COMMENT ON COLUMN {schema}.verify_schedules.next_due_at IS 'When the next claim plans this row; NULL: the row is parked.';
 COMMENT ON COLUMN {schema}.verify_schedules.retirements IS 'When the scope was retired, each time: scope_retirements.retired_at.';
 COMMENT ON COLUMN {schema}.verify_schedules.returns IS 'When the scope returned from each of these retirements; NULL: it is still retired.';
-COMMENT ON COLUMN {schema}.verify_schedules.absent_from IS 'Of a host: when each of its absences began. The last one begins when its last check-in ends to count. NULL: the scope is no host.';
+COMMENT ON COLUMN {schema}.verify_schedules.absent_from IS 'Of a host: when each of its absences began. The last one begins with its last check-in, once that does not count any more. NULL: the scope is no host.';
 COMMENT ON COLUMN {schema}.verify_schedules.absent_until IS 'Of a host: when it checked in again, of each absence; NULL: it has not.';

@@ -86,7 +86,6 @@ schedule = "* * * * * *"
 command = ["true"]
 every = "role=web"
 grace = "2s"
-catch_up = "skip"
 """
 
 

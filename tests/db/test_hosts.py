@@ -192,6 +192,33 @@ async def test_a_host_that_is_absent_through_grace_gets_a_skip(ledger: Ledger) -
     assert ledger.violations() == []
 
 
+@pytest.mark.parametrize(("last", "reason"), [(25, "host_absent"), (35, "missed")])
+async def test_others_settle_what_is_due_around_the_last_check_in_of_a_host(
+    ledger: Ledger, last: int, reason: str
+) -> None:
+    """While that check-in still counts, nothing is recorded. Then the schedule is not behind."""
+    ledger.job(schedule="* * * * *", every=["role=web"], grace="2 s")
+    async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
+        await web.repair()
+        assert await web.settle() == []
+        for seconds in (18, last - 18):  # 12:00:48, then 12:00:55 or 12:01:05
+            ledger.travel(by=timedelta(seconds=seconds))
+            await web.check_in()
+        ledger.travel(by=timedelta(seconds=37 - last))  # 12:01:07
+        ledger.edit("job", catch_up_window="2 days")
+        assert await db.settle() == []
+        assert ledger.values("SELECT * FROM skips") == []
+        ledger.travel(by=timedelta(seconds=38))  # 12:01:45
+        await db.repair()
+        assert await db.settle() == []
+        assert ledger.values("SELECT reason, count FROM skips") == [(reason, 1)]
+        assert ledger.violations() == []
+        await web.check_in()
+        assert await web.settle() == []
+    assert ledger.accounted() == 1
+    assert ledger.violations() == []
+
+
 async def test_a_host_that_comes_back_within_grace_runs(ledger: Ledger) -> None:
     """A replica of another host plans the schedule after an edit, and leaves the start to it."""
     ledger.job(schedule="* * * * *", scope_kind="host", scopes=["web1"], grace="10 m")

@@ -1121,12 +1121,15 @@ MISTAKES = [
         ("a claim records an absence that a check-in has just ended",
          HOSTS + "test_a_check_in_in_flight_ends_no_absence_that_a_claim_records",
          "OR s.scope_id = own_host OR s.scope_id = ANY (seen_hosts));", ");"),
+        ("an absence begins when the last check-in ends to count",
+         HOSTS + "test_others_settle_what_is_due_around_the_last_check_in_of_a_host",
+         "SELECT h.checked_in_at, claim_look.now", "SELECT h.present_through, claim_look.now"),
     ),
     *_of(
         SQL + "hosts/note_host.sql",
         ("a check-in does not record the absence that it ends",
          HOSTS + "test_verify_finds_a_skip_of_a_host_that_was_present",
-         "INSERT INTO {schema}.host_absences (host, from_at, until_at) VALUES (of_host, before.present_through, at);",
+         "INSERT INTO {schema}.host_absences (host, from_at, until_at) VALUES (of_host, before.checked_in_at, at);",
          "NULL;"),
     ),
     *_of(
@@ -1144,6 +1147,9 @@ MISTAKES = [
         ("a replica of another host runs what is late",
          HOSTS + "test_a_late_start_is_left_to_the_host_that_was_present",
          "            self._leave_to_its_host(row, planned.runs[0])\n            return\n", "            pass\n"),
+        ("what waits for an absent host keeps others from recording its absence",
+         HOSTS + "test_others_settle_what_is_due_around_the_last_check_in_of_a_host",
+         "away=self._is_away(row),", "away=False,"),
     ),
     *_of(
         SRC + "rules/timeline.py",

@@ -39,3 +39,13 @@ def test_an_absence_is_not_caught_up() -> None:
     answer = planned("09:00", "10:00", latest, absences=gone)
     assert runs(answer) == ["10:00"]
     assert skips(answer) == ["host_absent 09:10-09:50 x5"]
+
+
+@pytest.mark.parametrize("catch_up", ["latest", "all", "skip"])
+def test_while_its_host_is_away_nothing_starts(catch_up: str) -> None:
+    gone = [Absence(at("09:25"), at("10:00"))]
+    job_of_host = job(catch_up=catch_up, overlap="wait", grace=timedelta(minutes=5))
+    answer = planned("09:00", "09:50", job_of_host, absences=gone, away=True, blocker=7)
+    assert skips(answer) == ["missed 09:10-09:20 x2", "host_absent 09:30-09:50 x3"]
+    assert runs(answer) == []
+    assert answer.planned_through == at("09:50")

@@ -297,7 +297,7 @@ BEGIN
                 SELECT a.from_at, a.until_at FROM {schema}.host_absences a
                 WHERE a.host = s.scope_id AND a.until_at > s.planned_through
                 UNION ALL
-                SELECT h.present_through, claim_look.now FROM {schema}.hosts h
+                SELECT h.checked_in_at, claim_look.now FROM {schema}.hosts h
                 WHERE h.name = s.scope_id AND h.name IS DISTINCT FROM own_host AND h.present_through < claim_look.now
                 OFFSET 0) a
             WHERE s.scope_kind = 'host');

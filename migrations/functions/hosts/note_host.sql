@@ -23,11 +23,12 @@ BEGIN
             ORDER BY 1);
     END IF;
     IF before.present_through < at THEN
-        INSERT INTO {schema}.host_absences (host, from_at, until_at) VALUES (of_host, before.present_through, at);
+        INSERT INTO {schema}.host_absences (host, from_at, until_at) VALUES (of_host, before.checked_in_at, at);
     END IF;
     UPDATE {schema}.hosts h
     SET labels = known, retired_at = NULL, retired_by = NULL,
         present_from = CASE WHEN before.present_through < at THEN at ELSE before.present_from END,
+        checked_in_at = greatest(before.checked_in_at, at),
         present_through = greatest(before.present_through, at + ttl)
     WHERE h.name = of_host;
 END $$;

@@ -21,7 +21,8 @@ revision in force now. So an edit of catch_up during an outage decides how that 
   is parked like one whose schedule is invalid.
 - Absence: a plan_time of a host that had no replica until the end of grace is `host_absent`. The
   policies never see it: it is not caught up. What a pause, a retirement or a calendar skips anyway
-  keeps that reason.
+  keeps that reason. While the host is `away`, nothing can start: what was due before its last
+  check-in and has not started is `missed`.
 - Windows: a plan_time that the window of a success contains, because it waited while a later
   execution ran, is `superseded`.
 - Planned skip: a plan_time that an operator decided to skip becomes a skip `operator` with the
@@ -90,13 +91,14 @@ class Room:
 class _Start(NamedTuple):
     """The running execution, the room for more, and the number of plan_times to settle.
 
-    `earlier`: by number, the revisions that reports may belong to.
+    `earlier`: by number, the revisions that reports may belong to. `away`: nothing starts.
     """
 
     blocker: int | None
     room: Room
     step: int
     earlier: Mapping[int, Revision]
+    away: bool
 
 
 class _Due:
@@ -209,12 +211,14 @@ def plan(
     room: Room,
     step: int = STEP,
     earlier: Mapping[int, Revision] | None = None,
+    away: bool = False,
 ) -> Plan:
     """Settle up to `step` (1 or more) plan_times of `row`. Return its next due time or parking.
 
     `revisions`: ascending, beginning with the one in effect at the cursor. `blocker`: the RUNNING
     execution of this (job, scope). The caller subtracts `len(runs)` from the room of the next row.
-    `earlier`: by number, the revisions that late reports may belong to.
+    `earlier`: by number, the revisions that late reports may belong to. `away`: the host of the
+    scope is absent, and the grace of everything that is due at `now` has ended.
 
     Unless overlap is `allow`, there is at most one run. If the limit of the step or a lack of slots
     ended the step, `next_due_at` is past, so that the row is due again at once. A `now` before the
@@ -227,7 +231,7 @@ def plan(
     while True:
         try:
             line = timeline(row, revisions, now, unreadable)
-            return _plan(line, _Start(blocker, room, step, earlier or {}))
+            return _plan(line, _Start(blocker, room, step, earlier or {}, away))
         except SpecError as error:
             unreadable[error.revision] = error.text
 
@@ -310,7 +314,7 @@ def _settle(
                 return planned, None
             continue
         if choice is None:  # not before it is needed, because the search costs most
-            choice = _choose(line, policy, ahead, start.blocker)
+            choice = _choose(line, policy, ahead, start)
         included = choice.includes(planned)
         if line.row.window_start is not None and planned.plan_time <= line.row.window_start:
             settled.skip(planned, SkipReason.SUPERSEDED, None)
@@ -374,8 +378,10 @@ def _settle_observed(line: Timeline, settled: _Settled, planned: Planned) -> boo
     return True
 
 
-def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], blocker: int | None) -> _Choice:
+def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], start: _Start) -> _Choice:
     """Apply grace, catch_up and overlap=skip to the plan_times that are due in active state."""
+    if start.away:
+        return _Choice(SkipReason.MISSED)
     due = _Due(line, ahead)
     newest = due.newest()
     if newest is None or newest.due_at <= line.retired_through:
@@ -393,8 +399,8 @@ def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], blocker: int 
         through = newest.plan_time - TICK if on_time else newest.plan_time
         missed = due.count(choice.due_after, through)
         choice.surplus = max(0, missed - policy.catch_up_limit)
-    if blocker is not None and policy.overlap is Overlap.SKIP:
-        choice.overlaps = blocker
+    if start.blocker is not None and policy.overlap is Overlap.SKIP:
+        choice.overlaps = start.blocker
         if choice.rest is SkipReason.SUPERSEDED:
             choice.rest = SkipReason.OVERLAP
     return choice

@@ -18,7 +18,8 @@ fires the past.
 
 A scope that is a host is absent at a due_at if no replica of the host checked in from then until
 the end of the grace of the revision in force at that time. `ScheduleRow.absences` has the times
-without a check-in. An absence ends before the instant of the check-in.
+without a check-in that were long enough to count. An absence begins after the instant of a
+check-in, and ends before that of the next.
 
 A plan_time whose date the calendar of its revision excludes, or that a planned skip contains, is
 never active, however long ago it is due. After the last date that the calendar knows, the revision

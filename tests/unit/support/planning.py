@@ -77,6 +77,7 @@ def planned(
     blocker: int | None = None,
     room: Room = ROOMY,
     step: int = STEP,
+    away: bool = False,
     **fields: Any,
 ) -> Plan:
     """The plan of a row whose cursor stands at `cursor`, at `now`."""
@@ -84,7 +85,7 @@ def planned(
     if isinstance(revisions, Job):
         revisions = [revision(1, "-9 00:00", revisions)]
     start = row(cursor, revisions[0].revision, **fields)
-    return plan(start, revisions, at(now), blocker=blocker, room=room, step=step)
+    return plan(start, revisions, at(now), blocker=blocker, room=room, step=step, away=away)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from cronledger.rules.model import (
     ScopeKey,
 )
 from cronledger.rules.planner import STEP, Room, plan
+from cronledger.rules.timeline import TICK
 
 log = get_logger(__name__)
 
@@ -181,10 +182,10 @@ class _Decider:
         try:
             now = row.ahead_of or self._inputs.now
             if not self._abilities.reaches(row.key):
-                now -= min(revisions[-1].job.grace, now - row.planned_through)
+                now -= min(revisions[-1].job.grace + TICK, now - row.planned_through)
             planned = plan(
                 row, revisions, now, blocker=blocker, room=room, step=self._step,
-                earlier=self._earlier(row),
+                earlier=self._earlier(row), away=self._is_away(row),
             )  # fmt: skip
         except Exception as bug:  # a fault of one job must not stop the others
             log.exception("planner_crashed", job=row.key.job_name, scope=row.key.scope_id)
@@ -203,6 +204,11 @@ class _Decider:
         for run in planned.runs:
             claim = self._new_claim(row, run)
             self._add(claim, waits=external or claim.gated)
+
+    def _is_away(self, row: ScheduleRow) -> bool:
+        """Return whether the row is that of another host, which is absent now."""
+        absent = bool(row.absences) and row.absences[-1].until_at >= self._inputs.now
+        return absent and not self._abilities.reaches(row.key)
 
     def _earlier(self, row: ScheduleRow) -> dict[int, Revision]:
         """Return the revisions that the reports of the row may belong to."""
@@ -239,7 +245,7 @@ class _Decider:
         return waiting, [*revisions[:-1], replace(newest, job=job)]
 
     def _leave_to_its_host(self, row: ScheduleRow, first: Run) -> None:
-        """Make the row due for replicas of its host, which were not absent at its plan_time."""
+        """Make the row due for replicas of its host, which is present."""
         due = Plan(row.planned_through, row.planned_revision, first.plan_time, first.due_at, None)
         self._settle(row, due, None, None)
 
