@@ -560,7 +560,7 @@ COMMENT ON COLUMN {schema}.executions.enqueue_key IS 'Key it was enqueued with: 
 COMMENT ON COLUMN {schema}.executions.attempt IS 'Counts the claims; 0: never claimed.';
 COMMENT ON COLUMN {schema}.executions.max_attempts IS 'Copied from the job when the row was created; one more for each attempt that a drain released.';
 COMMENT ON COLUMN {schema}.executions.next_attempt_at IS 'PENDING: due_at, or when its gate opened, or the next attempt after NotReady; NULL means that it waits for required jobs (gates). FAILED: when it is retried, NULL means never. Otherwise NULL.';
-COMMENT ON COLUMN {schema}.executions.runner_id IS 'Runner that holds the lease or held the last one; observed: another scheduler ran it, and reported it.';
+COMMENT ON COLUMN {schema}.executions.runner_id IS 'Runner that holds the lease or held the last one; observed: another scheduler started the run, which was reported.';
 COMMENT ON COLUMN {schema}.executions.lease_token IS 'The right to write: random, new with every claim, kept after the end.';
 COMMENT ON COLUMN {schema}.executions.heartbeat_at IS 'Last renewal of the lease.';
 COMMENT ON COLUMN {schema}.executions.stale_after IS 'End of the lease.';
@@ -708,7 +708,7 @@ COMMENT ON COLUMN {schema}.skips.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.skips.from_plan_time IS 'First plan_time of the range.';
 COMMENT ON COLUMN {schema}.skips.through_plan_time IS 'Last plan_time of the range.';
 COMMENT ON COLUMN {schema}.skips.count IS 'Number of plan_times in the range.';
-COMMENT ON COLUMN {schema}.skips.reason IS 'overlap, superseded (a newer plan_time ran, or the window of a SUCCESS contains this one), missed, paused, retired, operator (a planned skip), calendar, upstream (a required job did not succeed in time), host_absent (no replica of the host had checked in by the end of grace), not_reported (nobody reported a start of this observed job within grace).';
+COMMENT ON COLUMN {schema}.skips.reason IS 'overlap, superseded (a newer plan_time ran, or the window of a SUCCESS contains this one), missed, paused, retired, operator (a planned skip), calendar, upstream (a required job did not succeed in time), host_absent (no replica of the host had checked in by the end of grace), not_reported (no start of this observed job was reported within grace).';
 COMMENT ON COLUMN {schema}.skips.detail IS 'With reason calendar: the name of the excluded day. With operator: the reason of the planned skip. With reason upstream: what was missing. Otherwise NULL.';
 COMMENT ON COLUMN {schema}.skips.blocked_by IS 'With reason overlap: id of the execution that was RUNNING.';
 COMMENT ON COLUMN {schema}.skips.revision IS 'Revision that the plan_times belong to.';
@@ -859,7 +859,7 @@ COMMENT ON COLUMN {schema}.runners.version IS 'Version of cronledger.';
 COMMENT ON COLUMN {schema}.runners.deploy IS 'Ordered version of its deployment; NULL: none was given.';
 COMMENT ON COLUMN {schema}.runners.state IS 'running, draining, stopped.';
 COMMENT ON COLUMN {schema}.runners.queues IS 'Queues that it serves.';
-COMMENT ON COLUMN {schema}.runners.labels IS 'Its labels, such as host=web1 and role=web, by which jobs choose it with "on".';
+COMMENT ON COLUMN {schema}.runners.labels IS 'Its labels, such as host=web1 and role=web, which jobs name in "on" and every.';
 COMMENT ON COLUMN {schema}.runners.slots IS 'Number of executions that it can run at once.';
 COMMENT ON COLUMN {schema}.runners.running IS 'How many executions it ran at its last check-in.';
 COMMENT ON COLUMN {schema}.runners.started_at IS 'When it registered.';
@@ -884,9 +884,9 @@ CREATE TABLE {schema}.hosts (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE {schema}.hosts IS 'Hosts on which replicas have run, or that a job lists. Written by each check-in.';
 COMMENT ON COLUMN {schema}.hosts.name IS 'Name of the host, the label host of its replicas, and the scope_id of its schedules.';
-COMMENT ON COLUMN {schema}.hosts.labels IS 'Labels of its live replicas together. While none is live: the last ones.';
-COMMENT ON COLUMN {schema}.hosts.present_from IS 'Since when a replica of the host has checked in without a gap; NULL: none ever did.';
-COMMENT ON COLUMN {schema}.hosts.present_through IS 'Until when the last check-in counts. The host is absent after this instant. 1970: it never checked in.';
+COMMENT ON COLUMN {schema}.hosts.labels IS 'All labels of its live replicas; if none is live, those of the last ones.';
+COMMENT ON COLUMN {schema}.hosts.present_from IS 'Start of the time in which a replica of the host has checked in without a gap; NULL: none has checked in.';
+COMMENT ON COLUMN {schema}.hosts.present_through IS 'End of the time for which the last check-in counts. The host is absent after this instant. 1970: it never checked in.';
 COMMENT ON COLUMN {schema}.hosts.retired_at IS 'When the host was retired; NULL: it is not. A check-in ends it.';
 COMMENT ON COLUMN {schema}.hosts.retired_by IS 'The person who retired it, or hosts_retire_after.';
 
@@ -900,7 +900,7 @@ CREATE TABLE {schema}.host_absences (
 CREATE INDEX host_absences_ended ON {schema}.host_absences (until_at);
 COMMENT ON TABLE {schema}.host_absences IS 'Times in which no replica of a host checked in, once they are over. Written by the check-in that ends one. The planner and verify read the absences of hosts only from here, and hosts.present_through for the present one. Rows that ended before the executions that are kept are pruned.';
 COMMENT ON COLUMN {schema}.host_absences.host IS 'The host.';
-COMMENT ON COLUMN {schema}.host_absences.from_at IS 'When its last check-in before the absence ended to count. 1970: it had never checked in.';
+COMMENT ON COLUMN {schema}.host_absences.from_at IS 'When its last check-in before the absence ceased to count. 1970: it had never checked in.';
 COMMENT ON COLUMN {schema}.host_absences.until_at IS 'When it checked in again.';
 
 CREATE TABLE {schema}.queues (
