@@ -35,4 +35,4 @@ COMMENT ON COLUMN {schema}.runner_status.diagnostics IS 'Its state at the last c
 COMMENT ON COLUMN {schema}.runner_status.stale_after IS 'The runner counts as dead unless it checks in before this instant.';
 COMMENT ON COLUMN {schema}.runner_status.failing IS 'The errors of its failing parts at the last check-in; NULL: there were none.';
 COMMENT ON COLUMN {schema}.runner_status.deploy IS 'Ordered version of its deployment; NULL: none was given.';
-COMMENT ON COLUMN {schema}.runner_status.labels IS 'Its labels, such as host=web1 and role=web, by which jobs choose it with "on".';
+COMMENT ON COLUMN {schema}.runner_status.labels IS 'Its labels, such as host=web1 and role=web, which jobs name in "on" and every.';

@@ -30,5 +30,5 @@ COMMENT ON COLUMN {schema}.verify_schedules.next_plan_time IS 'The first plan_ti
 COMMENT ON COLUMN {schema}.verify_schedules.next_due_at IS 'When the next claim plans this row; NULL: the row is parked.';
 COMMENT ON COLUMN {schema}.verify_schedules.retirements IS 'When the scope was retired, each time: scope_retirements.retired_at.';
 COMMENT ON COLUMN {schema}.verify_schedules.returns IS 'When the scope returned from each of these retirements; NULL: it is still retired.';
-COMMENT ON COLUMN {schema}.verify_schedules.absent_from IS 'Of a host: when each of its absences began. The last one begins with its last check-in, once that does not count any more. NULL: the scope is no host.';
+COMMENT ON COLUMN {schema}.verify_schedules.absent_from IS 'Of a host: when each of its absences began. The last one begins with its last check-in, once that does not count any more. NULL: the scope is not a host.';
 COMMENT ON COLUMN {schema}.verify_schedules.absent_until IS 'Of a host: when it checked in again, of each absence; NULL: it has not.';

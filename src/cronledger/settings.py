@@ -234,8 +234,8 @@ class Settings(BaseSettings):
     )
     ledgers_file: Path | None = Field(
         None,
-        description="File with the table `[ledgers]`, for people who operate several: the name of "
-        "each ledger, and how to reach its database.",
+        description="File with the table `[ledgers]`, for people who operate several ledgers: the "
+        "name of each, and how to reach its database.",
     )
     queues: Annotated[tuple[Name, ...], NoDecode, BeforeValidator(_listed)] = Field(
         ("default",),
@@ -270,8 +270,8 @@ class Settings(BaseSettings):
     )
     labels: Annotated[OwnLabels, NoDecode] = Field(
         (),
-        description="Labels of this runner, such as `role=web,dc=fra`, by which jobs choose it "
-        "with `on`. The variable separates them by commas.",
+        description="Labels of this runner, such as `role=web,dc=fra`, which jobs name in `on` "
+        "and `every`. The variable separates them by commas.",
     )
     host: Name = Field(
         default_factory=socket.gethostname,

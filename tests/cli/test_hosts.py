@@ -38,7 +38,7 @@ def test_a_selector_with_a_mistake_is_refused_with_its_line_F98(
 ) -> None:
     file = surroundings / "jobs.toml"
     file.write_text(JOBS.replace("role=web", "web"))
-    refused(cli("jobs", "apply", str(file)), "'web' is not a label; use NAME=VALUE")
+    refused(cli("jobs", "apply", str(file)), "'web' is not a label; use KEY=VALUE")
     file.write_text(JOBS.replace('every = "role=web"', 'every = "role=web"\nscopes = ["a"]'))
     refused(cli("jobs", "apply", str(file)), "each host is a scope")
 

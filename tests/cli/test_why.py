@@ -447,7 +447,7 @@ def test_a_skip_names_what_was_missing_of_a_required_job(cli: Cli, db: rows.Db) 
 
 def test_a_skip_without_a_report_says_so(cli: Cli, db: rows.Db) -> None:
     _skip(db, _hour(db), "not_reported")
-    _why(cli, _hour(db), "nobody reported a start within grace", verdict="skipped")
+    _why(cli, _hour(db), "no start was reported within grace", verdict="skipped")
 
 
 def test_an_observed_run_has_no_lease(cli: Cli, db: rows.Db) -> None:

@@ -361,7 +361,7 @@ async def test_a_host_that_is_gone_is_retired_by_an_operator_F99(ledger: Ledger)
     async with runners(ledger.url, {"labels": WEB}) as (web,):
         await web.repair()
         await web.settle()
-        with pytest.raises(psycopg.Error, match="host web1: a replica of it has checked in"):
+        with pytest.raises(psycopg.Error, match="host web1: one of its replicas has checked in"):
             ledger.values(call)
         ledger.travel(by=15 * MINUTE)
         assert ledger.values(call) == [True]
@@ -388,8 +388,8 @@ def test_work_is_not_enqueued_for_a_host_that_is_unknown(ledger: Ledger) -> None
     ("columns", "shows"),
     [
         ({"on": ["role=db"]}, '"on" is role=db, and every is role=web'),
-        ({"scope_kind": "tenant"}, "it has every, and scopes of the kind tenant"),
-        ({"scopes": ["web1"], "scope_kind": "host"}, "it has every, and scopes"),
+        ({"scope_kind": "tenant"}, "it has every, and also scopes of the kind tenant"),
+        ({"scopes": ["web1"], "scope_kind": "host"}, "it has every, and also scopes"),
         ({"handler": "external", "target": {}}, "hosts_need_replicas"),
     ],
 )

@@ -107,7 +107,7 @@ def test_schedules_are_written_so_that_they_mean_the_same(schedule: str, written
 @pytest.mark.parametrize(
     ("schedule", "told"),
     [
-        ("@reboot", "belongs to no host"), ("0/5 * * * *", "step without a range"),
+        ("@reboot", "start fires no job"), ("0/5 * * * *", "step without a range"),
         ("90 seconds", "between 1 and 59"), ("~ * * * *", "~"), ("@never", "not a macro"),
         ("* * * *", "4 fields"), ("0 0 30 2 *", "never occurs"),
     ],

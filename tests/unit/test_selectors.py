@@ -16,7 +16,7 @@ def test_labels_have_one_order_however_they_are_written(written: object) -> None
 @pytest.mark.parametrize(
     ("written", "shows"),
     [
-        ("web", "'web' is not a label; use NAME=VALUE"),
+        ("web", "'web' is not a label; use KEY=VALUE"),
         ("role=", "'role=' is not a label"),
         ("", "'' is not a label"),
         ("role=web,role=db", "two values of role"),

@@ -22,8 +22,8 @@ BEGIN
     IF definition.handler <> 'observed' AND NOT EXISTS (
         SELECT FROM {schema}.job_revisions r
         WHERE r.job_name = job AND r.definition ->> 'handler' = 'observed') THEN
-        RAISE EXCEPTION 'job %: its handler is %, and only jobs with handler observed take reports', job, definition.handler
-            USING HINT = 'Declare the job with handler = observed if another scheduler fires it.',
+        RAISE EXCEPTION 'job %: its handler is %, and only an observed job accepts reports', job, definition.handler
+            USING HINT = 'If another scheduler fires the job, declare it with observed = true; in SQL, set the handler observed.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
 END $$;
@@ -40,12 +40,12 @@ DECLARE
         WHEN greatest(started_at, ended_at) > now_ + interval '1 minute' THEN
             format('%s lies in the future of the database, whose clock is at %s', greatest(started_at, ended_at), now_)
         WHEN source IS NULL OR length(source) NOT BETWEEN 1 AND 40 THEN
-            format('source %s has not 1 to 40 characters', coalesce(left(source, 60), 'NULL'))
+            format('source %s does not have 1 to 40 characters', coalesce(left(source, 60), 'NULL'))
         END;
 BEGIN
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION 'job %: %', job, problem
-            USING HINT = 'Give the instants of the run by the clock of the database, or leave them out while it starts and ends.',
+            USING HINT = 'Give a run_key of 1 to 200 characters, a source of 1 to 40, and instants of the last 7 days by the clock of the database. To report a run as it starts or ends, omit the instants.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;

@@ -11,7 +11,7 @@ BEGIN
         RAISE EXCEPTION 'host %: no replica has run on it, and no job lists it', host
             USING HINT = 'To list the hosts, run SELECT name FROM {schema}.host_status.', ERRCODE = 'no_data_found';
     ELSIF held.present_through >= {schema}.db_clock() THEN
-        RAISE EXCEPTION 'host %: a replica of it has checked in, and counts until %', host, held.present_through
+        RAISE EXCEPTION 'host %: one of its replicas has checked in, and counts as live until %', host, held.present_through
             USING HINT = 'Stop its replicas, and try again after that time: a check-in brings a retired host back.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
@@ -26,4 +26,4 @@ BEGIN
         CASE WHEN held.retired_at IS NULL THEN 'done' ELSE 'unchanged' END);
     RETURN held.retired_at IS NULL;
 END $$;
-COMMENT ON FUNCTION {schema}.retire_host(text, text) IS 'Retires a host that is gone: jobs with every run on it no more. Its next check-in brings it back. Jobs that list the host are edited instead. Returns false if it was retired already. Raises while a replica of the host is live.';
+COMMENT ON FUNCTION {schema}.retire_host(text, text) IS 'Retires a host that is gone, so that jobs with every no longer run on it. Its next check-in brings it back. Jobs that list the host are edited instead. Returns false if it was retired already. Raises while a replica of the host is live.';

@@ -7,7 +7,7 @@ RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF definition.handler = 'observed' THEN
         RAISE EXCEPTION 'job %: it is observed, so the ledger cannot start a run of it', definition.name
-            USING HINT = 'Start the run by its scheduler, whose report becomes an execution.',
+            USING HINT = 'Start the run with its own scheduler. Its report becomes an execution.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
 END $$;

@@ -97,7 +97,7 @@ BEGIN
                     CASE WHEN labels IS NULL THEN 'is NULL' WHEN array_ndims(labels) > 1 THEN 'is a multidimensional array' END);
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION '% %', what, bad
-            USING HINT = 'Write a list of NAME=VALUE, each name once, such as ''{role=web,dc=fra}''.',
+            USING HINT = 'Write a list of KEY=VALUE, each key once, such as ''{role=web,dc=fra}''.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
@@ -141,7 +141,7 @@ BEGIN
         END IF;
         NEW.on := NEW.every;
         IF NEW.scopes IS NOT NULL OR NEW.scope_kind NOT IN ('global', 'host') THEN
-            RAISE EXCEPTION 'job %: it has every, and scopes of the kind %', NEW.name, NEW.scope_kind
+            RAISE EXCEPTION 'job %: it has every, and also scopes of the kind %', NEW.name, NEW.scope_kind
                 USING HINT = 'Remove every, or the scopes: with every, each host is a scope.',
                       ERRCODE = 'invalid_parameter_value';
         END IF;

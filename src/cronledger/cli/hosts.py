@@ -45,7 +45,7 @@ def list_hosts(*, show: Printer) -> None:
 @click.argument("name", metavar="HOST")
 @json_option
 def retire(*, name: str, as_json: bool) -> None:
-    """Retire a host that is gone: jobs with `every` run on it no more.
+    """Retire a host that is gone, so that jobs with `every` no longer run on it.
 
     Hosts that have not checked in for `hosts_retire_after` retire by themselves. A check-in brings
     a host back.

@@ -76,7 +76,7 @@ class _Source:
     metavar="KEY=VALUE",
     default=crontab_hosts.LABEL,
     show_default=True,
-    help="Label of the hosts for entries of several hosts.",
+    help="Label for `every` in jobs that all hosts have.",
 )
 def import_crontab(
     *,
@@ -129,7 +129,7 @@ def import_crontab(
         raise click.UsageError("no crontab is given; name a FILE, or --hosts DIR")
     if len({source.host is None for source in sources}) > 1:
         raise click.UsageError(
-            "a crontab has no host, and another one has; write HOST=FILE for each of them"
+            "some crontabs have a host, and others have none; write HOST=FILE for each of them"
         )
     options = Options(zone_of_host(timezone), current_user(), as_user, faithful, secret_names)
     crontabs = _read(sources, forced, crontab_user, options)

@@ -33,9 +33,9 @@ def web(*, listen: str | None, auth: str | None) -> None:
     operator. While the database is unreachable, the page shows its last data. It recovers
     automatically.
 
-    If a file of ledgers is set, and no --ledger is chosen, the page serves them all: an overview
-    at its address, and each ledger below /l/NAME/. A database that is away then harms no other
-    ledger, so neither it nor its schema is checked at the start.
+    If a file with [ledgers] is set, and --ledger is omitted, the page serves all: an overview
+    at its address, and each ledger below /l/NAME/. An unreachable database then does not affect
+    the other ledgers, so neither databases nor schemas are checked at the start.
 
     Exit codes: 0 after a stop signal; 1 if the address is in use; 2 if a setting is invalid, or
     the database refuses the connection; 4 if the schema is out of date. The page needs the extra

@@ -31,7 +31,7 @@ _CAUSES = {
     "calendar": "the calendar of the job excludes this day ({})",
     "upstream": "it waited for a job that it requires: {}",
     "host_absent": "no replica of the host had checked in by the end of grace",
-    "not_reported": "nobody reported a start within grace",
+    "not_reported": "no start was reported within grace",
 }
 """The reasons of skips that need no further rows to be explained, with the detail of the skip."""
 

@@ -40,7 +40,7 @@ class Target:
 
 
 class Answer(Enum):
-    """What the ledger said to a report. KEPT: it may accept the report later."""
+    """The result of sending a report. KEPT: the ledger may accept the report later."""
 
     ACCEPTED = "accepted"
     KEPT = "kept"

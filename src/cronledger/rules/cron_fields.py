@@ -217,7 +217,7 @@ def _fields(text: str) -> tuple[str, ...]:
     if lowered.startswith("@") and lowered not in _ALIASES:
         problem, remedy = "unknown alias", f"use one of {', '.join(_ALIASES)}, @every 90s"
         if lowered == "@reboot":
-            problem = "@reboot is not supported, because a job belongs to no host"
+            problem = "@reboot is not supported, because a job cannot start when a host boots"
             remedy = "trigger the job when you deploy, or use a time"
         raise CronError("schedule", text, problem, remedy)
     fields = re.findall(r"\S+", _ALIASES.get(lowered, lowered), re.ASCII)

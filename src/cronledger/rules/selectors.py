@@ -27,7 +27,7 @@ def labels(value: Any) -> tuple[str, ...]:
     for label in found:
         if not re.fullmatch(PATTERN, label) or len(label) > _LONGEST:
             raise ValueError(
-                f"{label!r} is not a label; use NAME=VALUE, such as role=web: letters, digits and "
+                f"{label!r} is not a label; use KEY=VALUE, such as role=web: letters, digits and "
                 f"._/- that begin and end with a letter or digit, at most {_LONGEST} characters"
             )
     names = [name_of(label) for label in found]

@@ -414,7 +414,7 @@ def _every(report: Report, has_provider: bool) -> None:
     elif job.scope_kind != HOST:
         report.add("every", "conflicts with scope_kind: each host is a scope", "remove scope_kind")
     if job.on != job.every:
-        remedy = "remove it: only replicas that every selects run the job"
+        remedy = "remove it: every already selects the replicas that run the job"
         report.add("on", "conflicts with every", remedy, without_effect=True)
 
 

@@ -291,5 +291,5 @@ def _policies(job: ForeignJob, timing: Table, notes: list[Note]) -> Table:
         found["overlap"] = "skip" if job.coalesce else "wait"
     else:
         found |= {"overlap": "allow", "max_running": many}
-        notes.append(Note(f"run {many + 1} at a time waits; APScheduler drops it"))
+        notes.append(Note(f"while {many} run, another one waits; APScheduler drops it"))
     return found

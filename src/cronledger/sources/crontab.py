@@ -291,8 +291,8 @@ class _Reader:
         """Return the schedule, and whether cron itself prevents overlapping runs."""
         if text == "@reboot":
             raise NotCronError(
-                "@reboot has no equivalent, because a job belongs to no host; use a systemd unit, "
-                "or run `cronledger trigger` when the host has booted"
+                "@reboot has no equivalent, because the boot of a host fires no job; use a systemd "
+                "unit, or run `cronledger trigger` when the host has booted"
             )
         if text in ("@every_minute", "@every_second"):
             return "* * * * *" if text == "@every_minute" else "@every 1s", False

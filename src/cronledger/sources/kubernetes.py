@@ -40,7 +40,7 @@ HEADER = (
     "that it repeats runs twice: dst_gap and dst_fold.",
     "overlap: concurrencyPolicy Allow, Forbid and Replace are allow, wait and replace.",
     "startingDeadlineSeconds is grace. Without it, the newest missed run starts when it can: "
-    f'catch_up = "latest", for at most {LONGEST_WAIT}. Kubernetes gives up after 100 missed runs.',
+    f'catch_up = "latest", for at most {LONGEST_WAIT}.',
     "backoffLimit is max_attempts - 1. Work with retries runs again when its replica is lost, as "
     "in Kubernetes: allow_stale_reentry.",
 )

@@ -129,7 +129,7 @@ class _Reader:
             return f"@every {found[1]}s"
         if text in ("@reboot", "@restart"):
             raise NotImportedError(
-                f"{text} has no equivalent, because a job belongs to no host; run `cronledger "
+                f"{text} has no equivalent, because a server's start fires no job; run `cronledger "
                 "trigger` when the server has started"
             )
         if text.startswith("@"):

@@ -202,7 +202,10 @@ class _Generator(GenerateJsonSchema):
 
     def default_schema(self, schema: Any) -> Schema:
         found = self.generate_inner(schema["schema"])
-        default = schema["default"] if "default" in schema else schema["default_factory"]()
+        make = schema.get("default_factory", type(None))
+        if not isinstance(make, type):  # its value differs between machines
+            return found
+        default = schema["default"] if "default" in schema else make()
         return found if default is None else {**found, "default": _written(default)}
 
     def field_title_should_be_set(self, schema: object) -> bool:

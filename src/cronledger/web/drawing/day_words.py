@@ -98,7 +98,7 @@ def _skipped(day: AccountedDay, skip: Skip) -> str:
         case State.HOST_ABSENT:
             text = "no replica of the host had checked in by the end of grace"
         case State.NOT_REPORTED:
-            text = "nobody reported a start within grace"
+            text = "no start was reported within grace"
         case State.RETIRED:
             text = "the job or this scope was retired"
         case _ if skip.gap is not None:
