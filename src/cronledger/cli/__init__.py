@@ -157,11 +157,11 @@ def _ledgers(context: click.Context, parameter: click.Parameter, incomplete: str
 )
 @click.option(
     "--ledger", metavar="NAME", shell_complete=_ledgers,
-    help="Work on this ledger of the file with [ledgers].",
+    help="Work on this ledger of the ledgers file.",
 )  # fmt: skip
 @click.option(
     "--ledgers-file", metavar="PATH", type=click.Path(dir_okay=False),
-    help="File with the table [ledgers] [default: CRONLEDGER_LEDGERS_FILE].",
+    help="File with the table `ledgers` [default: CRONLEDGER_LEDGERS_FILE].",
 )  # fmt: skip
 @click.pass_context
 def main(ctx: click.Context, *, ledger: str | None, ledgers_file: str | None) -> None:
