@@ -157,7 +157,7 @@ def _ledgers(context: click.Context, parameter: click.Parameter, incomplete: str
 )
 @click.option(
     "--ledger", metavar="NAME", shell_complete=_ledgers,
-    help="Work on this ledger of the file with [ledgers].",
+    help="Work on this ledger of the ledgers file.",
 )  # fmt: skip
 @click.option(
     "--ledgers-file", metavar="PATH", type=click.Path(dir_okay=False),

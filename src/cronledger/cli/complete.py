@@ -93,7 +93,7 @@ def running(
 def ledgers(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Offer the names of the file with [ledgers], which is read without a database."""
+    """Offer the names of the ledgers file, which is read without a database."""
     from cronledger.cli.session import settings_here
     from cronledger.sources.ledgers import read_ledgers
 

@@ -35,7 +35,7 @@ MOST_AT_ONCE = 16
 
 @click.command()
 @json_option
-@click.option("--all", "of_all", is_flag=True, help="Check each ledger of the file with [ledgers].")
+@click.option("--all", "of_all", is_flag=True, help="Check each ledger of the ledgers file.")
 @click.option("-v", "--verbose", is_flag=True, help="Also print the checks without a problem.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 def doctor(*, as_json: bool, of_all: bool, verbose: bool, strict: bool) -> None:

@@ -33,7 +33,7 @@ def web(*, listen: str | None, auth: str | None) -> None:
     operator. While the database is unreachable, the page shows its last data. It recovers
     automatically.
 
-    If a file with [ledgers] is set, and --ledger is omitted, the page serves all: an overview
+    If a ledgers file is set, and --ledger is omitted, the page serves all ledgers: an overview
     at its address, and each ledger below /l/NAME/. An unreachable database then does not affect
     the other ledgers, so neither databases nor schemas are checked at the start.
 
