@@ -53,7 +53,7 @@ COMMANDS = {
     "metrics": ("metrics:metrics", "Print or serve the metrics of the ledger for Prometheus."),
     "web": ("web:web", "Serve the web page."),
 }
-WITHOUT_LEDGER = frozenset({"check", "dev", "import-crontab", "schema"})
+WITHOUT_LEDGER = frozenset({"check", "dev", "import", "observe", "schema"})
 """The commands that use no ledger of their caller."""
 
 
