@@ -126,7 +126,7 @@ def make_hosts(random: Random, jobs: list[dict[str, Any]]) -> None:
             "name": name, "handler": "python", "target": {"python": FUNCTION}, **labels,
             "schedule": random.choice(("@every 5s", "*/10 * * * * *")),
             "overlap": random.choice(("skip", "wait", "replace")),
-            "catch_up": random.choice(("skip", "latest")), "grace": s(random.choice((2, 8, 30))),
+            "catch_up": random.choice(("skip", "latest")), "grace": s(random.choice((1, 2, 8))),
             "catch_up_window": s(60), "stale_timeout": s(4), "allow_stale_reentry": True,
             "max_attempts": 3, "retry_backoff": [s(0.5)], "queue": "default",
         })  # fmt: skip
