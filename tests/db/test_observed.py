@@ -123,6 +123,25 @@ async def test_a_report_that_is_delivered_late_stands_beside_the_skip(
     assert ledger.violations() == []
 
 
+@pytest.mark.parametrize("pruned", [False, True])
+async def test_a_report_makes_its_partition_unless_that_was_pruned(
+    ledger: Ledger, one: Runner, at: datetime, pruned: bool
+) -> None:
+    ran = at - timedelta(days=1)
+    made = "SELECT name FROM partitions() WHERE from_plan_time <= %s AND before_plan_time > %s"
+    ledger.values(f"DROP TABLE {ledger.one(made, ran, ran)}")
+    end(ledger, run_key="a", started_at=ran, ended_at=ran)
+    if pruned:
+        ledger.values("SELECT cronledger_internal.record_pruned(%s)", ran)
+        with pytest.raises(psycopg.Error, match="executions were pruned"):
+            start(ledger, started_at=ran)
+    await plan(ledger, one)
+    begun = "SELECT count(*) FROM executions WHERE started_at = %s"
+    assert ledger.one(begun, ran) == (0 if pruned else 1)
+    assert ledger.one("SELECT spec_error FROM jobs") is None
+    assert len(ledger.values(made, ran, ran)) == (0 if pruned else 1)
+
+
 async def test_a_run_without_an_end_fails_after_run_timeout(
     ledger: Ledger, one: Runner, at: datetime
 ) -> None:

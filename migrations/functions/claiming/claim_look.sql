@@ -111,6 +111,7 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT r.id, r.started_at FROM {schema}.reports r
         WHERE (r.job_name, r.scope_kind, r.scope_id) = (s.job_name, s.scope_kind, s.scope_id) AND r.execution_id IS NULL
+          AND r.started_at > coalesce({schema}.pruned_through(), '-infinity')
         ORDER BY r.started_at, r.id LIMIT 500) r;
     IF reports IS NULL THEN
         RETURN;
@@ -123,7 +124,8 @@ BEGIN
     INTO unreported
     FROM (
         SELECT (r.value ->> 3)::bigint AS report, k.job_name, k.scope_kind, k.scope_id, k.revision,
-               greatest(k.from_plan_time, a.started_at - (v.definition ->> 'grace')::interval) AS first,
+               greatest(k.from_plan_time, a.started_at - (v.definition ->> 'grace')::interval,
+                        {schema}.pruned_through() + interval '1 microsecond') AS first,
                least(k.through_plan_time, a.started_at + interval '5 s') AS last
         FROM json_array_elements(reports) r
         CROSS JOIN LATERAL (SELECT (r.value ->> 4)::timestamptz AS started_at) a
@@ -136,7 +138,7 @@ BEGIN
         WHERE k.reason = 'not_reported') k
     WHERE k.first <= k.last;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.unmatched_reports({schema}_internal.locked_schedule[]) IS 'Returns the reports of these schedules that have no execution, at most the 500 oldest of each: job, scope_kind, scope_id, id, started_at. unreported: for each report, the parts of skips not_reported that its start may belong to, with their revision and the plan_times that have an execution. A run may start 5 s before its plan_time, because clocks differ.';
+COMMENT ON FUNCTION {schema}_internal.unmatched_reports({schema}_internal.locked_schedule[]) IS 'Returns the reports of these schedules that have no execution and did not start in a time that was pruned, at most the 500 oldest of each: job, scope_kind, scope_id, id, started_at. unreported: for each report, the parts of skips not_reported that its start may belong to, with their revision and the plan_times that have an execution. A run may start 5 s before its plan_time, because clocks differ.';
 
 -- Lists are arrays of arrays in JSON, which a client reads faster than arrays of rows. No aggregate is DISTINCT,
 -- because PostgreSQL would sort the rows for it, and the order of the schedules counts.

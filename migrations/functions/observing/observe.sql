@@ -37,6 +37,8 @@ DECLARE
     problem text := CASE
         WHEN length(run_key) NOT BETWEEN 1 AND 200 THEN format('run_key has %s characters; the limits are 1 and 200', length(run_key))
         WHEN started_at < now_ - interval '7 days' THEN format('started_at %s is more than 7 days ago', started_at)
+        WHEN started_at <= {schema}.pruned_through() THEN
+            format('started_at %s lies in the time whose executions were pruned, which lasts through %s', started_at, {schema}.pruned_through())
         WHEN greatest(started_at, ended_at) > now_ + interval '1 minute' THEN
             format('%s lies in the future of the database, whose clock is at %s', greatest(started_at, ended_at), now_)
         WHEN source IS NULL OR length(source) NOT BETWEEN 1 AND 40 THEN
