@@ -160,6 +160,34 @@ async def test_a_run_without_an_end_fails_after_run_timeout(
     assert ledger.violations() == []
 
 
+@pytest.mark.parametrize("claimed", [False, True])
+async def test_a_retry_of_a_run_without_an_end_has_to_be_forced(
+    ledger: Ledger, one: Runner, at: datetime, claimed: bool
+) -> None:
+    start(ledger, run_key="a")
+    await plan(ledger, one)
+    ledger.pass_time(2 * timedelta(hours=1))
+    one.trust()
+    await one.sweep()
+    ledger.edit(handler="python", target={"python": "tests:work"}, schedule="@yearly")
+    run = ledger.one("SELECT id FROM executions WHERE error_code = 'not_ended'")
+    with pytest.raises(psycopg.Error, match="the end of attempt 1 is unknown"):
+        ledger.values("SELECT retry(%s)", run)
+    ledger.values("SELECT retry(%s, force => true)", run)
+    leases = await one.settle() if claimed else []
+    end(ledger, run_key="a", error="late")
+    assert ledger.one("SELECT ended_at IS NOT NULL, error FROM reports") == (
+        (True, "late") if claimed else (True, None)
+    )
+    for lease in leases:
+        await one.finish(lease)
+    assert await one.settle() == []
+    ended = "SELECT status, attempt, next_attempt_at FROM executions WHERE id = %s"
+    assert ledger.one(ended, run) == ("SUCCESS" if claimed else "FAILED", 2, None)
+    assert ledger.violations() == []
+    assert kinds(ledger) == []
+
+
 async def test_an_observed_run_is_never_taken_over_after_its_job_moved_to_replicas(
     ledger: Ledger, one: Runner, at: datetime
 ) -> None:

@@ -107,11 +107,13 @@ DECLARE
     ended record;
 BEGIN
     SELECT o.* INTO ended FROM {schema}_internal.reported_outcome(report) o;
-    -- The sweeper may have ended it, because no end was reported in time. Then that end is an earlier attempt.
+    -- The sweeper may have ended it, because no end was reported in time. Then that end is an earlier attempt. A retry that
+    -- has not started has become needless. If it has started, the report keeps its end, and the execution gets that of the
+    -- new attempt.
     UPDATE {schema}.executions e
     SET status = CASE WHEN ended.status = 'FAILED' AND e.cancel_requested_at IS NOT NULL THEN 'CANCELLED' ELSE ended.status END,
         error_code = ended.error_code, error_msg = ended.error_msg, output = report.output,
-        finished_at = report.ended_at, updated_at = {schema}.db_clock(), changed_xact = pg_current_xact_id(),
+        next_attempt_at = NULL, finished_at = report.ended_at, updated_at = {schema}.db_clock(), changed_xact = pg_current_xact_id(),
         duration_ms = greatest(0, extract(epoch FROM report.ended_at - e.started_at) * 1000)::bigint,
         attempt = e.attempt + (e.status <> 'RUNNING')::integer,
         max_attempts = e.max_attempts + (e.status <> 'RUNNING')::integer,
