@@ -221,6 +221,17 @@ async def test_the_report_decides_the_outcome(
     assert ledger.one("SELECT error, output FROM reports") == (None, None)
 
 
+async def test_a_run_may_last_longer_than_its_start_may_be_ago(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    ledger.edit(run_timeout=None, schedule="@yearly")
+    first = start(ledger, run_key="a", started_at=at)
+    ledger.pass_time(timedelta(days=8))
+    assert end(ledger, run_key="a", started_at=at) == first
+    await plan(ledger, one)
+    assert ledger.statuses() == ["SUCCESS"]
+
+
 async def test_a_report_that_is_delivered_again_changes_nothing(
     ledger: Ledger, one: Runner, at: datetime
 ) -> None:

@@ -148,14 +148,16 @@ DECLARE
     begun  timestamptz := coalesce(started_at, ended_at, now_);
     report {schema}.reports;
 BEGIN
-    PERFORM {schema}_internal.check_report(job, run_key, begun, ended_at, source);
     PERFORM {schema}_internal.lock_observed(job, scope_kind, scope_id);
     SELECT r.* INTO report FROM {schema}.reports r
     WHERE (r.job_name, r.scope_kind, r.scope_id) = (observe_end.job, observe_end.scope_kind, observe_end.scope_id)
       AND CASE WHEN observe_end.run_key IS NULL THEN r.run_key IS NULL AND r.ended_at IS NULL
                ELSE r.run_key = observe_end.run_key END
     ORDER BY r.started_at DESC, r.id DESC LIMIT 1;
-    IF NOT FOUND THEN
+    -- The start of a run that was reported counts, however long ago it was.
+    PERFORM {schema}_internal.check_report(
+        job, run_key, CASE WHEN report.id IS NULL THEN begun ELSE now_ END, ended_at, source);
+    IF report.id IS NULL THEN
         INSERT INTO {schema}.reports (job_name, scope_kind, scope_id, run_key, started_at, host, source)
         VALUES (job, scope_kind, scope_id, observe_end.run_key, begun, left(host, 200), source)
         RETURNING * INTO report;
