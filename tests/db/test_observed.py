@@ -203,6 +203,38 @@ async def test_an_observed_run_is_never_taken_over_after_its_job_moved_to_replic
     assert ledger.one("SELECT error_code FROM executions WHERE plan_time = %s", at) == "not_ended"
 
 
+async def test_a_run_without_an_end_can_be_cancelled(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    start(ledger, run_key="a")
+    await plan(ledger, one)
+    assert ledger.one("SELECT cancel(id) FROM executions") == "cancelled"
+    ended = "SELECT status, attempt, error_code FROM executions"
+    assert ledger.one(ended) == ("CANCELLED", 1, "not_ended")
+    assert ledger.violations() == []
+    end(ledger, run_key="a")
+    assert ledger.one(ended) == ("SUCCESS", 2, None)
+    assert ledger.violations() == []
+
+
+@pytest.mark.parametrize("overlap", ["skip", "wait", "replace"])
+async def test_a_run_without_an_end_blocks_nothing(
+    ledger: Ledger, one: Runner, at: datetime, overlap: str
+) -> None:
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
+    ledger.edit(run_timeout=None)
+    start(ledger)
+    await plan(ledger, one)
+    ledger.edit(handler="python", target={"python": "tests:work"}, overlap=overlap)
+    assert await one.settle() == []
+    ledger.pass_time(MINUTE)
+    (lease,) = await one.settle()
+    assert lease.claimed.key.plan_time == at + MINUTE
+    row = "SELECT status, cancel_requested_at FROM executions WHERE plan_time = %s"
+    assert ledger.one(row, at) == ("RUNNING", None)
+    assert ledger.violations() == []
+
+
 @pytest.mark.parametrize(
     ("given", "outcome"),
     [

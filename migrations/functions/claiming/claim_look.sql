@@ -280,14 +280,16 @@ BEGIN
             q.name, (SELECT l.room FROM {schema}_internal.queue_room(q.name, q.max_running) l)))
         FROM {schema}.queues q
         WHERE q.name = ANY (limits) AND q.max_running IS NOT NULL);
-    -- status is a constant, because only then the partial index can be used.
+    -- status is a constant, because only then the partial index can be used. Without runs of another scheduler: their ends
+    -- may never be reported.
     running := (
         SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, e.plan_time, e.id))
         FROM unnest(locked) s
         CROSS JOIN LATERAL (
             SELECT e.plan_time, e.id FROM {schema}.executions e
             WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
-              AND e.status = 'RUNNING' AND e.plan_time >= coalesce(s.running_from, '-infinity')
+              AND e.status = 'RUNNING' AND e.runner_id <> 'observed'
+              AND e.plan_time >= coalesce(s.running_from, '-infinity')
             OFFSET 0) e);
     now := least({schema}.db_clock(), ends_at);
     -- The host of this runner is present. The absence of another one lasts at least until now, because its row is locked.
