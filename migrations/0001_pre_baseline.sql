@@ -146,7 +146,7 @@ CREATE TABLE {schema}.jobs (
         OR (paused_by IS NULL AND paused_reason IS NULL AND paused_until IS NULL)),
     CONSTRAINT every_has_hosts CHECK (every IS NULL OR (scope_kind = 'host' AND scopes IS NULL AND every = "on")),
     -- Its firings are planned by any replica, and hosts are known from replicas only.
-    CONSTRAINT hosts_need_replicas CHECK (NOT (scope_kind = 'host' AND handler = 'external')),
+    CONSTRAINT hosts_need_replicas CHECK (NOT (scope_kind = 'host' AND handler IN ('external', 'observed'))),
     CONSTRAINT scopes_need_a_kind CHECK (scopes IS NULL OR scope_kind <> 'global'),
     -- A value that replicas cannot read would stop them for all jobs.
     CONSTRAINT at_most_a_century CHECK (interval '36525 days' >= ALL (retry_backoff)
