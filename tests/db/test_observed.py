@@ -403,6 +403,30 @@ async def test_verify_finds_a_skip_that_a_report_contradicts(
     assert kinds(ledger) == ["untrue_skip"]
 
 
+CLAIM = (
+    "SELECT schedules FROM cronledger_internal.claim_look('r1', '{default}', '{python}',"
+    " '{tests:work}', '{}', '{}', NULL, false, '{}', 10, '{job}', 10, 10, '0', NULL)"
+)
+
+
+async def test_a_claim_of_other_jobs_reads_no_reports(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    ledger.job("other", schedule="* * * * *")
+    assert await one.settle() == []
+    start(ledger)
+    ledger.pass_time(MINUTE)
+    with psycopg.connect(ledger.url) as c:
+        planned = c.execute(CLAIM).fetchone()
+        read = c.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables"
+            " WHERE relname = 'reports'"
+        ).fetchone()
+    assert planned is not None
+    assert [row[0] for row in planned[0]] == ["other"]
+    assert read == (0,)
+
+
 def kinds(ledger: Ledger) -> list[str]:
     return [violation.kind for violation in verify(ledger.url)]
 

@@ -243,8 +243,13 @@ BEGIN
                   AND (p.scope_id IS NULL OR (p.scope_kind, p.scope_id) = (s.scope_kind, s.scope_id))
                 OFFSET 0) p);
     END IF;
-    -- As with planned skips, every report that was committed before the locks.
-    IF EXISTS (SELECT FROM {schema}.reports r WHERE r.execution_id IS NULL) THEN
+    -- As with planned skips, every report that was committed before the locks. By scope, because the index keeps entries of
+    -- reports that have an execution now, until a vacuum. OFFSET 0 keeps it a probe for each schedule.
+    IF EXISTS (
+        SELECT FROM unnest(locked) s CROSS JOIN LATERAL (
+            SELECT FROM {schema}.reports r
+            WHERE (r.job_name, r.scope_kind, r.scope_id) = (s.job_name, s.scope_kind, s.scope_id) AND r.execution_id IS NULL
+            OFFSET 0) r) THEN
         SELECT u.reports, u.unreported INTO reports, unreported FROM {schema}_internal.unmatched_reports(locked) u;
     END IF;
     -- A claim ahead leaves what is limited to a later one, and does not delay that one.
