@@ -146,7 +146,7 @@ CREATE TABLE {schema}.jobs (
         OR (paused_by IS NULL AND paused_reason IS NULL AND paused_until IS NULL)),
     CONSTRAINT every_has_hosts CHECK (every IS NULL OR (scope_kind = 'host' AND scopes IS NULL AND every = "on")),
     -- Its firings are planned by any replica, and hosts are known from replicas only.
-    CONSTRAINT hosts_need_replicas CHECK (NOT (scope_kind = 'host' AND handler = 'external')),
+    CONSTRAINT hosts_need_replicas CHECK (NOT (scope_kind = 'host' AND handler IN ('external', 'observed'))),
     CONSTRAINT scopes_need_a_kind CHECK (scopes IS NULL OR scope_kind <> 'global'),
     -- A value that replicas cannot read would stop them for all jobs.
     CONSTRAINT at_most_a_century CHECK (interval '36525 days' >= ALL (retry_backoff)
@@ -372,7 +372,7 @@ COMMENT ON COLUMN {schema}.schedules.parked IS 'Why the row is not in the index 
 COMMENT ON COLUMN {schema}.schedules.woken IS 'The schedule is new, or it or its job was edited since it was last planned, so that a claim plans it even if it is not due.';
 COMMENT ON COLUMN {schema}.schedules.input_watermark IS 'Newest input that was enqueued for this scope. It only grows.';
 COMMENT ON COLUMN {schema}.schedules.success_watermark IS 'Input that successes have covered.';
-COMMENT ON COLUMN {schema}.schedules.running_from IS 'No execution with an earlier plan_time is RUNNING, so that a claim does not search there; NULL: unknown.';
+COMMENT ON COLUMN {schema}.schedules.running_from IS 'No execution with an earlier plan_time is RUNNING, except runs of another scheduler, so that a claim does not search there; NULL: unknown.';
 COMMENT ON COLUMN {schema}.schedules.retired_at IS 'When the scope was last retired, until the cursor passes its return; NULL: the scope is planned. scope_retirements has all retirements.';
 COMMENT ON COLUMN {schema}.schedules.returned_at IS 'When the scope returned. Both are cleared when the cursor passes this instant.';
 COMMENT ON COLUMN {schema}.schedules.created_at IS 'When the scope was created; its history starts here.';

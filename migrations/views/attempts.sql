@@ -11,7 +11,7 @@ SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.trigger, e.rev
        (a.entry ->> 'started_at')::timestamptz AS started_at,
        (a.entry ->> 'last_seen')::timestamptz AS last_seen,
        (a.entry ->> 'ended_at')::timestamptz AS ended_at, a.entry ->> 'error_code' AS error_code,
-       CASE WHEN a.entry ->> 'error_code' NOT IN ('runner_crashed', 'stale_timeout')
+       CASE WHEN a.entry ->> 'error_code' NOT IN ('runner_crashed', 'stale_timeout', 'not_ended')
             THEN (a.entry ->> 'ended_at')::timestamptz
             ELSE (a.entry ->> 'last_seen')::timestamptz END AS ran_until,
        false AS is_last, coalesce((a.entry ->> 'repeats')::integer, 0) AS repeats
@@ -29,7 +29,7 @@ SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.trigger, e.rev
             ELSE 'again' END,
        e.runner_id, md5(e.lease_token::text), e.started_at, e.heartbeat_at, e.finished_at, e.error_code,
        CASE WHEN e.status = 'RUNNING' THEN 'infinity'
-            WHEN e.error_code = 'stale_timeout' THEN coalesce(e.heartbeat_at, e.started_at)
+            WHEN e.error_code IN ('stale_timeout', 'not_ended') THEN coalesce(e.heartbeat_at, e.started_at)
             ELSE e.finished_at END,
        true, 0
 FROM {schema}.executions e

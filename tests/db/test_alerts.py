@@ -330,6 +330,25 @@ async def test_a_range_of_skips_that_a_replica_extends_is_observed_again(
     assert ledger.one("SELECT count FROM alert_states") == counts[-1]
 
 
+async def test_an_absence_of_a_host_that_goes_on_is_observed_again(
+    ledger: Ledger, one: Runner
+) -> None:
+    watched(
+        ledger, "skipped", handler="python", schedule="* * * * *", scope_kind="host",
+        scopes=["web3"], grace="1 s",
+    )  # fmt: skip
+    changed = set()
+    for _ in range(2):
+        ledger.travel(by=timedelta(minutes=2))
+        await one.check_in()
+        await one.repair()
+        assert await one.settle() == []
+        (skips,) = ledger.values("SELECT reason, changed_xact::text FROM skips")
+        assert skips[0] == "host_absent"
+        changed.add(skips[1])
+    assert len(changed) == 2
+
+
 def rows_read(c: psycopg.Connection[Any], tables: str) -> int:
     """Return how many rows of these tables the transaction has read."""
     counted = "SELECT sum(seq_tup_read + idx_tup_fetch)::int FROM pg_stat_xact_user_tables"

@@ -355,7 +355,8 @@ def test_retry_refuses_what_has_not_failed(db: Db) -> None:
 def test_retry_refuses_an_unknown_end_unless_forced(db: Db) -> None:
     """I6: no attempt starts while the end of an earlier one is unknown."""
     job(db)
-    for status, code in product(("FAILED", "CANCELLED"), ("stale_timeout", "shutdown")):
+    codes = ("stale_timeout", "shutdown", "not_ended")
+    for status, code in product(("FAILED", "CANCELLED"), codes):
         found = execution(db, status, error_code=code, plan_time=now(db))
         with pytest.raises(NOT_NOW, match=rf"the end of attempt 1 is unknown \({code}\)") as caught:
             call(db, "retry", found["id"])

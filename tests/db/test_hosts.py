@@ -391,6 +391,7 @@ def test_work_is_not_enqueued_for_a_host_that_is_unknown(ledger: Ledger) -> None
         ({"scope_kind": "tenant"}, "it has every, and also scopes of the kind tenant"),
         ({"scopes": ["web1"], "scope_kind": "host"}, "it has every, and also scopes"),
         ({"handler": "external", "target": {}}, "hosts_need_replicas"),
+        ({"handler": "observed", "target": {}}, "hosts_need_replicas"),
     ],
 )
 def test_every_excludes_other_ways_to_choose(

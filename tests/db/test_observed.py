@@ -123,6 +123,25 @@ async def test_a_report_that_is_delivered_late_stands_beside_the_skip(
     assert ledger.violations() == []
 
 
+@pytest.mark.parametrize("pruned", [False, True])
+async def test_a_report_makes_its_partition_unless_that_was_pruned(
+    ledger: Ledger, one: Runner, at: datetime, pruned: bool
+) -> None:
+    ran = at - timedelta(days=1)
+    made = "SELECT name FROM partitions() WHERE from_plan_time <= %s AND before_plan_time > %s"
+    ledger.values(f"DROP TABLE {ledger.one(made, ran, ran)}")
+    end(ledger, run_key="a", started_at=ran, ended_at=ran)
+    if pruned:
+        ledger.values("SELECT cronledger_internal.record_pruned(%s)", ran)
+        with pytest.raises(psycopg.Error, match="executions were pruned"):
+            start(ledger, started_at=ran)
+    await plan(ledger, one)
+    begun = "SELECT count(*) FROM executions WHERE started_at = %s"
+    assert ledger.one(begun, ran) == (0 if pruned else 1)
+    assert ledger.one("SELECT spec_error FROM jobs") is None
+    assert len(ledger.values(made, ran, ran)) == (0 if pruned else 1)
+
+
 async def test_a_run_without_an_end_fails_after_run_timeout(
     ledger: Ledger, one: Runner, at: datetime
 ) -> None:
@@ -141,6 +160,34 @@ async def test_a_run_without_an_end_fails_after_run_timeout(
     assert ledger.violations() == []
 
 
+@pytest.mark.parametrize("claimed", [False, True])
+async def test_a_retry_of_a_run_without_an_end_has_to_be_forced(
+    ledger: Ledger, one: Runner, at: datetime, claimed: bool
+) -> None:
+    start(ledger, run_key="a")
+    await plan(ledger, one)
+    ledger.pass_time(2 * timedelta(hours=1))
+    one.trust()
+    await one.sweep()
+    ledger.edit(handler="python", target={"python": "tests:work"}, schedule="@yearly")
+    run = ledger.one("SELECT id FROM executions WHERE error_code = 'not_ended'")
+    with pytest.raises(psycopg.Error, match="the end of attempt 1 is unknown"):
+        ledger.values("SELECT retry(%s)", run)
+    ledger.values("SELECT retry(%s, force => true)", run)
+    leases = await one.settle() if claimed else []
+    end(ledger, run_key="a", error="late")
+    assert ledger.one("SELECT ended_at IS NOT NULL, error FROM reports") == (
+        (True, "late") if claimed else (True, None)
+    )
+    for lease in leases:
+        await one.finish(lease)
+    assert await one.settle() == []
+    ended = "SELECT status, attempt, next_attempt_at FROM executions WHERE id = %s"
+    assert ledger.one(ended, run) == ("SUCCESS" if claimed else "FAILED", 2, None)
+    assert ledger.violations() == []
+    assert kinds(ledger) == []
+
+
 async def test_an_observed_run_is_never_taken_over_after_its_job_moved_to_replicas(
     ledger: Ledger, one: Runner, at: datetime
 ) -> None:
@@ -154,6 +201,38 @@ async def test_an_observed_run_is_never_taken_over_after_its_job_moved_to_replic
     assert await one.steal() == []
     await one.sweep()
     assert ledger.one("SELECT error_code FROM executions WHERE plan_time = %s", at) == "not_ended"
+
+
+async def test_a_run_without_an_end_can_be_cancelled(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    start(ledger, run_key="a")
+    await plan(ledger, one)
+    assert ledger.one("SELECT cancel(id) FROM executions") == "cancelled"
+    ended = "SELECT status, attempt, error_code FROM executions"
+    assert ledger.one(ended) == ("CANCELLED", 1, "not_ended")
+    assert ledger.violations() == []
+    end(ledger, run_key="a")
+    assert ledger.one(ended) == ("SUCCESS", 2, None)
+    assert ledger.violations() == []
+
+
+@pytest.mark.parametrize("overlap", ["skip", "wait", "replace"])
+async def test_a_run_without_an_end_blocks_nothing(
+    ledger: Ledger, one: Runner, at: datetime, overlap: str
+) -> None:
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
+    ledger.edit(run_timeout=None)
+    start(ledger)
+    await plan(ledger, one)
+    ledger.edit(handler="python", target={"python": "tests:work"}, overlap=overlap)
+    assert await one.settle() == []
+    ledger.pass_time(MINUTE)
+    (lease,) = await one.settle()
+    assert lease.claimed.key.plan_time == at + MINUTE
+    row = "SELECT status, cancel_requested_at FROM executions WHERE plan_time = %s"
+    assert ledger.one(row, at) == ("RUNNING", None)
+    assert ledger.violations() == []
 
 
 @pytest.mark.parametrize(
@@ -172,6 +251,17 @@ async def test_the_report_decides_the_outcome(
     assert ledger.one("SELECT status, error_code, error_msg FROM executions") == outcome
     # A redaction of the execution finds all of it.
     assert ledger.one("SELECT error, output FROM reports") == (None, None)
+
+
+async def test_a_run_may_last_longer_than_its_start_may_be_ago(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    ledger.edit(run_timeout=None, schedule="@yearly")
+    first = start(ledger, run_key="a", started_at=at)
+    ledger.pass_time(timedelta(days=8))
+    assert end(ledger, run_key="a", started_at=at) == first
+    await plan(ledger, one)
+    assert ledger.statuses() == ["SUCCESS"]
 
 
 async def test_a_report_that_is_delivered_again_changes_nothing(
@@ -311,6 +401,30 @@ async def test_verify_finds_a_skip_that_a_report_contradicts(
         " FROM (VALUES (%s::timestamptz)) v(t)", at,
     )  # fmt: skip
     assert kinds(ledger) == ["untrue_skip"]
+
+
+CLAIM = (
+    "SELECT schedules FROM cronledger_internal.claim_look('r1', '{default}', '{python}',"
+    " '{tests:work}', '{}', '{}', NULL, false, '{}', 10, '{job}', 10, 10, '0', NULL)"
+)
+
+
+async def test_a_claim_of_other_jobs_reads_no_reports(
+    ledger: Ledger, one: Runner, at: datetime
+) -> None:
+    ledger.job("other", schedule="* * * * *")
+    assert await one.settle() == []
+    start(ledger)
+    ledger.pass_time(MINUTE)
+    with psycopg.connect(ledger.url) as c:
+        planned = c.execute(CLAIM).fetchone()
+        read = c.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables"
+            " WHERE relname = 'reports'"
+        ).fetchone()
+    assert planned is not None
+    assert [row[0] for row in planned[0]] == ["other"]
+    assert read == (0,)
 
 
 def kinds(ledger: Ledger) -> list[str]:

@@ -131,6 +131,10 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"handler": "external", "target": {"a": 1}}, ["target.a"]),
     ({"handler": "observed", "target": {"a": 1}}, ["target.a"]),
     (
+        {"handler": "observed", "target": {}, "scope_kind": "host", "scopes": ["a"]},
+        ["scope_kind"],
+    ),
+    (
         {"handler": "observed", "target": {}, "catch_up": "skip", "max_attempts": 2, "grace": "1h"},
         ["catch_up", "max_attempts"],
     ),

@@ -111,6 +111,7 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT r.id, r.started_at FROM {schema}.reports r
         WHERE (r.job_name, r.scope_kind, r.scope_id) = (s.job_name, s.scope_kind, s.scope_id) AND r.execution_id IS NULL
+          AND r.started_at > coalesce({schema}.pruned_through(), '-infinity')
         ORDER BY r.started_at, r.id LIMIT 500) r;
     IF reports IS NULL THEN
         RETURN;
@@ -123,7 +124,8 @@ BEGIN
     INTO unreported
     FROM (
         SELECT (r.value ->> 3)::bigint AS report, k.job_name, k.scope_kind, k.scope_id, k.revision,
-               greatest(k.from_plan_time, a.started_at - (v.definition ->> 'grace')::interval) AS first,
+               greatest(k.from_plan_time, a.started_at - (v.definition ->> 'grace')::interval,
+                        {schema}.pruned_through() + interval '1 microsecond') AS first,
                least(k.through_plan_time, a.started_at + interval '5 s') AS last
         FROM json_array_elements(reports) r
         CROSS JOIN LATERAL (SELECT (r.value ->> 4)::timestamptz AS started_at) a
@@ -136,7 +138,7 @@ BEGIN
         WHERE k.reason = 'not_reported') k
     WHERE k.first <= k.last;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.unmatched_reports({schema}_internal.locked_schedule[]) IS 'Returns the reports of these schedules that have no execution, at most the 500 oldest of each: job, scope_kind, scope_id, id, started_at. unreported: for each report, the parts of skips not_reported that its start may belong to, with their revision and the plan_times that have an execution. A run may start 5 s before its plan_time, because clocks differ.';
+COMMENT ON FUNCTION {schema}_internal.unmatched_reports({schema}_internal.locked_schedule[]) IS 'Returns the reports of these schedules that have no execution and did not start in a time that was pruned, at most the 500 oldest of each: job, scope_kind, scope_id, id, started_at. unreported: for each report, the parts of skips not_reported that its start may belong to, with their revision and the plan_times that have an execution. A run may start 5 s before its plan_time, because clocks differ.';
 
 -- Lists are arrays of arrays in JSON, which a client reads faster than arrays of rows. No aggregate is DISTINCT,
 -- because PostgreSQL would sort the rows for it, and the order of the schedules counts.
@@ -241,8 +243,13 @@ BEGIN
                   AND (p.scope_id IS NULL OR (p.scope_kind, p.scope_id) = (s.scope_kind, s.scope_id))
                 OFFSET 0) p);
     END IF;
-    -- As with planned skips, every report that was committed before the locks.
-    IF EXISTS (SELECT FROM {schema}.reports r WHERE r.execution_id IS NULL) THEN
+    -- As with planned skips, every report that was committed before the locks. By scope, because the index keeps entries of
+    -- reports that have an execution now, until a vacuum. OFFSET 0 keeps it a probe for each schedule.
+    IF EXISTS (
+        SELECT FROM unnest(locked) s CROSS JOIN LATERAL (
+            SELECT FROM {schema}.reports r
+            WHERE (r.job_name, r.scope_kind, r.scope_id) = (s.job_name, s.scope_kind, s.scope_id) AND r.execution_id IS NULL
+            OFFSET 0) r) THEN
         SELECT u.reports, u.unreported INTO reports, unreported FROM {schema}_internal.unmatched_reports(locked) u;
     END IF;
     -- A claim ahead leaves what is limited to a later one, and does not delay that one.
@@ -278,14 +285,16 @@ BEGIN
             q.name, (SELECT l.room FROM {schema}_internal.queue_room(q.name, q.max_running) l)))
         FROM {schema}.queues q
         WHERE q.name = ANY (limits) AND q.max_running IS NOT NULL);
-    -- status is a constant, because only then the partial index can be used.
+    -- status is a constant, because only then the partial index can be used. Without runs of another scheduler: their ends
+    -- may never be reported.
     running := (
         SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, e.plan_time, e.id))
         FROM unnest(locked) s
         CROSS JOIN LATERAL (
             SELECT e.plan_time, e.id FROM {schema}.executions e
             WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
-              AND e.status = 'RUNNING' AND e.plan_time >= coalesce(s.running_from, '-infinity')
+              AND e.status = 'RUNNING' AND e.runner_id <> 'observed'
+              AND e.plan_time >= coalesce(s.running_from, '-infinity')
             OFFSET 0) e);
     now := least({schema}.db_clock(), ends_at);
     -- The host of this runner is present. The absence of another one lasts at least until now, because its row is locked.

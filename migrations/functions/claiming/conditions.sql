@@ -34,8 +34,9 @@ RETURNS TABLE (room bigint) LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT CASE WHEN queue_room.max_running IS NOT NULL THEN greatest(0, queue_room.max_running - count(*)) END
     FROM {schema}.executions e
     WHERE queue_room.max_running IS NOT NULL AND e.queue = queue_room.queue AND e.status = 'RUNNING'
+      AND e.runner_id <> 'observed'
 $$;
-COMMENT ON FUNCTION {schema}_internal.queue_room(text, integer) IS 'Counts how many more executions of this queue may be RUNNING; NULL: max_running is NULL. Exact only after the lock of the row of the queue, in a statement of its own.';
+COMMENT ON FUNCTION {schema}_internal.queue_room(text, integer) IS 'Counts how many more executions of this queue may be RUNNING; NULL: max_running is NULL. Runs of another scheduler do not count, because the ledger did not start them. Exact only after the lock of the row of the queue, in a statement of its own.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.open_queues(of_queues text[])
 RETURNS TABLE (name text) LANGUAGE sql STABLE ROWS 1 AS $$

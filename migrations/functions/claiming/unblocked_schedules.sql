@@ -4,14 +4,15 @@ CREATE OR REPLACE FUNCTION {schema}_internal.unblocked_schedules(most bigint, mo
 RETURNS SETOF {schema}.schedules LANGUAGE sql STABLE ROWS 10 AS $$
     SELECT w.* FROM (SELECT s.* FROM {schema}.schedules s WHERE s.parked = 'waiting' LIMIT most) w
     WHERE (w.job_name, w.scope_kind, w.scope_id) NOT IN (
-        SELECT e.job_name, e.scope_kind, e.scope_id FROM {schema}.executions e WHERE e.status = 'RUNNING')
+        SELECT e.job_name, e.scope_kind, e.scope_id FROM {schema}.executions e
+        WHERE e.status = 'RUNNING' AND e.runner_id <> 'observed')
     UNION ALL
     SELECT w.* FROM (SELECT s.* FROM {schema}.schedules s WHERE s.parked = 'waiting' LIMIT most) w
     JOIN {schema}.jobs j ON j.name = w.job_name AND j.overlap = 'replace'
     WHERE EXISTS (
         SELECT FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id) = (w.job_name, w.scope_kind, w.scope_id)
-          AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL OFFSET 0)
+          AND e.status = 'RUNNING' AND e.runner_id <> 'observed' AND e.cancel_requested_at IS NULL OFFSET 0)
     UNION ALL
     SELECT l.*
     FROM (SELECT n.job_name FROM {schema}_internal.parked_jobs('limit') n LIMIT most) n

@@ -74,7 +74,7 @@ BEGIN
         WHERE NOT EXISTS (
             SELECT FROM {schema}.executions e
             WHERE (e.job_name, e.scope_kind, e.scope_id) = (w.job_name, w.scope_kind, w.scope_id)
-              AND e.status = 'RUNNING' OFFSET 0)
+              AND e.status = 'RUNNING' AND e.runner_id <> 'observed' OFFSET 0)
         UNION
         SELECT f.job_name, f.scope_kind, f.scope_id, f.queue FROM freed f
         WHERE f.job_name <> ALL (ARRAY(

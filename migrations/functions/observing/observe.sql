@@ -37,6 +37,8 @@ DECLARE
     problem text := CASE
         WHEN length(run_key) NOT BETWEEN 1 AND 200 THEN format('run_key has %s characters; the limits are 1 and 200', length(run_key))
         WHEN started_at < now_ - interval '7 days' THEN format('started_at %s is more than 7 days ago', started_at)
+        WHEN started_at <= {schema}.pruned_through() THEN
+            format('started_at %s lies in the time whose executions were pruned, which lasts through %s', started_at, {schema}.pruned_through())
         WHEN greatest(started_at, ended_at) > now_ + interval '1 minute' THEN
             format('%s lies in the future of the database, whose clock is at %s', greatest(started_at, ended_at), now_)
         WHEN source IS NULL OR length(source) NOT BETWEEN 1 AND 40 THEN
@@ -105,11 +107,13 @@ DECLARE
     ended record;
 BEGIN
     SELECT o.* INTO ended FROM {schema}_internal.reported_outcome(report) o;
-    -- The sweeper may have ended it, because no end was reported in time. Then that end is an earlier attempt.
+    -- The sweeper may have ended it, because no end was reported in time. Then that end is an earlier attempt. A retry that
+    -- has not started has become needless. If it has started, the report keeps its end, and the execution gets that of the
+    -- new attempt.
     UPDATE {schema}.executions e
     SET status = CASE WHEN ended.status = 'FAILED' AND e.cancel_requested_at IS NOT NULL THEN 'CANCELLED' ELSE ended.status END,
         error_code = ended.error_code, error_msg = ended.error_msg, output = report.output,
-        finished_at = report.ended_at, updated_at = {schema}.db_clock(), changed_xact = pg_current_xact_id(),
+        next_attempt_at = NULL, finished_at = report.ended_at, updated_at = {schema}.db_clock(), changed_xact = pg_current_xact_id(),
         duration_ms = greatest(0, extract(epoch FROM report.ended_at - e.started_at) * 1000)::bigint,
         attempt = e.attempt + (e.status <> 'RUNNING')::integer,
         max_attempts = e.max_attempts + (e.status <> 'RUNNING')::integer,
@@ -144,14 +148,16 @@ DECLARE
     begun  timestamptz := coalesce(started_at, ended_at, now_);
     report {schema}.reports;
 BEGIN
-    PERFORM {schema}_internal.check_report(job, run_key, begun, ended_at, source);
     PERFORM {schema}_internal.lock_observed(job, scope_kind, scope_id);
     SELECT r.* INTO report FROM {schema}.reports r
     WHERE (r.job_name, r.scope_kind, r.scope_id) = (observe_end.job, observe_end.scope_kind, observe_end.scope_id)
       AND CASE WHEN observe_end.run_key IS NULL THEN r.run_key IS NULL AND r.ended_at IS NULL
                ELSE r.run_key = observe_end.run_key END
     ORDER BY r.started_at DESC, r.id DESC LIMIT 1;
-    IF NOT FOUND THEN
+    -- The start of a run that was reported counts, however long ago it was.
+    PERFORM {schema}_internal.check_report(
+        job, run_key, CASE WHEN report.id IS NULL THEN begun ELSE now_ END, ended_at, source);
+    IF report.id IS NULL THEN
         INSERT INTO {schema}.reports (job_name, scope_kind, scope_id, run_key, started_at, host, source)
         VALUES (job, scope_kind, scope_id, observe_end.run_key, begun, left(host, 200), source)
         RETURNING * INTO report;

@@ -61,7 +61,7 @@ LANGUAGE sql STABLE AS $$
         WHEN reprocess = 'none' OR e.next_attempt_at IS NOT NULL OR e.finished_at >= ended_before THEN NULL
         WHEN e.status = 'CANCELLED' OR e.status = 'FAILED' THEN
             CASE WHEN e.redacted_at IS NULL AND (definition.allow_stale_reentry OR e.error_code IS NULL
-                      OR e.error_code NOT IN ('stale_timeout', 'shutdown')) THEN 'retry' END
+                      OR e.error_code NOT IN ('stale_timeout', 'shutdown', 'not_ended')) THEN 'retry' END
         WHEN e.status = 'SUCCESS' AND reprocess = 'all' AND NOT EXISTS (
             -- An earlier repetition that has not ended, or that this backfill created before it was stopped.
             SELECT FROM {schema}.executions r

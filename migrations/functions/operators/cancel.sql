@@ -2,8 +2,8 @@
 -- for it, because such calls are rare.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.cancel_outcome(held {schema}.executions) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN held.status = 'RUNNING' THEN 'requested'
-                WHEN held.next_attempt_at IS NULL AND held.status <> 'PENDING' THEN 'already_finished' ELSE 'cancelled' END
+    SELECT CASE WHEN held.status = 'RUNNING' AND held.runner_id <> 'observed' THEN 'requested'
+                WHEN held.next_attempt_at IS NULL AND held.status NOT IN ('PENDING', 'RUNNING') THEN 'already_finished' ELSE 'cancelled' END
 $$;
 COMMENT ON FUNCTION {schema}_internal.cancel_outcome({schema}.executions) IS 'Returns what cancel does with an execution: cancelled, requested or already_finished.';
 
@@ -14,6 +14,7 @@ DECLARE
     held      {schema}.executions;
     outcome   text;
     at        timestamptz := {schema}.db_clock();
+    is_observed boolean;
 BEGIN
     -- NO KEY, because a request to cancel must pass a handler that holds the row FOR KEY SHARE
     -- (assert_lease). A row that is not RUNNING has no such holder with a right to write.
@@ -27,25 +28,30 @@ BEGIN
         RETURN 'busy';
     END IF;
     outcome := {schema}_internal.cancel_outcome(held);
+    is_observed := held.status = 'RUNNING' AND held.runner_id = 'observed';
     PERFORM {schema}_internal.record_action('cancel', 'execution', execution_id::text, requester, outcome,
         held.job_name, execution_ids => ARRAY[execution_id]);
     IF outcome = 'already_finished' THEN
         RETURN outcome;
     END IF;
-    -- Not CANCELLED while a handler is RUNNING, because its holder writes the end.
+    -- Not CANCELLED while a handler is RUNNING, because its holder writes the end. Nothing can stop a run of another
+    -- scheduler, so it ends here, and an end that is reported later replaces this one.
     UPDATE {schema}.executions e
-    SET status = CASE e.status WHEN 'RUNNING' THEN e.status ELSE 'CANCELLED' END,
+    SET status = CASE outcome WHEN 'requested' THEN e.status ELSE 'CANCELLED' END,
         next_attempt_at = NULL,
-        finished_at = CASE e.status WHEN 'RUNNING' THEN NULL ELSE coalesce(e.finished_at, at) END,
+        finished_at = CASE outcome WHEN 'requested' THEN NULL ELSE coalesce(e.finished_at, at) END,
+        error_code = CASE WHEN is_observed THEN 'not_ended' ELSE e.error_code END,
+        error_msg = CASE WHEN is_observed THEN 'no end was reported before the cancel; the end of the run is unknown' ELSE e.error_msg END,
+        duration_ms = CASE WHEN is_observed THEN greatest(0, extract(epoch FROM at - e.started_at) * 1000)::bigint ELSE e.duration_ms END,
         cancel_requested_at = coalesce(e.cancel_requested_at, at),
         cancel_requested_by = coalesce(e.cancel_requested_by, requester), updated_at = at,
-        changed_xact = CASE e.status WHEN 'RUNNING' THEN e.changed_xact ELSE pg_current_xact_id() END
+        changed_xact = CASE outcome WHEN 'requested' THEN e.changed_xact ELSE pg_current_xact_id() END
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     DELETE FROM {schema}.gates g
     WHERE held.status = 'PENDING' AND (g.job_name, g.scope_kind, g.scope_id, g.plan_time)
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
-    IF held.status <> 'RUNNING' THEN
+    IF outcome <> 'requested' THEN
         -- For the programs that wait for it. Ends on the hot path notify only those that are awaited.
         PERFORM pg_notify('{schema}_ended', held.id::text);
         RETURN outcome;
@@ -53,4 +59,4 @@ BEGIN
     PERFORM pg_notify('{schema}', 'cancel');
     RETURN outcome;
 END $$;
-COMMENT ON FUNCTION {schema}.cancel(bigint, text) IS 'Requests that an execution ends. cancelled: it was waiting, and ended at once. requested: it is RUNNING, and its runner is notified. already_finished: it had ended. busy: its row is locked; call again.';
+COMMENT ON FUNCTION {schema}.cancel(bigint, text) IS 'Requests that an execution ends. cancelled: it was waiting, or was started by another scheduler, and ended at once. requested: it is RUNNING, and its runner is notified. already_finished: it had ended. busy: its row is locked; call again.';

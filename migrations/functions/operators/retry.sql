@@ -24,7 +24,7 @@ BEGIN
     IF definition.windows THEN
         PERFORM {schema}_internal.check_window(held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     END IF;
-    IF held.error_code IN ('stale_timeout', 'shutdown') AND NOT definition.allow_stale_reentry AND NOT force THEN
+    IF held.error_code IN ('stale_timeout', 'shutdown', 'not_ended') AND NOT definition.allow_stale_reentry AND NOT force THEN
         RAISE EXCEPTION 'execution %: the end of attempt % is unknown (%), and job % is not reentrant',
                 held.id, held.attempt, held.error_code, held.job_name
             USING DETAIL = format('It ran on %s, last seen %s. Its work may be finished, half finished, or still in progress.',

@@ -99,7 +99,8 @@ LANGUAGE sql STABLE AS $$
     SELECT 'unknown_end', a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id,
            format('the end of attempt %s (%s) is unknown, and attempt %s started at %s; the job was not reentrant',
                   a.attempt, a.error_code, a.following, a.next_start)
-    FROM (SELECT b.*, lead(b.attempt) OVER w AS following, lead(b.started_at) OVER w AS next_start
+    FROM (SELECT b.*, lead(b.attempt) OVER w AS following, lead(b.started_at) OVER w AS next_start,
+                 lead(b.runner_id) OVER w AS next_runner
           FROM {schema}.attempts b
           WHERE b.plan_time >= first AND (b.attempt > 1 OR NOT b.is_last)
           WINDOW w AS (PARTITION BY b.job_name, b.scope_kind, b.scope_id, b.plan_time ORDER BY b.attempt)) a
@@ -109,9 +110,10 @@ LANGUAGE sql STABLE AS $$
         ORDER BY h.revision DESC LIMIT 1) r
     -- retry(force => true) is a person's decision, which the audit trail has. Until 0021, requested_by had it.
     WHERE (a.error_code = 'runner_crashed' OR (
-               a.error_code = 'stale_timeout' AND a.requested_by IS NULL
+               a.error_code IN ('stale_timeout', 'not_ended') AND a.requested_by IS NULL
                AND a.id NOT IN (SELECT u.id FROM {schema}.audit o CROSS JOIN LATERAL unnest(o.execution_ids) u(id)
                    WHERE o.verb IN ('retry', 'retry_many', 'backfill'))))
+      AND a.next_runner <> 'observed'  -- the end of the run was reported late, and nothing started
       AND NOT (r.definition ->> 'allow_stale_reentry')::boolean
     UNION ALL
     SELECT w.* FROM {schema}_internal.window_violations(first) w

@@ -29,7 +29,8 @@ SET enable_seqscan = off AS $$
            format('%s executions of queue %s are RUNNING; its max_running is %s', n.running, q.name, q.max_running)
     FROM {schema}.queues q
     CROSS JOIN LATERAL (SELECT count(*) AS running FROM {schema}.executions e
-                        WHERE e.queue = q.name AND e.status = 'RUNNING') n
+                        WHERE e.queue = q.name AND e.status = 'RUNNING'
+                          AND e.runner_id <> 'observed') n
     WHERE n.running > q.max_running
     UNION ALL
     SELECT 'stale', e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id,
@@ -81,7 +82,7 @@ SET enable_seqscan = off AS $$
     WHERE s.parked = 'waiting' AND EXISTS (SELECT FROM sweeping) AND NOT EXISTS (
         SELECT FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
-          AND e.status = 'RUNNING')
+          AND e.status = 'RUNNING' AND e.runner_id <> 'observed')
       -- CASE, so that the history is read only for those that are left.
       AND CASE WHEN j.name IN (SELECT f.job_name FROM fresh f) THEN false ELSE NOT EXISTS (
         SELECT FROM {schema}.executions e
@@ -102,7 +103,8 @@ SET enable_seqscan = off AS $$
           WHEN j.max_running <= (SELECT count(*) FROM {schema}.executions e
                                  WHERE e.job_name = j.name AND e.status = 'RUNNING') THEN false
           WHEN q.max_running <= (SELECT count(*) FROM {schema}.executions e
-                                 WHERE e.queue = q.name AND e.status = 'RUNNING') THEN false
+                                 WHERE e.queue = q.name AND e.status = 'RUNNING'
+                          AND e.runner_id <> 'observed') THEN false
           WHEN j.max_running <= (SELECT sum(b.count) FROM lately b WHERE b.job_name = j.name) THEN false
           ELSE coalesce(q.max_running > (SELECT coalesce(sum(b.count), 0) FROM lately b
                                          WHERE b.queue = q.name), true) END

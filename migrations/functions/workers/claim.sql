@@ -117,7 +117,7 @@ BEGIN
     scope := {schema}_internal.settle_input(scope);
     SELECT e.* INTO running FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
-      AND e.status = 'RUNNING' ORDER BY e.stale_after LIMIT 1;
+      AND e.status = 'RUNNING' AND e.runner_id <> 'observed' ORDER BY e.stale_after LIMIT 1;
     waiting := {schema}_internal.due_in_scope(scope);
     SELECT e.* INTO newest FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)

@@ -8,9 +8,9 @@ DECLARE
 BEGIN
     -- These codes are reserved for an end that was not reported, and for an attempt that a drain stopped.
     IF coalesce(btrim(code), '') = '' OR length(code) > 100
-       OR code IN ('stale_timeout', 'runner_crashed', 'shutdown') THEN
+       OR code IN ('stale_timeout', 'runner_crashed', 'shutdown', 'not_ended') THEN
         RAISE EXCEPTION 'execution %: code = %', fail.id, code
-            USING HINT = 'code is a word of your own, 1 to 100 characters long; stale_timeout, runner_crashed and shutdown are reserved.',
+            USING HINT = 'code is a word of your own, 1 to 100 characters long; stale_timeout, runner_crashed, shutdown and not_ended are reserved.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     IF retry_after NOT BETWEEN interval '0' AND interval '36525 days' OR final IS NULL THEN

@@ -17,7 +17,7 @@ _NUMBERS = re.compile(r"[0-9]{1,3}(-[0-9]{1,3})?")
 _STATUSES = re.compile(r"[1-5]xx")
 _SQLSTATE = re.compile(r"[0-9A-Z]{2}([0-9A-Z]{3})?")
 _SIGNALS = frozenset(x.name for x in signal.Signals)  # without second names, such as SIGIOT
-_NEVER_REPORTED = ("stale_timeout", "runner_crashed", "shutdown")
+_NEVER_REPORTED = ("stale_timeout", "runner_crashed", "shutdown", "not_ended")
 _REQUESTING = (Handler.PYTHON, Handler.EXTERNAL)
 _ALWAYS = (ErrorCode.HANDLER_ERROR, ErrorCode.NOT_STARTED, ErrorCode.TIMEOUT)
 

@@ -376,10 +376,13 @@ def _tried(report: Report, schedule: str, timezone: str) -> cron.Cron | None:
 
 def _scopes(report: Report, has_provider: bool) -> None:
     job = report.job
+    field = "scope_kind" if job.every is None else "every"
     if job.scope_kind == HOST and job.handler is Handler.EXTERNAL:
-        field = "scope_kind" if job.every is None else "every"
         message = "needs a replica on each host, which does not run external jobs"
         report.add(field, message, "use another handler, or on")
+    elif job.scope_kind == HOST and job.handler is Handler.OBSERVED:
+        message = "needs a replica on each host, and hosts with another scheduler may have none"
+        report.add(field, message, 'use another scope_kind, such as "machine", and list the scopes')
     if job.every is not None:
         _every(report, has_provider)
     elif job.scopes is not None:

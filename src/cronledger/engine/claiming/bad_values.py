@@ -46,12 +46,12 @@ class BadValues:
 
     async def _create_partitions(self, claim: Claim) -> bool:
         """Create the partitions of the executions that were to be inserted, if any are missing."""
-        new = [*claim.decision.new, *claim.decision.pending]
+        made = claim.decision
+        new = [x.key.plan_time for x in (*made.new, *made.pending)]
+        new.extend(x.plan_time for x in made.reported)
         async with self._pool.connection() as c:
             async with step_transaction(c):
-                created = await self._statements.create_missing_partitions(
-                    c, [x.key.plan_time for x in new]
-                )
+                created = await self._statements.create_missing_partitions(c, new)
             names: Sequence[str] = await created.fetchall()
         for name in names:
             log.info("partitions_maintained", action="made", subject=name)

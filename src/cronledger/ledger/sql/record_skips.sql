@@ -25,7 +25,8 @@ WITH u AS MATERIALIZED (
     UPDATE {schema}.skips k
     SET through_plan_time = b.through_plan, count = k.count + b.count,
         blocked_by = coalesce(b.blocked_by, k.blocked_by),
-        changed_xact = CASE WHEN k.reason IN ('overlap', 'missed', 'not_reported') THEN pg_current_xact_id() ELSE k.changed_xact END
+        changed_xact = CASE WHEN k.reason IN ('overlap', 'missed', 'upstream', 'host_absent', 'not_reported')
+                            THEN pg_current_xact_id() ELSE k.changed_xact END
     FROM before b
     WHERE (k.job_name, k.scope_kind, k.scope_id, k.from_plan_time) = (b.job, b.kind, b.scope, b.stored)
 )

@@ -28,7 +28,7 @@ MOST_BREACHES = 10
 LAST_LINES = 20
 """The lines of the output beneath the error of a failed execution."""
 _NOTHING = {"result": None, "output": None, "status": None, "attempt": 0, "number": 0}
-UNKNOWN_END = ("stale_timeout", "shutdown")
+UNKNOWN_END = ("stale_timeout", "shutdown", "not_ended")
 CANCELLED = {
     "cancelled": "Execution {id} was waiting, and is CANCELLED.",
     "requested": "Execution {id} is requested to end. Its runner is notified.",
