@@ -9,8 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from cronledger.observing import delivery
+from cronledger.observing.spool import Run, boot_id, wall_clock
 from tests.cli.conftest import Ask
+from tests.db.support import rows
+from tests.db.support.pgbouncer import needs_pgbouncer, pgbouncer
 from tests.waiting import PATIENCE, until
 
 NOWHERE = "postgresql://127.0.0.1:1/none"
@@ -116,6 +121,35 @@ def test_reports_wait_in_the_spool_while_the_database_is_away(
     # The original times, by the clock of the database.
     seconds = "SELECT extract(epoch FROM max(started_at) - min(started_at)) FROM cronledger.reports"
     assert abs(float(seen(seconds)[0][0]) - (kept[1]["started"] - kept[0]["started"])) < 1
+
+
+def test_the_options_of_the_connection_string_hold(
+    observe: Observe, seen: Ask, database_url: str
+) -> None:
+    url = make_conninfo(database_url, options="-cdefault_transaction_read_only=on")
+    assert "read-only transaction" in ended(observe("seen", "--", "true", url=url))[2]
+
+
+@needs_pgbouncer
+def test_reports_pass_a_pooler_that_ignores_no_parameter(
+    observe: Observe, seen: Ask, database_url: str, tmp_path: Path
+) -> None:
+    with pgbouncer(database_url, tmp_path, ignored="") as url:
+        assert ended(observe("seen", "--", "true", url=url)) == (0, "", "")
+    assert seen(REPORTS) == [(0, True, "command")]
+
+
+def test_a_report_does_not_wait_for_a_lock_without_limit(
+    seen: Ask, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(delivery, "_LIMITS", delivery._LIMITS.replace("'3000'", "'50'"))
+    run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
+    with rows.connected(database_url) as other, other.transaction():
+        other.execute("SELECT FROM cronledger.schedules FOR UPDATE")
+        target = delivery.Target(database_url, "cronledger", said.append)
+        assert not delivery.deliver_own(target, run, None)
+    assert "timeout" in said[0]
 
 
 def test_the_next_run_of_any_job_delivers_the_spool(

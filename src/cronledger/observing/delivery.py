@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 3
 STATEMENT_MS = 3_000
+_LIMITS = ", ".join(
+    f"pg_catalog.set_config('{name}', '{STATEMENT_MS}', true)"
+    for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+)
+"""They are set for each transaction, because a pooler in transaction mode keeps no others."""
 _RETRIED = ("P0002", "55P03", "57014")
 """SQLSTATEs after which a report is kept: the job is not declared yet, or the ledger is busy."""
 
@@ -30,9 +35,8 @@ class Target:
         """Connect with short limits. Raises psycopg.Error."""
         import psycopg  # noqa: PLC0415
 
-        limit = f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={STATEMENT_MS}"
         with psycopg.connect(
-            self.url, autocommit=True, connect_timeout=CONNECT_SECONDS, options=limit,
+            self.url, autocommit=True, connect_timeout=CONNECT_SECONDS,
             application_name="cronledger observe", tcp_user_timeout=STATEMENT_MS,
             prepare_threshold=None,
         ) as connection:  # fmt: skip
@@ -110,7 +114,9 @@ def _send(target: Target, connection: "psycopg.Connection[tuple[object, ...]]", 
     )
     values = [*(max(0.0, age) for age in ages.values()), *given.values()]
     try:
-        connection.execute(statement, values)
+        with connection.transaction():
+            connection.execute(f"SELECT {_LIMITS}".encode())
+            connection.execute(statement, values)
     except psycopg.Error as error:
         if connection.broken or error.sqlstate is None:
             raise
