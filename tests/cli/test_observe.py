@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from cronledger.observing import delivery
-from cronledger.observing.spool import Run, boot_id, wall_clock
+from cronledger.observing.spool import Run, Spool, boot_id, wall_clock
 from tests.cli.conftest import Ask
 from tests.db.support import rows
 from tests.db.support.pgbouncer import needs_pgbouncer, pgbouncer
@@ -166,16 +167,58 @@ def test_the_next_run_of_any_job_delivers_the_spool(
     assert seen("SELECT count(*) FROM cronledger.reports") == [(2,)]
 
 
-def test_a_report_that_the_ledger_refuses_is_set_aside(
+def test_a_report_is_kept_after_an_error_that_may_pass(
     observe: Observe, ask: Ask, spool: Path, database_url: str
 ) -> None:
     ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('own', 'external')")
-    code, _, err = ended(observe("own", "--", "true", url=database_url))
-    assert (code, "its handler is external" in err) == (0, True)
+    read_only = make_conninfo(database_url, options="-cdefault_transaction_read_only=on")
+    runs = (("own", read_only), ("own", database_url), ("later", database_url))
+    said = [ended(observe(job, "--", "true", url=url)) for job, url in runs]
+    assert [code for code, *_ in said] == [0, 0, 0]
+    assert "read-only" in said[0][2]
+    assert "its handler is external" in said[1][2]
+    assert files(spool) == [".json", ".json", ".json"]
+    # The end that is not accepted says so once for each job.
+    code, _, err = ended(observe("--deliver", url=database_url))
+    assert (code, err.count("its handler"), err.count("observe: job later")) == (1, 1, 1)
+    ask("UPDATE cronledger.jobs SET handler = 'observed'")
+    ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('later', 'observed')")
+    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert ask("SELECT count(*) FROM cronledger.reports") == [(3,)]
+
+
+def test_what_can_never_be_right_is_set_aside(
+    observe: Observe, seen: Ask, spool: Path, database_url: str
+) -> None:
+    now = wall_clock()
+    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 0)
+    wrong = replace(run, key="k" * 201)
+    for one in (run, wrong):
+        Spool(spool).write(one)
+    assert ended(observe("--deliver", url=database_url))[0] == 0
     assert files(spool) == [".refused"]
-    # A job that is not declared yet may be later.
-    ended(observe("later", "--", "true", url=database_url))
-    assert files(spool) == [".json", ".refused"]
+    seen("DELETE FROM cronledger.reports")
+    Spool(spool).write(run)
+    Spool(spool).refuse(run)
+    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert seen("SELECT count(*) FROM cronledger.reports") == [(0,)]
+    assert ended(observe("--deliver", "--refused", url=database_url))[0] == 0
+    assert seen("SELECT run_key FROM cronledger.reports") == [("a",)]
+    assert files(spool) == [".refused"]
+
+
+def test_a_report_is_kept_for_a_week(
+    observe: Observe, spool: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_SCHEMA", "missing")
+    now = wall_clock()
+    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 0)
+    Spool(spool).write(run)
+    Spool(spool).write(replace(run, key="b", started=now - 8 * 86_400))
+    assert ended(observe("--deliver", url=database_url))[0] == 1
+    assert {path.suffix: path.stem[-1] for path in spool.glob("*-*")} == {
+        ".json": "a", ".refused": "b",
+    }  # fmt: skip
 
 
 def test_a_run_whose_wrapper_was_killed_is_a_start_without_an_end(
@@ -208,6 +251,8 @@ def test_a_full_spool_takes_no_further_run(
     kept = module.Spool(spool)
     run = module.Run("seen", "global", "global", "a", "h", 1.0, os.getpid(), module.boot_id())
     kept.write(run)
+    kept.refuse(run)
+    kept.write(run)
     other = module.Run("seen", "global", "global", "b", "h", 2.0, os.getpid(), module.boot_id())
     with pytest.raises(OSError, match="deliver or delete"):
         kept.write(other)
@@ -215,7 +260,14 @@ def test_a_full_spool_takes_no_further_run(
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["seen"], ["--deliver", "seen"], ["--scope", "x", "seen", "--", "true"]]
+    "arguments",
+    [
+        [],
+        ["seen"],
+        ["--deliver", "seen"],
+        ["--refused", "seen", "--", "true"],
+        ["--scope", "x", "seen", "--", "true"],
+    ],
 )
 def test_a_wrong_call_is_refused(observe: Observe, arguments: list[str]) -> None:
     assert ended(observe(*arguments, url=NOWHERE))[0] == 2
