@@ -99,6 +99,18 @@ def test_signals_reach_the_command(observe: Observe, seen: Ask, database_url: st
     assert seen(f"{REPORTS} ORDER BY id") == [(7, True, "command"), (137, True, "command")]
 
 
+def test_a_caller_may_ignore_the_end_of_its_children(
+    observe: Observe, seen: Ask, database_url: str
+) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        ran = observe("seen", "--", "sh", "-c", "exit 5", url=database_url)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert ended(ran) == (5, "", "")
+    assert seen(REPORTS) == [(5, True, "command")]
+
+
 @pytest.mark.parametrize(("words", "status"), [(["/nothing/here"], 127), (["/etc/passwd"], 126)])
 def test_a_command_that_cannot_start_is_a_failed_run(
     observe: Observe, seen: Ask, database_url: str, words: list[str], status: int

@@ -1271,6 +1271,8 @@ MISTAKES = [
     ),
     *_of(
         SRC + "observing/process.py",
+        ("an ignored SIGCHLD loses the exit status", WRAPPER + "test_a_caller_may_ignore_the_end_of_its_children",
+         "        signal.signal(signal.SIGCHLD, signal.SIG_DFL)\n", ""),
         ("a signal does not reach the command", WRAPPER + "test_signals_reach_the_command",
          "                os.kill(self._pid, found.si_signo)\n", "                pass\n"),
     ),
