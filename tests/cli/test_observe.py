@@ -78,6 +78,14 @@ def test_streams_and_exit_status_are_those_of_the_command(
     assert files(spool) == []
 
 
+def test_reports_name_the_host_of_the_setting(
+    observe: Observe, seen: Ask, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_HOST", "node-7")
+    assert ended(observe("seen", "--", "true", url=database_url))[0] == 0
+    assert seen("SELECT host FROM cronledger.reports") == [("node-7",)]
+
+
 def test_the_start_is_reported_while_the_command_runs(
     observe: Observe, seen: Ask, database_url: str
 ) -> None:

@@ -1270,6 +1270,11 @@ MISTAKES = [
          WRAPPER + "test_a_run_whose_wrapper_was_killed_is_a_start_without_an_end", " or run.is_lost]", "]"),
     ),
     *_of(
+        SRC + "cli/observe.py",
+        ("a report ignores the setting host", WRAPPER + "test_reports_name_the_host_of_the_setting",
+         "os.environ.get(\"CRONLEDGER_HOST\") or socket", "socket"),
+    ),
+    *_of(
         SRC + "observing/process.py",
         ("an ignored SIGCHLD loses the exit status", WRAPPER + "test_a_caller_may_ignore_the_end_of_its_children",
          "        signal.signal(signal.SIGCHLD, signal.SIG_DFL)\n", ""),

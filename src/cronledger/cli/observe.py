@@ -43,8 +43,8 @@ def observe(
     `observe` of any job delivers them with their original times, and so does --deliver. After the
     end of the command, the delivery takes at most 5 s.
 
-    It reads CRONLEDGER_DATABASE_URL, CRONLEDGER_SCHEMA and CRONLEDGER_SPOOL_DIR from the
-    environment.
+    It reads CRONLEDGER_DATABASE_URL, CRONLEDGER_SCHEMA, CRONLEDGER_SPOOL_DIR and CRONLEDGER_HOST
+    from the environment.
 
     Exit status: that of the command; 127 or 126 if it cannot be started. With --deliver: 1 if
     something is left.
@@ -69,9 +69,8 @@ def observe(
     except OSError as error:
         _warn(f"{command[0]}: {error.strerror}")
         status = process.status_of(error)
-    run = Run(
-        job, kind, ident, uuid.uuid4().hex, socket.gethostname(), started, os.getpid(), boot_id()
-    )
+    host = os.environ.get("CRONLEDGER_HOST") or socket.gethostname()
+    run = Run(job, kind, ident, uuid.uuid4().hex, host, started, os.getpid(), boot_id())
     reporter = _Reporter(spool, run)
     reporter.begin()
     if running is not None:
