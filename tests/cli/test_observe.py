@@ -6,11 +6,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from cronledger.observing import delivery
+from cronledger.observing.spool import Run, Spool, boot_id, wall_clock
 from tests.cli.conftest import Ask
+from tests.db.support import rows
+from tests.db.support.pgbouncer import needs_pgbouncer, pgbouncer
 from tests.waiting import PATIENCE, until
 
 NOWHERE = "postgresql://127.0.0.1:1/none"
@@ -72,6 +78,14 @@ def test_streams_and_exit_status_are_those_of_the_command(
     assert files(spool) == []
 
 
+def test_reports_name_the_host_of_the_setting(
+    observe: Observe, seen: Ask, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_HOST", "node-7")
+    assert ended(observe("seen", "--", "true", url=database_url))[0] == 0
+    assert seen("SELECT host FROM cronledger.reports") == [("node-7",)]
+
+
 def test_the_start_is_reported_while_the_command_runs(
     observe: Observe, seen: Ask, database_url: str
 ) -> None:
@@ -91,6 +105,18 @@ def test_signals_reach_the_command(observe: Observe, seen: Ask, database_url: st
     killed = observe("seen", "--", "sh", "-c", "kill -9 $$", url=database_url)
     assert ended(killed)[0] == 128 + 9
     assert seen(f"{REPORTS} ORDER BY id") == [(7, True, "command"), (137, True, "command")]
+
+
+def test_a_caller_may_ignore_the_end_of_its_children(
+    observe: Observe, seen: Ask, database_url: str
+) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        ran = observe("seen", "--", "sh", "-c", "exit 5", url=database_url)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert ended(ran) == (5, "", "")
+    assert seen(REPORTS) == [(5, True, "command")]
 
 
 @pytest.mark.parametrize(("words", "status"), [(["/nothing/here"], 127), (["/etc/passwd"], 126)])
@@ -118,6 +144,35 @@ def test_reports_wait_in_the_spool_while_the_database_is_away(
     assert abs(float(seen(seconds)[0][0]) - (kept[1]["started"] - kept[0]["started"])) < 1
 
 
+def test_the_options_of_the_connection_string_hold(
+    observe: Observe, seen: Ask, database_url: str
+) -> None:
+    url = make_conninfo(database_url, options="-cdefault_transaction_read_only=on")
+    assert "read-only transaction" in ended(observe("seen", "--", "true", url=url))[2]
+
+
+@needs_pgbouncer
+def test_reports_pass_a_pooler_that_ignores_no_parameter(
+    observe: Observe, seen: Ask, database_url: str, tmp_path: Path
+) -> None:
+    with pgbouncer(database_url, tmp_path, ignored="") as url:
+        assert ended(observe("seen", "--", "true", url=url)) == (0, "", "")
+    assert seen(REPORTS) == [(0, True, "command")]
+
+
+def test_a_report_does_not_wait_for_a_lock_without_limit(
+    seen: Ask, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(delivery, "_LIMITS", delivery._LIMITS.replace("'3000'", "'50'"))
+    run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
+    with rows.connected(database_url) as other, other.transaction():
+        other.execute("SELECT FROM cronledger.schedules FOR UPDATE")
+        target = delivery.Target(database_url, "cronledger", said.append)
+        assert not delivery.deliver_own(target, run, None)
+    assert "timeout" in said[0]
+
+
 def test_the_next_run_of_any_job_delivers_the_spool(
     observe: Observe, seen: Ask, spool: Path, database_url: str
 ) -> None:
@@ -132,16 +187,58 @@ def test_the_next_run_of_any_job_delivers_the_spool(
     assert seen("SELECT count(*) FROM cronledger.reports") == [(2,)]
 
 
-def test_a_report_that_the_ledger_refuses_is_set_aside(
+def test_a_report_is_kept_after_an_error_that_may_pass(
     observe: Observe, ask: Ask, spool: Path, database_url: str
 ) -> None:
     ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('own', 'external')")
-    code, _, err = ended(observe("own", "--", "true", url=database_url))
-    assert (code, "its handler is external" in err) == (0, True)
+    read_only = make_conninfo(database_url, options="-cdefault_transaction_read_only=on")
+    runs = (("own", read_only), ("own", database_url), ("later", database_url))
+    said = [ended(observe(job, "--", "true", url=url)) for job, url in runs]
+    assert [code for code, *_ in said] == [0, 0, 0]
+    assert "read-only" in said[0][2]
+    assert "its handler is external" in said[1][2]
+    assert files(spool) == [".json", ".json", ".json"]
+    # The end that is not accepted says so once for each job.
+    code, _, err = ended(observe("--deliver", url=database_url))
+    assert (code, err.count("its handler"), err.count("observe: job later")) == (1, 1, 1)
+    ask("UPDATE cronledger.jobs SET handler = 'observed'")
+    ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('later', 'observed')")
+    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert ask("SELECT count(*) FROM cronledger.reports") == [(3,)]
+
+
+def test_what_can_never_be_right_is_set_aside(
+    observe: Observe, seen: Ask, spool: Path, database_url: str
+) -> None:
+    now = wall_clock()
+    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 0)
+    wrong = replace(run, key="k" * 201)
+    for one in (run, wrong):
+        Spool(spool).write(one)
+    assert ended(observe("--deliver", url=database_url))[0] == 0
     assert files(spool) == [".refused"]
-    # A job that is not declared yet may be later.
-    ended(observe("later", "--", "true", url=database_url))
-    assert files(spool) == [".json", ".refused"]
+    seen("DELETE FROM cronledger.reports")
+    Spool(spool).write(run)
+    Spool(spool).refuse(run)
+    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert seen("SELECT count(*) FROM cronledger.reports") == [(0,)]
+    assert ended(observe("--deliver", "--refused", url=database_url))[0] == 0
+    assert seen("SELECT run_key FROM cronledger.reports") == [("a",)]
+    assert files(spool) == [".refused"]
+
+
+def test_a_report_is_kept_for_a_week(
+    observe: Observe, spool: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_SCHEMA", "missing")
+    now = wall_clock()
+    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 0)
+    Spool(spool).write(run)
+    Spool(spool).write(replace(run, key="b", started=now - 8 * 86_400))
+    assert ended(observe("--deliver", url=database_url))[0] == 1
+    assert {path.suffix: path.stem[-1] for path in spool.glob("*-*")} == {
+        ".json": "a", ".refused": "b",
+    }  # fmt: skip
 
 
 def test_a_run_whose_wrapper_was_killed_is_a_start_without_an_end(
@@ -174,6 +271,8 @@ def test_a_full_spool_takes_no_further_run(
     kept = module.Spool(spool)
     run = module.Run("seen", "global", "global", "a", "h", 1.0, os.getpid(), module.boot_id())
     kept.write(run)
+    kept.refuse(run)
+    kept.write(run)
     other = module.Run("seen", "global", "global", "b", "h", 2.0, os.getpid(), module.boot_id())
     with pytest.raises(OSError, match="deliver or delete"):
         kept.write(other)
@@ -181,7 +280,14 @@ def test_a_full_spool_takes_no_further_run(
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["seen"], ["--deliver", "seen"], ["--scope", "x", "seen", "--", "true"]]
+    "arguments",
+    [
+        [],
+        ["seen"],
+        ["--deliver", "seen"],
+        ["--refused", "seen", "--", "true"],
+        ["--scope", "x", "seen", "--", "true"],
+    ],
 )
 def test_a_wrong_call_is_refused(observe: Observe, arguments: list[str]) -> None:
     assert ended(observe(*arguments, url=NOWHERE))[0] == 2

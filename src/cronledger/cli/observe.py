@@ -21,13 +21,16 @@ LAST_SECONDS = 5.0
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--deliver", is_flag=True, help="Deliver what the spool has, and run nothing.")
+@click.option("--refused", is_flag=True, help="With --deliver: also what the ledger had refused.")
 @click.option(
     "--scope", metavar="KIND/ID", default="global/global", help="Scope of the job.",
     show_default=True,
 )  # fmt: skip
 @click.argument("job", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def observe(*, deliver: bool, scope: str, job: str | None, command: tuple[str, ...]) -> None:
+def observe(
+    *, deliver: bool, refused: bool, scope: str, job: str | None, command: tuple[str, ...]
+) -> None:
     """Run COMMAND for the observed job JOB, and report when it starts and how it ends.
 
     Write it before the command of a crontab line, a timer or a pod:
@@ -40,8 +43,8 @@ def observe(*, deliver: bool, scope: str, job: str | None, command: tuple[str, .
     `observe` of any job delivers them with their original times, and so does --deliver. After the
     end of the command, the delivery takes at most 5 s.
 
-    It reads CRONLEDGER_DATABASE_URL, CRONLEDGER_SCHEMA and CRONLEDGER_SPOOL_DIR from the
-    environment.
+    It reads CRONLEDGER_DATABASE_URL, CRONLEDGER_SCHEMA, CRONLEDGER_SPOOL_DIR and CRONLEDGER_HOST
+    from the environment.
 
     Exit status: that of the command; 127 or 126 if it cannot be started. With --deliver: 1 if
     something is left.
@@ -50,7 +53,9 @@ def observe(*, deliver: bool, scope: str, job: str | None, command: tuple[str, .
     if deliver:
         if job is not None:
             raise click.UsageError("--deliver takes no job; omit it")
-        sys.exit(_deliver(spool))
+        sys.exit(_deliver(spool, refused=refused))
+    if refused:
+        raise click.UsageError("--refused is for --deliver; add it, or omit both")
     command = command[1:] if command[:1] == ("--",) else command
     kind, slash, ident = scope.partition("/")
     if job is None or not command:
@@ -64,9 +69,8 @@ def observe(*, deliver: bool, scope: str, job: str | None, command: tuple[str, .
     except OSError as error:
         _warn(f"{command[0]}: {error.strerror}")
         status = process.status_of(error)
-    run = Run(
-        job, kind, ident, uuid.uuid4().hex, socket.gethostname(), started, os.getpid(), boot_id()
-    )
+    host = os.environ.get("CRONLEDGER_HOST") or socket.gethostname()
+    run = Run(job, kind, ident, uuid.uuid4().hex, host, started, os.getpid(), boot_id())
     reporter = _Reporter(spool, run)
     reporter.begin()
     if running is not None:
@@ -132,11 +136,13 @@ class _Reporter:
             self._ended.wait()
 
 
-def _deliver(spool: Spool) -> int:
+def _deliver(spool: Spool, *, refused: bool) -> int:
     target = _target()
     if target is None:
         return 2
     try:
+        if refused:
+            spool.restore()
         return min(1, deliver_all(target, spool))
     except OSError as error:
         _warn(f"the spool {spool.directory} cannot be read: {error}")

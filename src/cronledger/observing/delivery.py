@@ -13,8 +13,16 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 3
 STATEMENT_MS = 3_000
-_RETRIED = ("P0002", "55P03", "57014")
-"""SQLSTATEs after which a report is kept: the job is not declared yet, or the ledger is busy."""
+_LIMITS = ", ".join(
+    f"pg_catalog.set_config('{name}', '{STATEMENT_MS}', true)"
+    for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+)
+"""They are set for each transaction, because a pooler in transaction mode keeps no others."""
+_IMPOSSIBLE = ("22", "23")
+"""Classes of SQLSTATE by which the ledger says that a report can never be right. All other errors
+may pass: a standby, a full disk, a missing right, a migration, a job that is not declared yet."""
+_KEPT_SECONDS = 7 * 86_400
+"""The ledger takes no report of a run that is older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +38,8 @@ class Target:
         """Connect with short limits. Raises psycopg.Error."""
         import psycopg  # noqa: PLC0415
 
-        limit = f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={STATEMENT_MS}"
         with psycopg.connect(
-            self.url, autocommit=True, connect_timeout=CONNECT_SECONDS, options=limit,
+            self.url, autocommit=True, connect_timeout=CONNECT_SECONDS,
             application_name="cronledger observe", tcp_user_timeout=STATEMENT_MS,
             prepare_threshold=None,
         ) as connection:  # fmt: skip
@@ -62,19 +69,26 @@ def deliver_own(target: Target, run: Run, spool: Spool | None) -> bool:
 def deliver_all(target: Target, spool: Spool) -> int:
     """Send the ends that the spool has, the oldest first. Return how many are left.
 
+    After a report is kept, those of the same job and scope are left for the next delivery.
     Of a run without an end, its own process sends the start. If that process is gone, the start is
     sent here, and the ledger ends the run after run_timeout. Raises as `deliver_own` does.
     """
     left = 0
+    waiting = set()
     with spool.turn() as is_own:
         runs = [run for run in spool.runs() if run.ended is not None or run.is_lost]
         if not is_own or not runs:
             return len(runs)
         with target.connected() as connection:
             for run in runs:
-                answer = _send(target, connection, run)
-                _settle(spool, run, answer)
-                left += answer is Answer.KEPT
+                schedule = run.job, run.scope_kind, run.scope_id
+                answer = Answer.KEPT
+                if schedule not in waiting:
+                    answer = _send(target, connection, run)
+                    _settle(spool, run, answer)
+                if answer is Answer.KEPT:
+                    waiting.add(schedule)
+                    left += 1
     return left
 
 
@@ -110,10 +124,13 @@ def _send(target: Target, connection: "psycopg.Connection[tuple[object, ...]]", 
     )
     values = [*(max(0.0, age) for age in ages.values()), *given.values()]
     try:
-        connection.execute(statement, values)
+        with connection.transaction():
+            connection.execute(f"SELECT {_LIMITS}".encode())
+            connection.execute(statement, values)
     except psycopg.Error as error:
         if connection.broken or error.sqlstate is None:
             raise
         target.warn(f"job {run.job}: {str(error).partition(chr(10))[0]}")
-        return Answer.KEPT if error.sqlstate in _RETRIED else Answer.REFUSED
+        is_final = error.sqlstate.startswith(_IMPOSSIBLE) or now - run.started > _KEPT_SECONDS
+        return Answer.REFUSED if is_final else Answer.KEPT
     return Answer.ACCEPTED

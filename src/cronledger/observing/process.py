@@ -19,6 +19,9 @@ class Command:
 
     def __init__(self, words: Sequence[str]) -> None:
         """Start the command. Raises OSError if that is impossible."""
+        # The kernel discards the exit status of a child whose parent ignores SIGCHLD, as a caller
+        # may. The command then starts with the default as well, which is what programs expect.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
         try:
             self._pid = os.posix_spawnp(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 MOST_FILES = 10_000
-"""A spool takes no further run when it has this number of files."""
+"""A spool takes no further run when it has this number of runs that are not refused."""
 SUFFIX, REFUSED = ".json", ".refused"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -94,8 +94,8 @@ class Spool:
         Also raises OSError if the spool is full and does not have the run yet.
         """
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if run.ended is None and len(list(self.directory.iterdir())) >= MOST_FILES:
-            raise OSError(f"it has {MOST_FILES} files; deliver or delete them")
+        if run.ended is None and len(list(self.directory.glob(f"*{SUFFIX}"))) >= MOST_FILES:
+            raise OSError(f"it has {MOST_FILES} runs; deliver or delete them")
         path = self.path(run)
         temporary = path.with_suffix(".tmp")
         with temporary.open("w", encoding="utf-8") as file:
@@ -118,6 +118,12 @@ class Spool:
         path = self.path(run)
         with suppress(FileNotFoundError):
             path.rename(path.with_suffix(REFUSED))
+
+    def restore(self) -> None:
+        """Take the runs back that were set aside."""
+        for path in self.directory.glob(f"*{REFUSED}"):
+            with suppress(FileNotFoundError):
+                path.rename(path.with_suffix(SUFFIX))
 
     def runs(self) -> Iterator[Run]:
         """Yield the runs, the oldest first. Files that cannot be read are left alone."""

@@ -19,8 +19,13 @@ needs_pgbouncer = pytest.mark.skipif(
 
 
 @contextmanager
-def pgbouncer(url: str, directory: Path) -> Iterator[str]:
-    """A PgBouncer in transaction mode before the server of `url`."""
+def pgbouncer(
+    url: str, directory: Path, ignored: str = "extra_float_digits,options"
+) -> Iterator[str]:
+    """A PgBouncer in transaction mode before the server of `url`.
+
+    It refuses connections with startup parameters that it neither knows nor has in `ignored`.
+    """
     to = conninfo_to_dict(url)
     known = " ".join(
         f"{key}={to[key]}" for key in ("host", "port", "user", "password") if key in to
@@ -29,7 +34,7 @@ def pgbouncer(url: str, directory: Path) -> Iterator[str]:
     file.write_text(
         f"[databases]\n* = {known}\n[pgbouncer]\nunix_socket_dir = {directory}\n"
         "listen_port = 6432\nauth_type = any\npool_mode = transaction\n"
-        "ignore_startup_parameters = extra_float_digits,options\n"
+        f"ignore_startup_parameters = {ignored}\n"
     )
     program = shutil.which("pgbouncer")
     assert program is not None

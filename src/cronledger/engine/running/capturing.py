@@ -68,8 +68,7 @@ def _record(factory: Callable[..., logging.LogRecord]) -> Callable[..., logging.
     def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = factory(*args, **kwargs)
         capture = _CAPTURE.get()
-        is_copy = record.name is None  # logging.makeLogRecord sets the fields of a copy later
-        if capture is not None and not is_copy and not _is_seen(record):
+        if capture is not None and not _is_seen(record):
             capture.write(_line(record) + "\n")
         return record
 
@@ -86,7 +85,7 @@ def _line(record: logging.LogRecord) -> str:
 
 def _is_seen(record: logging.LogRecord) -> bool:
     """Return whether the record is not of the handler, or is written to a captured stream."""
-    # `logging.makeLogRecord` copies a record, as the formatter of structlog does.
+    # `logging.makeLogRecord` sets the name of a copy later; the formatter of structlog calls it.
     if not record.name:
         return True
     if record.name == ROOT or record.name.startswith(f"{ROOT}."):
