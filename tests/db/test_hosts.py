@@ -432,3 +432,48 @@ async def test_retired_hosts_without_schedules_are_pruned_with_their_absences(
         ledger.values("SELECT * FROM maintain_partitions()")
         assert ledger.values("SELECT name FROM hosts") == ["web1"]
         assert ledger.values("SELECT * FROM host_absences WHERE host = 'db1'") == []
+
+
+@pytest.mark.parametrize("retires", [False, True])
+async def test_what_ran_on_a_dead_host_is_ended_after_grace_or_with_its_scope(
+    ledger: Ledger, retires: bool
+) -> None:
+    """Nobody else may steal it, and it would hold the limit of the job."""
+    ledger.job(every=["role=web"], allow_stale_reentry=True, max_attempts=3, grace="5 m")
+    async with runners(ledger.url, {"labels": WEB}, {"labels": WEB2}) as (one, two):
+        await one.repair()
+        ledger.values("SELECT trigger('job', 'host', 'web1')")
+        assert len(await one.settle()) == 1
+        one.crash()
+        ledger.expire()
+        ledger.travel(by=4 * MINUTE)
+        await two.sweep()
+        assert ledger.statuses() == ["RUNNING"]
+        if retires:
+            ledger.values("SELECT retire_host('web1')")
+        else:
+            ledger.travel(by=2 * MINUTE)
+        await two.sweep()
+    assert ledger.values("SELECT status, error_code FROM executions") == [
+        ("FAILED", "stale_timeout")
+    ]
+
+
+async def test_what_waits_for_a_retired_host_is_given_up(ledger: Ledger) -> None:
+    """Otherwise its partition would never be dropped."""
+    ledger.job(every=["role=web"], max_attempts=2)
+    async with runners(ledger.url, {"labels": WEB}, {"labels": WEB2}) as (one, two):
+        for runner in (one, two):
+            await runner.repair()
+        for host in ("web1", "web1", "web2"):
+            ledger.values(f"SELECT trigger('job', 'host', '{host}')")
+        (lease,) = await one.settle()
+        await one.finish(lease, outcome.failure(ValueError("no")))
+        one.crash()
+        ledger.travel(by=15 * MINUTE)
+        await two.check_in()
+        ledger.values("SELECT retire_host('web1')")
+        await two.repair()
+    assert ledger.values("SELECT scope_id, status FROM executions ORDER BY 1, id") == [
+        ("web1", "CANCELLED"), ("web1", "CANCELLED"), ("web2", "PENDING"),
+    ]  # fmt: skip

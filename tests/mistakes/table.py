@@ -1133,6 +1133,18 @@ MISTAKES = [
          "NULL;"),
     ),
     *_of(
+        SRC + "ledger/sql/sweep_stale.sql",
+        ("what ran on a dead host stays RUNNING",
+         HOSTS + "test_what_ran_on_a_dead_host_is_ended_after_grace_or_with_its_scope",
+         "OR (e.scope_kind = 'host' AND (", "OR (false AND ("),
+    ),
+    *_of(
+        SRC + "ledger/sql/end_orphans.sql",
+        ("what waits for a retired host stays PENDING",
+         HOSTS + "test_what_waits_for_a_retired_host_is_given_up",
+         "AND (d.gone OR (w.scope_kind = 'host'", "AND (d.gone OR (false"),
+    ),
+    *_of(
         SQL + "hosts/follow_hosts.sql",
         ("a retired host keeps its scopes",
          HOSTS + "test_a_host_that_is_gone_is_retired_by_an_operator_F99",
