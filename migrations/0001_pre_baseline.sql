@@ -885,7 +885,7 @@ CREATE TABLE {schema}.hosts (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE {schema}.hosts IS 'Hosts on which replicas have run, or that a job lists. Written by each check-in.';
 COMMENT ON COLUMN {schema}.hosts.name IS 'Name of the host, the label host of its replicas, and the scope_id of its schedules.';
-COMMENT ON COLUMN {schema}.hosts.labels IS 'Labels of its live replicas together. While none is live: the last ones.';
+COMMENT ON COLUMN {schema}.hosts.labels IS 'Labels of its replicas together, of those that counted in the last 10 minutes. While none is live: the last ones.';
 COMMENT ON COLUMN {schema}.hosts.present_from IS 'Since when a replica of the host has checked in without a gap; NULL: none ever did.';
 COMMENT ON COLUMN {schema}.hosts.checked_in_at IS 'When a replica of the host last checked in. An absence begins at this instant. 1970: none ever did.';
 COMMENT ON COLUMN {schema}.hosts.present_through IS 'Until when the last check-in counts. Without another one until then, the host is absent since checked_in_at. 1970: it never checked in.';

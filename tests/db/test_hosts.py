@@ -477,3 +477,27 @@ async def test_what_waits_for_a_retired_host_is_given_up(ledger: Ledger) -> None
     assert ledger.values("SELECT scope_id, status FROM executions ORDER BY 1, id") == [
         ("web1", "CANCELLED"), ("web1", "CANCELLED"), ("web2", "PENDING"),
     ]  # fmt: skip
+
+
+async def test_the_restart_of_one_of_two_replicas_keeps_the_scope_of_their_host(
+    ledger: Ledger,
+) -> None:
+    ledger.job(schedule="@daily", every=["role=web"])
+    specs = [{"labels": WEB}, {"labels": ["host=web1", "role=batch"]}]
+    async with runners(ledger.url, *specs) as (web, batch):
+        await web.repair()
+        ledger.values("UPDATE runners SET state = 'stopped' WHERE id = 'r1'")
+        for minutes, kept in ((0, True), (9, True), (2, False)):
+            ledger.travel(by=minutes * MINUTE)
+            await batch.repair()
+            assert scopes(ledger) == {"web1": kept}
+
+
+def test_a_trigger_for_a_host_wants_a_runner_of_that_host(ledger: Ledger) -> None:
+    ledger.job(scope_kind="host", scopes=["web1"])
+    ledger.runner(handlers=["tests:work"], labels=DB)
+    call = "SELECT trigger('job', 'host', 'web1', require_runner => true)"
+    with pytest.raises(psycopg.Error, match="and the labels host=web1; those with the queue have"):
+        ledger.values(call)
+    ledger.runner("r2", handlers=["tests:work"], labels=WEB)
+    ledger.values(call)

@@ -1127,10 +1127,19 @@ MISTAKES = [
     ),
     *_of(
         SQL + "hosts/note_host.sql",
+        ("a replica that restarts takes its labels from the host",
+         HOSTS + "test_the_restart_of_one_of_two_replicas_keeps_the_scope_of_their_host",
+         "r.stale_after > at - interval '10 minutes'", "r.state = 'running' AND r.stale_after > at"),
         ("a check-in does not record the absence that it ends",
          HOSTS + "test_verify_finds_a_skip_of_a_host_that_was_present",
          "INSERT INTO {schema}.host_absences (host, from_at, until_at) VALUES (of_host, before.checked_in_at, at);",
          "NULL;"),
+    ),
+    *_of(
+        SQL + "operators/check_runner.sql",
+        ("a trigger for a host is content with a runner of another host",
+         HOSTS + "test_a_trigger_for_a_host_wants_a_runner_of_that_host",
+         "AND (of_host IS NULL OR 'host=' || of_host = ANY (r.labels)))", ")"),
     ),
     *_of(
         SRC + "ledger/sql/sweep_stale.sql",
