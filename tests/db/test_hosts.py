@@ -501,3 +501,32 @@ def test_a_trigger_for_a_host_wants_a_runner_of_that_host(ledger: Ledger) -> Non
         ledger.values(call)
     ledger.runner("r2", handlers=["tests:work"], labels=WEB)
     ledger.values(call)
+
+
+async def test_a_retired_host_that_a_job_lists_is_absent(ledger: Ledger) -> None:
+    ledger.job(schedule="*/10 * * * *", scope_kind="host", scopes=["web1"], grace="5 m")
+    async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
+        assert await web.settle() == []
+        ledger.travel(by=5 * MINUTE)
+        assert ledger.values("SELECT retire_host('web1')") == [True]
+        ledger.travel(by=11 * MINUTE)
+        await db.repair()
+        assert await db.settle() == []
+    assert ledger.values("SELECT reason, count FROM skips") == [("host_absent", 1)]
+
+
+async def test_hosts_that_are_gone_are_not_read(ledger: Ledger, db: Db) -> None:
+    ledger.job(schedule="@daily", every=["role=web"])
+    db.execute(
+        "INSERT INTO cronledger.hosts (name, present_through, present_from, retired_at, retired_by)"
+        " SELECT 'pod' || g, now() - interval '8 days', now() - interval '9 days', now(),"
+        " 'hosts_retire_after' FROM generate_series(1, 10000) g"
+    )
+    for table in ("hosts", "schedules", "jobs"):
+        db.execute(f"ANALYZE cronledger.{table}")
+    for searched in ("absent_schedules(100)", "absent_schedules(NULL)", "hosts_changed()"):
+        plan = ledger.one(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM cronledger_internal.{searched}"
+        )[0]["Plan"]
+        blocks = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+        assert blocks < 100, blocks

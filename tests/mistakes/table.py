@@ -1160,8 +1160,10 @@ MISTAKES = [
          "WHERE h.retired_at IS NULL AND h.present_from IS NOT NULL AND", "WHERE h.present_from IS NOT NULL AND"),
         ("nobody records that a host is absent",
          HOSTS + "test_a_host_that_is_absent_through_grace_gets_a_skip",
-         "WHERE h.present_through < {schema}.db_now() AND s.next_due_at + j.grace <",
-         "WHERE false AND s.next_due_at + j.grace <"),
+         "WHERE s.next_due_at + j.grace <", "WHERE false AND s.next_due_at + j.grace <"),
+        ("nobody records the absence of a retired host that a job lists",
+         HOSTS + "test_a_retired_host_that_a_job_lists_is_absent",
+         "AND o.retired_at IS NOT NULL LIMIT 1", "AND false LIMIT 1"),
     ),
     *_of(
         SRC + "engine/claiming/decide.py",
