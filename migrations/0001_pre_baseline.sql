@@ -883,9 +883,11 @@ CREATE TABLE {schema}.hosts (
     retired_by      text,
     CHECK ((retired_at IS NULL) = (retired_by IS NULL))
 ) WITH (fillfactor = 50);
+-- Neither of its columns changes in a check-in, so that the update stays within its page.
+CREATE INDEX hosts_in_use ON {schema}.hosts (name) WHERE retired_at IS NULL;
 COMMENT ON TABLE {schema}.hosts IS 'Hosts on which replicas have run, or that a job lists. Written by each check-in.';
 COMMENT ON COLUMN {schema}.hosts.name IS 'Name of the host, the label host of its replicas, and the scope_id of its schedules.';
-COMMENT ON COLUMN {schema}.hosts.labels IS 'All labels of its live replicas; if none is live, those of the last ones.';
+COMMENT ON COLUMN {schema}.hosts.labels IS 'All labels of its replicas whose last check-in counts, or counted in the last 10 minutes. While none is live: the last ones.';
 COMMENT ON COLUMN {schema}.hosts.present_from IS 'Start of the time in which a replica of the host has checked in without a gap; NULL: none has checked in.';
 COMMENT ON COLUMN {schema}.hosts.checked_in_at IS 'When a replica of the host last checked in. An absence begins at this instant. 1970: none ever did.';
 COMMENT ON COLUMN {schema}.hosts.present_through IS 'End of the time for which the last check-in counts. Without another one until then, the host is absent since checked_in_at. 1970: it never checked in.';

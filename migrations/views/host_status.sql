@@ -12,7 +12,7 @@ FROM {schema}.hosts h;
 COMMENT ON VIEW {schema}.host_status IS 'Hosts on which replicas have run, or that a job lists.';
 COMMENT ON COLUMN {schema}.host_status.name IS 'Name of the host.';
 COMMENT ON COLUMN {schema}.host_status.state IS 'present: a replica has checked in lately. absent: none has. retired: jobs with every do not run on it until it checks in again.';
-COMMENT ON COLUMN {schema}.host_status.labels IS 'All labels of its live replicas; if none is live, those of the last ones.';
+COMMENT ON COLUMN {schema}.host_status.labels IS 'All labels of its replicas whose last check-in counts, or counted in the last 10 minutes. While none is live: the last ones.';
 COMMENT ON COLUMN {schema}.host_status.present_from IS 'Start of the time in which its replicas have checked in without a gap; NULL: none has checked in.';
 COMMENT ON COLUMN {schema}.host_status.present_through IS 'End of the time for which its last check-in counts; NULL: there was none.';
 COMMENT ON COLUMN {schema}.host_status.retired_at IS 'When it was retired; NULL: it is not retired.';

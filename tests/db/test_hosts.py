@@ -433,3 +433,101 @@ async def test_retired_hosts_without_schedules_are_pruned_with_their_absences(
         ledger.values("SELECT * FROM maintain_partitions()")
         assert ledger.values("SELECT name FROM hosts") == ["web1"]
         assert ledger.values("SELECT * FROM host_absences WHERE host = 'db1'") == []
+
+
+@pytest.mark.parametrize("retires", [False, True])
+async def test_what_ran_on_a_dead_host_is_ended_after_grace_or_with_its_scope(
+    ledger: Ledger, retires: bool
+) -> None:
+    """Nobody else may steal it, and it would hold the limit of the job."""
+    ledger.job(every=["role=web"], allow_stale_reentry=True, max_attempts=3, grace="5 m")
+    async with runners(ledger.url, {"labels": WEB}, {"labels": WEB2}) as (one, two):
+        await one.repair()
+        ledger.values("SELECT trigger('job', 'host', 'web1')")
+        assert len(await one.settle()) == 1
+        one.crash()
+        ledger.expire()
+        ledger.travel(by=4 * MINUTE)
+        await two.sweep()
+        assert ledger.statuses() == ["RUNNING"]
+        if retires:
+            ledger.values("SELECT retire_host('web1')")
+        else:
+            ledger.travel(by=2 * MINUTE)
+        await two.sweep()
+    assert ledger.values("SELECT status, error_code FROM executions") == [
+        ("FAILED", "stale_timeout")
+    ]
+
+
+async def test_what_waits_for_a_retired_host_is_given_up(ledger: Ledger) -> None:
+    """Otherwise its partition would never be dropped."""
+    ledger.job(every=["role=web"], max_attempts=2)
+    async with runners(ledger.url, {"labels": WEB}, {"labels": WEB2}) as (one, two):
+        for runner in (one, two):
+            await runner.repair()
+        for host in ("web1", "web1", "web2"):
+            ledger.values(f"SELECT trigger('job', 'host', '{host}')")
+        (lease,) = await one.settle()
+        await one.finish(lease, outcome.failure(ValueError("no")))
+        one.crash()
+        ledger.travel(by=15 * MINUTE)
+        await two.check_in()
+        ledger.values("SELECT retire_host('web1')")
+        await two.repair()
+    assert ledger.values("SELECT scope_id, status FROM executions ORDER BY 1, id") == [
+        ("web1", "CANCELLED"), ("web1", "CANCELLED"), ("web2", "PENDING"),
+    ]  # fmt: skip
+
+
+async def test_the_restart_of_one_of_two_replicas_keeps_the_scope_of_their_host(
+    ledger: Ledger,
+) -> None:
+    ledger.job(schedule="@daily", every=["role=web"])
+    specs = [{"labels": WEB}, {"labels": ["host=web1", "role=batch"]}]
+    async with runners(ledger.url, *specs) as (web, batch):
+        await web.repair()
+        ledger.values("UPDATE runners SET state = 'stopped' WHERE id = 'r1'")
+        for minutes, kept in ((0, True), (9, True), (2, False)):
+            ledger.travel(by=minutes * MINUTE)
+            await batch.repair()
+            assert scopes(ledger) == {"web1": kept}
+
+
+def test_a_trigger_for_a_host_wants_a_runner_of_that_host(ledger: Ledger) -> None:
+    ledger.job(scope_kind="host", scopes=["web1"])
+    ledger.runner(handlers=["tests:work"], labels=DB)
+    call = "SELECT trigger('job', 'host', 'web1', require_runner => true)"
+    with pytest.raises(psycopg.Error, match="and the labels host=web1; those with the queue have"):
+        ledger.values(call)
+    ledger.runner("r2", handlers=["tests:work"], labels=WEB)
+    ledger.values(call)
+
+
+async def test_a_retired_host_that_a_job_lists_is_absent(ledger: Ledger) -> None:
+    ledger.job(schedule="*/10 * * * *", scope_kind="host", scopes=["web1"], grace="5 m")
+    async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
+        assert await web.settle() == []
+        ledger.travel(by=5 * MINUTE)
+        assert ledger.values("SELECT retire_host('web1')") == [True]
+        ledger.travel(by=11 * MINUTE)
+        await db.repair()
+        assert await db.settle() == []
+    assert ledger.values("SELECT reason, count FROM skips") == [("host_absent", 1)]
+
+
+async def test_hosts_that_are_gone_are_not_read(ledger: Ledger, db: Db) -> None:
+    ledger.job(schedule="@daily", every=["role=web"])
+    db.execute(
+        "INSERT INTO cronledger.hosts (name, present_through, present_from, retired_at, retired_by)"
+        " SELECT 'pod' || g, now() - interval '8 days', now() - interval '9 days', now(),"
+        " 'hosts_retire_after' FROM generate_series(1, 10000) g"
+    )
+    for table in ("hosts", "schedules", "jobs"):
+        db.execute(f"ANALYZE cronledger.{table}")
+    for searched in ("absent_schedules(100)", "absent_schedules(NULL)", "hosts_changed()"):
+        plan = ledger.one(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM cronledger_internal.{searched}"
+        )[0]["Plan"]
+        blocks = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+        assert blocks < 100, blocks

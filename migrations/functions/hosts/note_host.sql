@@ -1,4 +1,6 @@
 -- Part of each check-in. Lock: the row of the host, waiting; a claim that records an absence of the host holds it.
+-- A label stays for 10 minutes after the last replica that had it, whether that one was stopped or died. Otherwise
+-- the restart of one of two replicas in a deploy would retire the scope of the host.
 -- The clock is read after the lock, so the absence ends after every claim that has seen it.
 CREATE OR REPLACE FUNCTION {schema}_internal.note_host(
     of_host text, of_runner text, of_labels text[], ttl interval) RETURNS void LANGUAGE plpgsql AS $$
@@ -18,7 +20,7 @@ BEGIN
         known := ARRAY(
             SELECT l.label FROM unnest(of_labels) l(label)
             UNION SELECT l.label FROM {schema}.runners r CROSS JOIN unnest(r.labels) l(label)
-            WHERE r.host = of_host AND r.id <> of_runner AND r.state = 'running' AND r.stale_after > at
+            WHERE r.host = of_host AND r.id <> of_runner AND r.stale_after > at - interval '10 minutes'
               AND r.version <> 'external'
             ORDER BY 1);
     END IF;
@@ -32,4 +34,4 @@ BEGIN
         present_through = greatest(before.present_through, at + ttl)
     WHERE h.name = of_host;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.note_host(text, text, text[], interval) IS 'Notes that a runner of this host has checked in, and that the host counts as present for ttl. An absence before that is recorded. A retired host returns.';
+COMMENT ON FUNCTION {schema}_internal.note_host(text, text, text[], interval) IS 'Notes that a runner of this host has checked in, and that the host counts as present for ttl. An absence before that is recorded. Its labels are those of this runner, and of others that counted in the last 10 minutes. A retired host returns.';

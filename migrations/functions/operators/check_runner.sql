@@ -1,13 +1,15 @@
-CREATE OR REPLACE FUNCTION {schema}_internal.has_live_runner(definition {schema}.jobs) RETURNS boolean
+CREATE OR REPLACE FUNCTION {schema}_internal.has_live_runner(
+    definition {schema}.jobs, of_host text DEFAULT NULL) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT definition.handler = 'external' OR EXISTS (
         SELECT FROM {schema}.runners r
         WHERE r.state = 'running' AND r.stale_after > {schema}.db_now()
           AND definition.queue = ANY (r.queues)
           AND (definition.handler <> 'python' OR definition.target ->> 'python' = ANY (r.handlers))
-          AND (definition.on IS NULL OR definition.on <@ r.labels))
+          AND (definition.on IS NULL OR definition.on <@ r.labels)
+          AND (of_host IS NULL OR 'host=' || of_host = ANY (r.labels)))
 $$;
-COMMENT ON FUNCTION {schema}_internal.has_live_runner({schema}.jobs) IS 'Returns whether a live runner serves the queue of this job and has its function and its labels. Always true for handler external, whose workers are not runners.';
+COMMENT ON FUNCTION {schema}_internal.has_live_runner({schema}.jobs, text) IS 'Returns whether a live runner serves the queue of this job, has its function and its labels, and is on this host; of_host NULL: on any. Always true for handler external, whose workers are not runners.';
 
 -- Pure, because the view overdue calls it with the rights of whoever reads the view.
 CREATE OR REPLACE FUNCTION {schema}_internal.missing_runner(queue text, function text, labels text[], live text)
@@ -27,17 +29,19 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION {schema}_internal.labels_of_live(text, text) IS 'Returns the labels of the live runners that serve this queue and have this function; function NULL: any. NULL: there are no such runners.';
 
-CREATE OR REPLACE FUNCTION {schema}_internal.check_runner(definition {schema}.jobs, require_runner boolean)
+CREATE OR REPLACE FUNCTION {schema}_internal.check_runner(
+    definition {schema}.jobs, require_runner boolean, of_host text DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     function text := CASE definition.handler WHEN 'python' THEN definition.target ->> 'python' END;
+    wanted   text[] := nullif(array_remove(definition.on || ('host=' || of_host), NULL), '{}');
     lacking  text;
 BEGIN
-    IF {schema}_internal.has_live_runner(definition) THEN
+    IF {schema}_internal.has_live_runner(definition, of_host) THEN
         RETURN;
     END IF;
     lacking := format('job %s: %s', definition.name, {schema}_internal.missing_runner(
-        definition.queue, function, definition.on, {schema}_internal.labels_of_live(definition.queue, function)));
+        definition.queue, function, wanted, {schema}_internal.labels_of_live(definition.queue, function)));
     IF require_runner THEN
         RAISE EXCEPTION '%', lacking
             USING HINT = 'Start one; without require_runner the execution stays PENDING until there is one.',
@@ -45,4 +49,4 @@ BEGIN
     END IF;
     RAISE WARNING '%; it stays PENDING until there is one', lacking;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_runner({schema}.jobs, boolean) IS 'Warns if no live runner can run this job, or raises if require_runner is true.';
+COMMENT ON FUNCTION {schema}_internal.check_runner({schema}.jobs, boolean, text) IS 'Warns if no live runner of this host can run this job (of_host NULL: of any), or raises if require_runner is true.';

@@ -134,7 +134,8 @@ BEGIN
         PERFORM {schema}_internal.raise_unknown_scope(job, scope_kind, scope_id);
     END IF;
     PERFORM {schema}_internal.check_trigger(definition, scope, force);
-    PERFORM {schema}_internal.check_runner(definition, require_runner);
+    PERFORM {schema}_internal.check_runner(
+        definition, require_runner, CASE scope.scope_kind WHEN 'host' THEN scope.scope_id END);
     PERFORM {schema}_internal.apply_overlap(definition, scope, requester);
     at := {schema}_internal.free_plan_time(scope, {schema}.db_clock());
     INSERT INTO {schema}.executions

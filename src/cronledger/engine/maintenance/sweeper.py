@@ -229,9 +229,7 @@ class Sweeper:
         if due:
             self.rearmed()
         if ended:
-            log.info(
-                "orphans_cancelled", count=len(ended), reason="their jobs are retired or deleted"
-            )
+            log.info("orphans_cancelled", count=len(ended), reason="their jobs or hosts are gone")
 
     async def _maintain(self) -> None:
         async with self._pool.connection() as c:

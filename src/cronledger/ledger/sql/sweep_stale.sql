@@ -1,5 +1,6 @@
 -- Ends stale leases that may not be stolen, because the job is not reentrant, has no attempt left, or is
--- deleted or retired: FAILED stale_timeout, never retried; CANCELLED after a requested cancel. What the attempt had
+-- deleted or retired, or because it has a host scope that is retired or whose host has been absent for longer than
+-- grace (only that host could steal it): FAILED stale_timeout, never retried; CANCELLED after a requested cancel. What the attempt had
 -- written becomes its output. An observed execution has no lease: it is FAILED not_ended if no end was reported within
 -- run_timeout.
 -- Lock: executions FOR UPDATE in key order, SKIP LOCKED. trusted_since: see is_stale. Reads every RUNNING
@@ -11,7 +12,14 @@ WITH held AS MATERIALIZED (
       AND {schema}_internal.is_stale(
           e.stale_after, coalesce(j.stale_timeout, interval '60 s'), %(trusted_since)s)
       AND (j.name IS NULL OR j.retired_at IS NOT NULL OR e.runner_id = 'observed' OR NOT {schema}_internal.may_be_stolen(
-          j.allow_stale_reentry, e.cancel_requested_at, e.attempt, e.max_attempts))
+          j.allow_stale_reentry, e.cancel_requested_at, e.attempt, e.max_attempts)
+        OR (e.scope_kind = 'host' AND (
+            EXISTS (SELECT FROM {schema}.schedules s
+                    WHERE (s.job_name, s.scope_kind, s.scope_id) = (e.job_name, e.scope_kind, e.scope_id)
+                      AND s.retired_at IS NOT NULL AND s.returned_at IS NULL)
+            OR EXISTS (SELECT FROM {schema}.hosts h
+                       WHERE h.name = e.scope_id
+                         AND (h.retired_at IS NOT NULL OR h.present_through + j.grace < {schema}.db_now())))))
     ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time LIMIT 500
     FOR UPDATE OF e SKIP LOCKED
 )
