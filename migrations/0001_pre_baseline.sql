@@ -427,11 +427,12 @@ COMMENT ON COLUMN {schema}.scope_providers.error IS 'Why the last call failed; N
 
 -- Executions and skips
 
+-- In this schema, because a restore of it alone needs the function for its tables.
 -- A function, because PostgreSQL parses the terms of a CHECK in each statement that writes a row, and for each partition in
 -- each statement that it plans. It compiles a function once per session.
 -- PENDING with next_attempt_at NULL: it waits for required jobs, and has a row in gates. Later than due_at: it has waited
 -- for them, or its handler raised NotReady.
-CREATE FUNCTION {schema}_internal.may_be_execution(
+CREATE FUNCTION {schema}.may_be_execution(
     status text, attempt integer, max_attempts integer, due_at timestamptz, next_attempt_at timestamptz,
     gated_at timestamptz, runner_id text, lease_token uuid, heartbeat_at timestamptz, stale_after timestamptz,
     started_at timestamptz, finished_at timestamptz, duration_ms bigint, error_code text)
@@ -454,7 +455,7 @@ BEGIN
             WHEN 'CANCELLED' THEN next_attempt_at IS NULL
             ELSE false END END;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.may_be_execution(text, integer, integer, timestamptz, timestamptz, timestamptz, text, uuid, timestamptz, timestamptz, timestamptz, timestamptz, bigint, text) IS 'Returns whether these columns of a row of executions agree: those that each status requires or excludes, and the numbers of attempts.';
+COMMENT ON FUNCTION {schema}.may_be_execution(text, integer, integer, timestamptz, timestamptz, timestamptz, text, uuid, timestamptz, timestamptz, timestamptz, timestamptz, bigint, text) IS 'Returns whether these columns of a row of executions agree: those that each status requires or excludes, and the numbers of attempts.';
 
 -- No CHECK on traceparent and trace_id, which enqueue, trigger and the finish check.
 CREATE SEQUENCE {schema}.execution_id AS bigint;
@@ -506,7 +507,7 @@ CREATE TABLE {schema}.executions (
     redacted_at         timestamptz,
     CONSTRAINT uq_execution PRIMARY KEY (job_name, scope_kind, scope_id, plan_time),
     CONSTRAINT window_has_a_length CHECK (window_start < plan_time),
-    CONSTRAINT status_columns CHECK ({schema}_internal.may_be_execution(
+    CONSTRAINT status_columns CHECK ({schema}.may_be_execution(
         status, attempt, max_attempts, due_at, next_attempt_at, gated_at, runner_id, lease_token, heartbeat_at,
         stale_after, started_at, finished_at, duration_ms, error_code))
 ) PARTITION BY RANGE (plan_time);

@@ -224,6 +224,7 @@ def roles(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture
 def call(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
     """Run a command as a role, on a clone of the ledger that no earlier call has changed."""
+    monkeypatch.setenv("CRONLEDGER_SPOOL_DIR", str(Path("spool").absolute()))
     monkeypatch.setenv("CRONLEDGER_EXECUTION_ID", "3")
     monkeypatch.setenv("CRONLEDGER_LEASE_TOKEN", str(UUID(int=0)))
     Path("jobs.toml").write_text(JOBS)

@@ -161,9 +161,9 @@ steals_unlocked = both(
 """Retries and steals do not take the lock of their schedule row."""
 cancels_running_at_once = in_function(
     "cancel",
-    ("status = CASE e.status WHEN 'RUNNING' THEN e.status ELSE 'CANCELLED' END",
+    ("status = CASE outcome WHEN 'requested' THEN e.status ELSE 'CANCELLED' END",
      "status = 'CANCELLED'"),
-    ("CASE e.status WHEN 'RUNNING' THEN NULL ELSE coalesce(e.finished_at, at) END", "at"),
+    ("CASE outcome WHEN 'requested' THEN NULL ELSE coalesce(e.finished_at, at) END", "at"),
 )  # fmt: skip
 """A RUNNING row becomes CANCELLED under its handler."""
 releases_the_same_attempt = in_function(

@@ -107,7 +107,10 @@ def checked(imported: Import) -> Import:
 def _checked(entry: Entry) -> Entry:
     jobs, notes = {}, list(entry.notes)
     for name, table in entry.jobs.items():
-        written = {key: value for key, value in table.items() if value is not None}
+        written = {
+            key: value.unwrap() if isinstance(value, tomlkit.items.Item) else value
+            for key, value in table.items() if value is not None
+        }  # fmt: skip
         if problems := problems_of_table(name, written):
             notes.append(Note("; ".join(str(problem) for problem in problems), "dropped"))
         else:
