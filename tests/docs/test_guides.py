@@ -1,12 +1,14 @@
 """A reader who types what the README, the tutorial and the guides show sees what they show."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from cronledger.embedded.postmaster import private_directory
 from cronledger.embedded.server import Embedded, find_binaries
@@ -24,11 +26,19 @@ GUIDES = sorted(
 )
 
 
+ROLE = re.compile(r"^CREATE ROLE (\w+)", re.MULTILINE)
+
+
 def follow(page: str, shell: Shell, database: Callable[[], AbstractContextManager[str]]) -> None:
-    """Do what a page shows. `database` lends the URL on which its SQL runs."""
+    """Do what a page shows. `database` lends the URL on which its SQL runs.
+
+    Roles belong to the server, and an earlier run may have left those of the page.
+    """
     for block in blocks(ROOT / page):
         if block.language == "sql":
             with database() as url, psycopg.connect(url) as c:
+                for name in ROLE.findall(block.text):
+                    c.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(name)))
                 c.execute(block.text.encode())
         else:
             shell.read(block)
