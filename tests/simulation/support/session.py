@@ -295,6 +295,7 @@ class Session:
         if self._gone:
             return
         self._gone = True
+        self._note_wait()
         self._queue.clear()
         self._serving = None
         self._cluster.turns.leave(self)
