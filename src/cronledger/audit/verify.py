@@ -208,11 +208,7 @@ class _Audit:
             names = self._audits.gated_jobs(self._jobs)
         for name in names:
             with self._audits.snapshot():
-                extent = self._audits.extent([])
-                schedules = self._audits.schedules(ScopeKey(name, "", ""), name, _SCOPES)
-                windows = [(state, self._window(state, extent)) for state in schedules]
-                revisions = self._audits.revisions([name])
-                history = History(revisions[name], read_dates(self._audits.calendars(revisions)))
+                extent, windows, history = self._of_job(name)
                 yield from GateComparison(self._audits, name, history, extent).violations(windows)
 
     def _reports(self) -> Iterator[Violation]:
@@ -221,13 +217,18 @@ class _Audit:
             names = self._audits.observed_jobs(self._jobs)
         for name in names:
             with self._audits.snapshot():
-                extent = self._audits.extent([])
-                schedules = self._audits.schedules(ScopeKey(name, "", ""), name, _SCOPES)
-                windows = [(state, self._window(state, extent)) for state in schedules]
-                revisions = self._audits.revisions([name])
-                history = History(revisions[name], read_dates(self._audits.calendars(revisions)))
+                _, windows, history = self._of_job(name)
                 comparison = ReportComparison(self._audits, history, self._tally)
                 yield from comparison.violations(windows)
+
+    def _of_job(self, name: str) -> tuple[Row, list[tuple[ScheduleState, Window]], History]:
+        """Return the extent, the schedules with their windows, and the history, of one snapshot."""
+        extent = self._audits.extent([])
+        schedules = self._audits.schedules(ScopeKey(name, "", ""), name, _SCOPES)
+        windows = [(state, self._window(state, extent)) for state in schedules]
+        revisions = self._audits.revisions([name])
+        history = History(revisions[name], read_dates(self._audits.calendars(revisions)))
+        return extent, windows, history
 
     def _unchecked(self) -> Iterator[Violation]:
         """Yield a violation if the checked range may hide something."""

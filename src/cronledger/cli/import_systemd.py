@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from cronledger.cli.importing import current_user, finish, output_options, zone_of_host
-from cronledger.rules.problems import RefusedError
+from cronledger.cli.importing import current_user, finish, output_options, refusing, zone_of_host
 from cronledger.settings import OfflineSettings
 from cronledger.sources.files import read_file
 from cronledger.sources.imported import Import, Source
@@ -94,15 +93,5 @@ def _drop_ins(directory: Path, name: str) -> Iterator[Path]:
 
 
 def _text(file: Path) -> str:
-    try:
+    with refusing(lambda: f"PATH {str(file)!r}", "name a readable file"):
         return read_file(file).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise click.UsageError(
-            f"PATH {str(file)!r}: byte {error.start} is not UTF-8; save it as UTF-8"
-        ) from None
-    except RefusedError as error:
-        raise click.UsageError(f"PATH {str(file)!r} {error.problem}; {error.remedy}") from None
-    except OSError as error:
-        raise click.UsageError(
-            f"PATH {str(file)!r} cannot be read: {error.strerror}; name a readable file"
-        ) from None

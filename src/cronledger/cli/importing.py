@@ -5,7 +5,7 @@ import pwd
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,18 +103,23 @@ def read_texts(files: Iterable[str], read: Callable[[Iterable[tuple[str, str]]],
             data = read_stream(sys.stdin.buffer) if current == "-" else read_file(Path(current))
             yield current, data.decode("utf-8-sig")
 
-    try:
+    with refusing(lambda: f"FILE {current!r}", "name a readable file, or -"):
         return read(texts())
+
+
+@contextmanager
+def refusing(what: Callable[[], str], remedy: str) -> Iterator[None]:
+    """Raise UsageError, with the name of `what`, for a file that is unreadable or not UTF-8."""
+    try:
+        yield
     except UnicodeDecodeError as error:
         raise click.UsageError(
-            f"FILE {current!r}: byte {error.start} is not UTF-8; save it as UTF-8"
+            f"{what()}: byte {error.start} is not UTF-8; save it as UTF-8"
         ) from None
     except RefusedError as error:
-        raise click.UsageError(f"FILE {current!r} {error.problem}; {error.remedy}") from None
+        raise click.UsageError(f"{what()} {error.problem}; {error.remedy}") from None
     except OSError as error:
-        raise click.UsageError(
-            f"FILE {current!r} cannot be read: {error.strerror}; name a readable file, or -"
-        ) from None
+        raise click.UsageError(f"{what()} cannot be read: {error.strerror}; {remedy}") from None
 
 
 def valid_zone(name: str) -> str:
