@@ -126,6 +126,8 @@ LEFT_OUT = {
     "write_output", "drop_output",
     # Probe the reports of one scope by key. Only jobs that another scheduler runs have any.
     "observe_start", "observe_end", "record_reports",
+    # The check of a row of executions, which reads nothing.
+    "may_be_execution",
     # Compares definitions of jobs, which are its parameter.
     "compare_source", "list_upstreams", "plan_pending", "upsert_jobs",
     # Probe `gates` and executions by key; tests/db/test_query_plans.py measures them with gates.
