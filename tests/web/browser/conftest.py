@@ -15,6 +15,7 @@ from playwright.sync_api import (
     Browser,
     BrowserContext,
     ConsoleMessage,
+    Error,
     Locator,
     Page,
     Playwright,
@@ -59,6 +60,20 @@ def enter_text(page: Page, text: str) -> None:
 def _wait_until_painted(page: Page) -> None:
     """Ask from outside of the page, whose policy forbids the polling of `wait_for_function`."""
     until("the page is painted", lambda: bool(page.evaluate(PAINTED)))
+
+
+def open_address(page: Page, address: str) -> None:
+    """Open an address and wait until it is loaded.
+
+    Over WebDriver BiDi, Playwright can take the navigation for a second one to the same address
+    that interrupts it. Then this waits for that one.
+    """
+    try:
+        page.goto(address)
+    except Error as error:
+        if f'interrupted by another navigation to "{address}"' not in error.message:
+            raise
+        page.wait_for_url(address)
 
 
 def press(target: Locator, by: str) -> None:
@@ -135,7 +150,7 @@ def visit(browser_of: Browser, complaints: list[str], stack: ExitStack) -> Itera
         page = context.new_page()
         page.on("console", note)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(address)
+        open_address(page, address)
         return page
 
     yield opened

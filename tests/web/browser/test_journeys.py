@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
 from tests.waiting import until
-from tests.web.browser.conftest import Serve, Visit, enter_text, press, strike
+from tests.web.browser.conftest import Serve, Visit, enter_text, open_address, press, strike
 from tests.web.support.browsing import TOKENS
 from tests.web.support.clock_changes import BERLIN, SANTIAGO, open_days
 from tests.web.support.shop import open_shop
@@ -145,7 +145,7 @@ def test_the_page_works_below_a_prefix_in_the_browser(
         expect(heading(page)).to_have_text(first)
     db.execute("SELECT cronledger.pause_queue('default', reason => 'an event below the prefix')")
     expect(page.locator("#queues")).to_contain_text("an event below the prefix")
-    page.goto(f"{address}/ops/cron/execution/{execution}")
+    open_address(page, f"{address}/ops/cron/execution/{execution}")
     page.get_by_role("button", name="Retry").click()
     expect(page.get_by_role("status").first).to_contain_text("has one more attempt")
 
@@ -185,7 +185,7 @@ def test_the_timeline_leads_to_an_execution_by_mouse_and_by_keyboard(
     page.get_by_role("link", name="Timeline").click()
     page.locator("svg.timeline a").click()
     expect(page).to_have_url(f"{site}/execution/{made}")
-    page.goto(f"{site}/timeline")
+    open_address(page, f"{site}/timeline")
     page.get_by_text("The same as a table").focus()
     strike(page, "Enter")
     strike(page, "j")  # to the job of the first row
@@ -213,11 +213,11 @@ def test_a_day_with_a_fold_and_one_with_a_gap(site: str, visit: Visit, db: Db) -
     page.get_by_role("row").filter(has_text="unexplained").get_by_role("link").click()
     expect(page).to_have_url(re.compile(r"/why/fold/"))
     expect(page.locator("#answer-1")).to_contain_text("which is a violation")
-    page.goto(fold)
+    open_address(page, fold)
     page.get_by_role("link", name="← 2026-10-24").click()
     expect(page.locator("#day h2")).to_contain_text("Saturday 2026-10-24")
 
-    page.goto(f"{site}/job/gap?day={SANTIAGO[2]}")
+    open_address(page, f"{site}/job/gap?day={SANTIAGO[2]}")
     assert day_of(page).startswith("92 planned = ")
     assert page.locator("svg.day .band-gap").get_attribute("fill") == "url(#day-hatch)"
     page.get_by_text("The same as a table").click()

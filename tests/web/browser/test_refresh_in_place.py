@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, Response, ViewportSize, expect
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.waiting import until
-from tests.web.browser.conftest import Visit
+from tests.web.browser.conftest import Visit, open_address
 
 pytestmark = pytest.mark.browser
 
@@ -123,7 +123,7 @@ def test_an_unchanged_page_is_answered_without_content(site: str, visit: Visit, 
             answers.append(one.status)
 
     page.on("response", note)
-    page.goto(f"{site}/jobs")
+    open_address(page, f"{site}/jobs")
     until("two answers are empty", lambda: page.title() and answers.count(204) >= 2)
     db.execute("SELECT cronledger.pause('report', reason => 'the API is away')")
     expect(row_of(page, "jobs", "report")).to_contain_text("the API is away")
@@ -146,7 +146,7 @@ def test_a_panel_appears_while_focus_and_typed_text_stay(site: str, visit: Visit
     assert page.locator("#newest").evaluate("(panel) => panel.isTheSame")
 
     rows.job(db, "other", queue="slow")
-    page.goto(f"{site}/runners")
+    open_address(page, f"{site}/runners")
     page.get_by_label("Limit of slow").evaluate(
         "(field) => { field.closest('details').open = true; field.value = '12'; field.blur(); }"
     )
