@@ -9,7 +9,13 @@ from pathlib import Path
 
 import click
 
-from cronledger.cli.importing import current_user, finish, output_options, zone_of_host
+from cronledger.cli.importing import (
+    current_user,
+    finish,
+    observe_option,
+    output_options,
+    zone_of_host,
+)
 from cronledger.rules.problems import RefusedError
 from cronledger.settings import OfflineSettings
 from cronledger.sources import crontab_hosts
@@ -49,6 +55,7 @@ class _Source:
 @click.command("crontab")
 @click.argument("files", metavar="[[HOST=]FILE]...", nargs=-1)
 @output_options
+@observe_option
 @click.option(
     "--user", "as_crontab_l", is_flag=True, help="Read entries without a user, as from crontab -l."
 )
@@ -83,6 +90,7 @@ def import_crontab(
     files: tuple[str, ...],
     output: str | None,
     force: bool,
+    observe: bool,
     as_crontab_l: bool,
     system: bool,
     timezone: str | None,
@@ -105,6 +113,9 @@ def import_crontab(
     are reported. DIR of --hosts has a directory for each host, which contains any of `crontab` (a
     copy of /etc/crontab), `crontab.USER` (the output of crontab -l), `cron.d`, `crontabs` (a copy
     of the spool directory), and `timezone` (a copy of /etc/timezone).
+
+    With --observe, cron keeps the entries and reports their runs: the jobs are observed, and the
+    comment of each job has the line for the crontab.
 
     Exit status: 0 if every line has an equivalent, 1 if a line has none, 2 for a usage error.
     """
@@ -131,14 +142,16 @@ def import_crontab(
         raise click.UsageError(
             "some crontabs have a host, and others have none; write HOST=FILE for each of them"
         )
-    options = Options(zone_of_host(timezone), current_user(), as_user, faithful, secret_names)
+    options = Options(
+        zone_of_host(timezone), current_user(), as_user, faithful, secret_names, observe
+    )
     crontabs = _read(sources, forced, crontab_user, options)
     hosts = [
         HostCrontab(source.host, source.file, crontab)
         for source, crontab in zip(sources, crontabs, strict=True) if source.host is not None
     ]  # fmt: skip
     found = crontab_hosts.convert(hosts, options, label) if hosts else convert(crontabs, options)
-    finish(found, output, force=force)
+    finish(found, output, force=force, observe=observe)
 
 
 def _sources(file: str, *, spool: bool) -> Iterator[_Source]:
@@ -257,7 +270,13 @@ def _read(
             taken=[x.name for crontab in crontabs for x in crontab.jobs] if not source.host else (),
             noted_users=[user for crontab in crontabs for user in crontab.users],
         )
-        if options.as_user and format == "user" and owner is None and crontab.jobs:
+        if (
+            options.as_user
+            and not options.observe
+            and format == "user"
+            and owner is None
+            and crontab.jobs
+        ):
             raise click.UsageError(
                 f"--as-user: the user of FILE {source.file!r} is unknown; name it with "
                 "--crontab-user NAME, or use --system if each entry has a user before its command"

@@ -5,11 +5,18 @@ from pathlib import Path
 
 import click
 
-from cronledger.cli.importing import current_user, finish, output_options, refusing, zone_of_host
+from cronledger.cli.importing import (
+    current_user,
+    finish,
+    observe_option,
+    output_options,
+    refusing,
+    zone_of_host,
+)
 from cronledger.settings import OfflineSettings
 from cronledger.sources.files import read_file
 from cronledger.sources.imported import Import, Source
-from cronledger.sources.systemd import HEADER, Options, read_timer
+from cronledger.sources.systemd import HEADER, OBSERVED_HEADER, Options, read_timer
 from cronledger.sources.systemd_units import Unit
 
 TIMER = ".timer"
@@ -18,12 +25,19 @@ TIMER = ".timer"
 @click.command("systemd")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @output_options
+@observe_option
 @click.option(
     "--timezone", metavar="ZONE", help="Time zone of the schedules [default: that of this host]."
 )
 @click.option("--as-user", is_flag=True, help="Run each command as its user, with runuser.")
 def import_systemd(
-    *, paths: tuple[str, ...], output: str | None, force: bool, timezone: str | None, as_user: bool
+    *,
+    paths: tuple[str, ...],
+    output: str | None,
+    force: bool,
+    observe: bool,
+    timezone: str | None,
+    as_user: bool,
 ) -> None:
     """Convert timers of systemd to a cronledger.toml.
 
@@ -31,11 +45,14 @@ def import_systemd(
     service of a timer, and drop-ins of both, are read from the directory of the timer, and then
     from the directories that are named. Only the current user can read the file of --output.
 
+    With --observe, systemd keeps the timers and their services report their runs: the jobs are
+    observed, and the comment of each job has a drop-in of its service.
+
     Exit status: 0 if every timer has an equivalent, 1 if a part of one has none, 2 for a usage
     error.
     """
     options = Options(
-        zone_of_host(timezone), current_user(), as_user, OfflineSettings.load().web_redact
+        zone_of_host(timezone), current_user(), as_user, OfflineSettings.load().web_redact, observe
     )
     taken: set[str] = set()
     directories = [Path(path) for path in paths if Path(path).is_dir()]
@@ -53,7 +70,8 @@ def import_systemd(
                 read_timer(timer, service, place=str(file), options=options, taken=taken)
             )
         sources.append(Source(path, tuple(entries)))
-    finish(Import("systemd", tuple(sources), HEADER), output, force=force)
+    found = Import("systemd", tuple(sources), OBSERVED_HEADER if observe else HEADER)
+    finish(found, output, force=force, observe=observe)
 
 
 def _timers(path: Path) -> Sequence[Path]:

@@ -15,6 +15,7 @@ from cronledger.rules import cron
 from cronledger.rules.problems import RefusedError
 from cronledger.sources.files import read_file, read_stream
 from cronledger.sources.imported import Import, Source, checked, render
+from cronledger.sources.observed import observed
 
 LOCALTIME = Path("/etc/localtime")
 TIMEZONE = Path("/etc/timezone")
@@ -32,9 +33,18 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def finish(imported: Import, output: str | None, *, force: bool) -> None:
-    """Write the file, print the notes, and exit with 1 unless each entry has an equivalent."""
-    imported = checked(imported)
+observe_option = click.option(
+    "--observe", is_flag=True,
+    help="Write observed jobs, and what to write into the other scheduler.",
+)  # fmt: skip
+
+
+def finish(imported: Import, output: str | None, *, force: bool, observe: bool = False) -> None:
+    """Write the file, print the notes, and exit with 1 unless each entry has an equivalent.
+
+    `observe`: the jobs stay in their scheduler, which reports their runs.
+    """
+    imported = checked(observed(imported) if observe else imported)
     _write(render(imported), output, force)
     for source in imported.sources:
         _report(source)
