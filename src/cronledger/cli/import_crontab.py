@@ -10,7 +10,10 @@ from pathlib import Path
 import click
 
 from cronledger.cli.importing import (
+    HOST,
     current_user,
+    divided,
+    every_option,
     finish,
     observe_option,
     output_options,
@@ -30,8 +33,6 @@ STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?")
 """Names that --crontab-user accepts, those of a domain included."""
 
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,150}[A-Za-z0-9])?")
-_LABEL = re.compile(r"[A-Za-z0-9._/-]+=[A-Za-z0-9._:@/+-]+")
 _RUN_PARTS = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -77,14 +78,7 @@ class _Source:
     type=click.Path(exists=True, file_okay=False),
     help="Directory with one directory for each host.",
 )
-@click.option(
-    "--every",
-    "label",
-    metavar="KEY=VALUE",
-    default=crontab_hosts.LABEL,
-    show_default=True,
-    help="Label for `every` in jobs that all hosts have.",
-)
+@every_option
 def import_crontab(
     *,
     files: tuple[str, ...],
@@ -128,10 +122,6 @@ def import_crontab(
             f"{crontab_user!r} is not the name of a user; use one such as www-data",
             param_hint="--crontab-user",
         )
-    if not _LABEL.fullmatch(label):
-        raise click.BadParameter(
-            f"{label!r} is not a label; use one such as role=web", param_hint="--every"
-        )
     forced: Format | None = "user" if as_crontab_l else "system" if system else None
     secret_names = OfflineSettings.load().web_redact
     sources = [source for file in files for source in _sources(file, spool=as_crontab_l)]
@@ -160,9 +150,9 @@ def _sources(file: str, *, spool: bool) -> Iterator[_Source]:
     `spool`: a directory is a spool directory, whatever its path is.
     """
     path = Path(file)
-    host, _, rest = file.partition("=")
+    host, rest = divided(file)
     try:
-        if rest and _HOST.fullmatch(host) and not path.exists():
+        if host is not None:
             yield from (replace(source, host=host) for source in _sources(rest, spool=spool))
         elif file == "-":
             yield _Source(file, _decoded(read_stream(sys.stdin.buffer)), None, None)
@@ -199,7 +189,7 @@ def _hosts(directory: Path, *, own_zone: bool) -> Iterator[_Source]:
     if not places:
         raise click.UsageError(f"--hosts {str(directory)!r} contains no directory of a host")
     for place in places:
-        if not _HOST.fullmatch(place.name):
+        if not HOST.fullmatch(place.name):
             raise click.UsageError(f"--hosts: {str(place)!r} does not have the name of a host")
         found = [source for entry in sorted(place.iterdir()) for source in _of_host(entry)]
         if not found:
