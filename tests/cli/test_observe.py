@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,14 +32,15 @@ def spool(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def observe(spool: Path) -> Iterator[Observe]:
-    """Start the wrapper as a scheduler does. `url`: of the database."""
+    """Start the wrapper as a scheduler does. `url`: of the database. `options`: of the program."""
     started = []
 
-    def start(*arguments: str, url: str) -> subprocess.Popen[str]:
+    def start(*arguments: str, url: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
         environ = dict(os.environ, CRONLEDGER_DATABASE_URL=url, CRONLEDGER_SPOOL_DIR=str(spool))
         started.append(process := subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, "observe", *arguments], env=environ, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [sys.executable, "-c", PROGRAM, *options, "observe", *arguments],
+            env=environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ))  # fmt: skip
         return process
 
@@ -291,6 +292,62 @@ def test_a_full_spool_takes_no_further_run(
 )
 def test_a_wrong_call_is_refused(observe: Observe, arguments: list[str]) -> None:
     assert ended(observe(*arguments, url=NOWHERE))[0] == 2
+
+
+@pytest.fixture
+def ledgers(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the ledgers `shop`, which has the job `seen`, and `away`."""
+    monkeypatch.setenv("SHOP_URL", database_url)
+    file = tmp_path / "ledgers.toml"
+    file.write_text(f'[ledgers]\naway = "{NOWHERE}"\n[ledgers.shop]\nurl_env = "SHOP_URL"\n')
+    monkeypatch.setenv("CRONLEDGER_LEDGERS_FILE", str(file))
+    return file
+
+
+def to_ledger(observe: Observe, ledger: str, script: str = "exit 3") -> tuple[int, str, str]:
+    words = ("seen", "--", "sh", "-c", script, "sh", "")
+    return ended(observe(*words, url=NOWHERE, options=["--ledger", ledger]))
+
+
+def test_a_run_is_reported_to_the_ledger_that_is_named_F122(
+    observe: Observe, seen: Ask, spool: Path, ledgers: Path
+) -> None:
+    assert to_ledger(observe, "shop", 'echo "<$1>"; exit 3') == (3, "<>\n", "")
+    assert seen(REPORTS) == [(3, True, "command")]
+    assert files(spool) == []
+
+
+def test_each_report_of_the_spool_is_delivered_to_its_ledger_F122(
+    observe: Observe, seen: Ask, spool: Path, ledgers: Path, database_url: str
+) -> None:
+    code, _, err = to_ledger(observe, "away")
+    assert (code, "kept in the spool" in err) == (3, True)
+    ended(observe("seen", "--", "true", url=NOWHERE))
+    assert to_ledger(observe, "shop")[0] == 3, "the other ledgers cannot be reached"
+    assert seen(REPORTS) == [(3, True, "command")]
+    assert [run.ledger for run in Spool(spool).runs()] == ["away", ""]
+    ledgers.write_text(ledgers.read_text().replace(NOWHERE, database_url))
+    assert ended(observe("--deliver", url=NOWHERE))[0] == 3
+    assert [run.ledger for run in Spool(spool).runs()] == [""]
+    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert seen("SELECT count(*) FROM cronledger.reports") == [(3,)]
+
+
+@pytest.mark.parametrize("text", ["[ledgers]\nother = 'postgresql://h/d'\n", "wrong", None])
+def test_a_ledger_that_is_not_in_the_file_does_not_stop_the_command_F122(
+    observe: Observe, seen: Ask, spool: Path, ledgers: Path, text: str | None
+) -> None:
+    known = ledgers.read_text()
+    ledgers.unlink()
+    if text is not None:
+        ledgers.write_text(text)
+    code, _, err = to_ledger(observe, "shop")
+    assert code == 3
+    assert "reports of the ledger shop stay in the spool" in err
+    assert files(spool) == [".json"]
+    ledgers.write_text(known)
+    assert ended(observe("--deliver", url=NOWHERE))[0] == 0
+    assert seen(REPORTS) == [(3, True, "command")]
 
 
 def test_the_wrapper_imports_little() -> None:

@@ -330,6 +330,47 @@ def test_the_command_reads_directories_drop_ins_and_templates(tmp_path: Path) ->
     assert "is not UTF-8" in run(vendor).stderr
 
 
+def test_the_timers_of_hosts_have_the_hosts_that_have_them_F107(tmp_path: Path) -> None:
+    for host, times in (("web1", ("01:00", "02:00", "03:00")), ("web2", ("01:00", "02:30", None)),
+                        ("web3", ("01:00", "02:00", None))):  # fmt: skip
+        (tmp_path / host).mkdir()
+        for name, at in zip(("all", "some", "own"), times, strict=True):
+            if at is not None:
+                (tmp_path / host / f"{name}.timer").write_text(f"[Timer]\nOnCalendar={at}\n")
+                (tmp_path / host / f"{name}.service").write_text("[Service]\nExecStart=/bin/a\n")
+    paths = [f"{host}={tmp_path / host}" for host in ("web1", "web2", "web3")]
+    ended = run(*paths, "--timezone", "UTC", "--as-user", "-o", tmp_path / "c.toml")
+    assert ended.exit_code == 0, ended.stderr
+    jobs = tomllib.loads((tmp_path / "c.toml").read_text())["jobs"]
+    keys = ("on", "every", "scope_kind", "scopes", "schedule")
+    assert {name: [job[key] for key in keys if key in job] for name, job in jobs.items()} == {
+        "all": ["role=cron", "0 1 * * *"],
+        "some": ["host", ["web1", "web3"], "0 2 * * *"],
+        "some-web2": ["host=web2", "30 2 * * *"],
+        "own": ["host=web1", "0 3 * * *"],
+    }
+    assert "web1:own.timer: only on 1 of 3 hosts: web1" in ended.stderr
+    one = run(paths[0], "--as-user", "-o", tmp_path / "c.toml", "--force")
+    assert one.exit_code == 0, one.stderr
+    assert {job.on for job in toml.load(tmp_path / "c.toml").jobs} == {("host=web1",)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["web1={}", "{}"], "some paths have a host, and others have none"),
+        (["web1={}", "--observe"], "import the timers of each host alone"),
+        (["web1={}", "--every", "web"], "'web' is not a label"),
+    ],
+)
+def test_hosts_that_cannot_be_read_together_are_refused_F107(
+    tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    ended = run(*(one.replace("{}", str(tmp_path)) for one in arguments))
+    assert ended.exit_code == 2
+    assert told in ended.stderr
+
+
 @pytest.mark.slow
 def test_mutated_units_end_with_a_result_or_a_clear_error(tmp_path: Path) -> None:
     results = 0

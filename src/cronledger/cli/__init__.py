@@ -53,7 +53,7 @@ COMMANDS = {
     "metrics": ("metrics:metrics", "Print or serve the metrics of the ledger for Prometheus."),
     "web": ("web:web", "Serve the web page."),
 }
-WITHOUT_LEDGER = frozenset({"check", "dev", "import", "observe", "schema"})
+WITHOUT_LEDGER = frozenset({"check", "dev", "import", "schema"})
 """The commands that use no ledger of their caller."""
 
 
@@ -93,7 +93,8 @@ class Commands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:  # the shell completes an unfinished line
-            own = args[: args.index("--")] if args[:1] == ["observe"] and "--" in args else args
+            own = args[: args.index("--")] if "--" in args else args
+            own = own if "observe" in own else args  # the words of its command may be empty
             for number, argument in enumerate(own, 1):
                 _check(number, argument)
         return super().parse_args(ctx, args)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import click
 
-from cronledger.cli.importing import finish, output_options
+from cronledger.cli.importing import finish, observe_option, output_options
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.sources import apscheduler_jobs
 from cronledger.sources.python import load_instance
@@ -15,7 +15,8 @@ EXAMPLE = "myproject.jobs:scheduler"
 @click.command("apscheduler")
 @click.argument("scheduler", metavar="SCHEDULER|FILE.json")
 @output_options
-def import_apscheduler(*, scheduler: str, output: str | None, force: bool) -> None:
+@observe_option
+def import_apscheduler(*, scheduler: str, output: str | None, force: bool, observe: bool) -> None:
     """Convert the jobs of an APScheduler to a cronledger.toml.
 
     SCHEDULER is the scheduler object of a program, as package.module:name. FILE.json is the file
@@ -27,6 +28,9 @@ def import_apscheduler(*, scheduler: str, output: str | None, force: bool) -> No
     such as paused ones, lambdas and triggers of your own, are reported on standard error, and stay
     in the output as comments.
 
+    With --observe, the scheduler keeps the jobs and its program reports their runs: the jobs are
+    observed, and the comment of each job has an item for the mapping of the program.
+
     Exit status: 0 if every job has an equivalent, 1 if not, 2 for a usage error.
     """
     now = datetime.now(UTC)  # noqa: TID251 - a date before it is left out
@@ -35,7 +39,8 @@ def import_apscheduler(*, scheduler: str, output: str | None, force: bool) -> No
         message = "the scheduler has no jobs"
         remedy = "name the object to which the jobs are added, or a file of export_jobs()"
         raise ConfigurationError([Problem(where=scheduler, message=message, remedy=remedy)])
-    finish(apscheduler_jobs.convert(scheduler, jobs, now), output, force=force)
+    found = apscheduler_jobs.convert(scheduler, jobs, now, observe=observe)
+    finish(found, output, force=force, observe=observe)
 
 
 def _of_program(reference: str) -> list[apscheduler_jobs.ForeignJob]:

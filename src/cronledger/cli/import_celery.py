@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 import psycopg
 
-from cronledger.cli.importing import finish, output_options
+from cronledger.cli.importing import finish, observe_option, output_options
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.sources import celery_beat
 from cronledger.sources.foreign_values import NoEquivalentError
@@ -22,11 +22,14 @@ EXAMPLE = "myproject.celery:app"
 @click.command("celery")
 @click.argument("app", metavar="APP")
 @output_options
+@observe_option
 @click.option(
     "--tables", "url", metavar="URL",
     help="Read the tables of django_celery_beat in this PostgreSQL database.",
 )  # fmt: skip
-def import_celery(*, app: str, url: str | None, output: str | None, force: bool) -> None:
+def import_celery(
+    *, app: str, url: str | None, output: str | None, force: bool, observe: bool
+) -> None:
     """Convert the entries of Celery beat to a cronledger.toml.
 
     APP is the Celery app, as package.module:name. The command imports this module and the tasks of
@@ -38,11 +41,15 @@ def import_celery(*, app: str, url: str | None, output: str | None, force: bool)
     without an equivalent, such as solar schedules, are reported on standard error, and stay in the
     output as comments.
 
+    With --observe, beat still sends the messages and the workers report the runs: the jobs are
+    observed, and the comment of each job has a header for its entry.
+
     Exit status: 0 if every entry has an equivalent, 1 if not, 2 for a usage error.
     """
     source = app if url is None else "django_celery_beat"
     entries = _of_app(app) if url is None else _of_tables(app, url)
-    finish(celery_beat.convert(app, source, entries), output, force=force)
+    found = celery_beat.convert(app, source, entries, observe=observe)
+    finish(found, output, force=force, observe=observe)
 
 
 def _of_app(reference: str) -> "list[BeatEntry]":

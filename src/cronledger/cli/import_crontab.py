@@ -9,7 +9,16 @@ from pathlib import Path
 
 import click
 
-from cronledger.cli.importing import current_user, finish, output_options, zone_of_host
+from cronledger.cli.importing import (
+    HOST,
+    current_user,
+    divided,
+    every_option,
+    finish,
+    observe_option,
+    output_options,
+    zone_of_host,
+)
 from cronledger.rules.problems import RefusedError
 from cronledger.settings import OfflineSettings
 from cronledger.sources import crontab_hosts
@@ -24,8 +33,6 @@ STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?")
 """Names that --crontab-user accepts, those of a domain included."""
 
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,150}[A-Za-z0-9])?")
-_LABEL = re.compile(r"[A-Za-z0-9._/-]+=[A-Za-z0-9._:@/+-]+")
 _RUN_PARTS = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -49,6 +56,7 @@ class _Source:
 @click.command("crontab")
 @click.argument("files", metavar="[[HOST=]FILE]...", nargs=-1)
 @output_options
+@observe_option
 @click.option(
     "--user", "as_crontab_l", is_flag=True, help="Read entries without a user, as from crontab -l."
 )
@@ -70,19 +78,13 @@ class _Source:
     type=click.Path(exists=True, file_okay=False),
     help="Directory with one directory for each host.",
 )
-@click.option(
-    "--every",
-    "label",
-    metavar="KEY=VALUE",
-    default=crontab_hosts.LABEL,
-    show_default=True,
-    help="Label for `every` in jobs that all hosts have.",
-)
+@every_option
 def import_crontab(
     *,
     files: tuple[str, ...],
     output: str | None,
     force: bool,
+    observe: bool,
     as_crontab_l: bool,
     system: bool,
     timezone: str | None,
@@ -106,6 +108,9 @@ def import_crontab(
     copy of /etc/crontab), `crontab.USER` (the output of crontab -l), `cron.d`, `crontabs` (a copy
     of the spool directory), and `timezone` (a copy of /etc/timezone).
 
+    With --observe, cron keeps the entries and reports their runs: the jobs are observed, and the
+    comment of each job has the line for the crontab.
+
     Exit status: 0 if every line has an equivalent, 1 if a line has none, 2 for a usage error.
     """
     if as_crontab_l and system:
@@ -117,10 +122,6 @@ def import_crontab(
             f"{crontab_user!r} is not the name of a user; use one such as www-data",
             param_hint="--crontab-user",
         )
-    if not _LABEL.fullmatch(label):
-        raise click.BadParameter(
-            f"{label!r} is not a label; use one such as role=web", param_hint="--every"
-        )
     forced: Format | None = "user" if as_crontab_l else "system" if system else None
     secret_names = OfflineSettings.load().web_redact
     sources = [source for file in files for source in _sources(file, spool=as_crontab_l)]
@@ -131,14 +132,16 @@ def import_crontab(
         raise click.UsageError(
             "some crontabs have a host, and others have none; write HOST=FILE for each of them"
         )
-    options = Options(zone_of_host(timezone), current_user(), as_user, faithful, secret_names)
+    options = Options(
+        zone_of_host(timezone), current_user(), as_user, faithful, secret_names, observe
+    )
     crontabs = _read(sources, forced, crontab_user, options)
     hosts = [
         HostCrontab(source.host, source.file, crontab)
         for source, crontab in zip(sources, crontabs, strict=True) if source.host is not None
     ]  # fmt: skip
     found = crontab_hosts.convert(hosts, options, label) if hosts else convert(crontabs, options)
-    finish(found, output, force=force)
+    finish(found, output, force=force, observe=observe)
 
 
 def _sources(file: str, *, spool: bool) -> Iterator[_Source]:
@@ -147,9 +150,9 @@ def _sources(file: str, *, spool: bool) -> Iterator[_Source]:
     `spool`: a directory is a spool directory, whatever its path is.
     """
     path = Path(file)
-    host, _, rest = file.partition("=")
+    host, rest = divided(file)
     try:
-        if rest and _HOST.fullmatch(host) and not path.exists():
+        if host is not None:
             yield from (replace(source, host=host) for source in _sources(rest, spool=spool))
         elif file == "-":
             yield _Source(file, _decoded(read_stream(sys.stdin.buffer)), None, None)
@@ -186,7 +189,7 @@ def _hosts(directory: Path, *, own_zone: bool) -> Iterator[_Source]:
     if not places:
         raise click.UsageError(f"--hosts {str(directory)!r} contains no directory of a host")
     for place in places:
-        if not _HOST.fullmatch(place.name):
+        if not HOST.fullmatch(place.name):
             raise click.UsageError(f"--hosts: {str(place)!r} does not have the name of a host")
         found = [source for entry in sorted(place.iterdir()) for source in _of_host(entry)]
         if not found:
@@ -257,7 +260,13 @@ def _read(
             taken=[x.name for crontab in crontabs for x in crontab.jobs] if not source.host else (),
             noted_users=[user for crontab in crontabs for user in crontab.users],
         )
-        if options.as_user and format == "user" and owner is None and crontab.jobs:
+        if (
+            options.as_user
+            and not options.observe
+            and format == "user"
+            and owner is None
+            and crontab.jobs
+        ):
             raise click.UsageError(
                 f"--as-user: the user of FILE {source.file!r} is unknown; name it with "
                 "--crontab-user NAME, or use --system if each entry has a user before its command"

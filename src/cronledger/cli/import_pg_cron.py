@@ -2,7 +2,7 @@
 
 import click
 
-from cronledger.cli.importing import finish, output_options, valid_zone
+from cronledger.cli.importing import finish, observe_option, output_options, valid_zone
 from cronledger.settings import OfflineSettings
 
 
@@ -12,6 +12,7 @@ from cronledger.settings import OfflineSettings
     help="Connection string of the database that has pg_cron.",
 )  # fmt: skip
 @output_options
+@observe_option
 @click.option(
     "--timezone", metavar="ZONE",
     help="Time zone of the schedules [default: cron.timezone of the server].",
@@ -25,6 +26,7 @@ def import_pg_cron(
     url: str,
     output: str | None,
     force: bool,
+    observe: bool,
     timezone: str | None,
     database: str | None,
     as_user: bool,
@@ -33,6 +35,9 @@ def import_pg_cron(
 
     It reads the table cron.job, and writes nothing to the database. A role that is not a superuser
     sees only its own jobs. Only the current user can read the file of --output.
+
+    With --observe, pg_cron keeps the jobs and their commands report their runs: the jobs are
+    observed, and the comment of each job has the SQL that changes its command.
 
     Exit status: 0 if every job has an equivalent, 1 if a part of one has none, 2 for a usage error,
     3 if the database cannot be reached.
@@ -54,6 +59,8 @@ def import_pg_cron(
     except psycopg.ProgrammingError as error:
         raise click.UsageError(f"--from: {str(error).strip()}") from None
     options = Options(
-        database or here, valid_zone(timezone or zone), as_user, OfflineSettings.load().web_redact
-    )
-    finish(convert(rows, options, source=f"cron.job of {here}"), output, force=force)
+        database or here, valid_zone(timezone or zone), as_user,
+        OfflineSettings.load().web_redact, observe,
+    )  # fmt: skip
+    found = convert(rows, options, source=f"cron.job of {here}")
+    finish(found, output, force=force, observe=observe)

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +16,10 @@ from cronledger.rules import cron
 from cronledger.rules.problems import RefusedError
 from cronledger.sources.files import read_file, read_stream
 from cronledger.sources.imported import Import, Source, checked, render
+from cronledger.sources.imported_hosts import LABEL
+from cronledger.sources.observed import observed
 
+HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,150}[A-Za-z0-9])?")
 LOCALTIME = Path("/etc/localtime")
 TIMEZONE = Path("/etc/timezone")
 
@@ -32,9 +36,42 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def finish(imported: Import, output: str | None, *, force: bool) -> None:
-    """Write the file, print the notes, and exit with 1 unless each entry has an equivalent."""
-    imported = checked(imported)
+observe_option = click.option(
+    "--observe", is_flag=True,
+    help="Write observed jobs, and what to write into the other scheduler.",
+)  # fmt: skip
+
+_LABEL = re.compile(r"[A-Za-z0-9._/-]+=[A-Za-z0-9._:@/+-]+")
+
+
+def _valid_label(_context: click.Context, _parameter: click.Parameter, label: str) -> str:
+    if not _LABEL.fullmatch(label):
+        raise click.BadParameter(
+            f"{label!r} is not a label; use one such as role=web", param_hint="--every"
+        )
+    return label
+
+
+every_option = click.option(
+    "--every", "label", metavar="KEY=VALUE", default=LABEL, show_default=True,
+    callback=_valid_label, help="Label for `every` in jobs that all hosts have.",
+)  # fmt: skip
+
+
+def divided(argument: str) -> tuple[str | None, str]:
+    """Return the host and the path of an argument HOST=PATH. A path that exists has no host."""
+    host, _, path = argument.partition("=")
+    if path and HOST.fullmatch(host) and not Path(argument).exists():
+        return host, path
+    return None, argument
+
+
+def finish(imported: Import, output: str | None, *, force: bool, observe: bool = False) -> None:
+    """Write the file, print the notes, and exit with 1 unless each entry has an equivalent.
+
+    `observe`: the jobs stay in their scheduler, which reports their runs.
+    """
+    imported = checked(observed(imported) if observe else imported)
     _write(render(imported), output, force)
     for source in imported.sources:
         _report(source)

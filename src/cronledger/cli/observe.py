@@ -28,8 +28,15 @@ LAST_SECONDS = 5.0
 )  # fmt: skip
 @click.argument("job", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
 def observe(
-    *, deliver: bool, refused: bool, scope: str, job: str | None, command: tuple[str, ...]
+    context: click.Context,
+    *,
+    deliver: bool,
+    refused: bool,
+    scope: str,
+    job: str | None,
+    command: tuple[str, ...],
 ) -> None:
     """Run COMMAND for the observed job JOB, and report when it starts and how it ends.
 
@@ -44,16 +51,23 @@ def observe(
     end of the command, the delivery takes at most 5 s.
 
     It reads CRONLEDGER_DATABASE_URL, CRONLEDGER_SCHEMA, CRONLEDGER_SPOOL_DIR and CRONLEDGER_HOST
-    from the environment.
+    from the environment. With `cronledger --ledger NAME observe`, the ledger is that of the file
+    which CRONLEDGER_LEDGERS_FILE or --ledgers-file names. Each report in the spool is delivered to
+    its own ledger.
 
     Exit status: that of the command; 127 or 126 if it cannot be started. With --deliver: 1 if
     something is left.
     """
     spool = Spool(Path(os.environ.get("CRONLEDGER_SPOOL_DIR") or default_directory()))
+    options = context.find_root().params
+    ledger = options.get("ledger") or ""
+    ledgers = _Ledgers(options.get("ledgers_file") or os.environ.get("CRONLEDGER_LEDGERS_FILE"))
     if deliver:
         if job is not None:
             raise click.UsageError("--deliver takes no job; omit it")
-        sys.exit(_deliver(spool, refused=refused))
+        if ledger:
+            raise click.UsageError("--deliver is for all ledgers; omit --ledger")
+        sys.exit(_deliver(spool, ledgers, refused=refused))
     if refused:
         raise click.UsageError("--refused is for --deliver; add it, or omit both")
     command = command[1:] if command[:1] == ("--",) else command
@@ -70,8 +84,9 @@ def observe(
         _warn(f"{command[0]}: {error.strerror}")
         status = process.status_of(error)
     host = os.environ.get("CRONLEDGER_HOST") or socket.gethostname()
-    run = Run(job, kind, ident, uuid.uuid4().hex, host, started, os.getpid(), boot_id())
-    reporter = _Reporter(spool, run)
+    key = uuid.uuid4().hex
+    run = Run(job, kind, ident, key, host, started, os.getpid(), boot_id(), ledger=ledger)
+    reporter = _Reporter(spool, run, ledgers)
     reporter.begin()
     if running is not None:
         status = running.wait()
@@ -84,10 +99,10 @@ def observe(
 class _Reporter:
     """Writes the reports of one run to the spool, and delivers them in the background."""
 
-    def __init__(self, spool: Spool, run: Run) -> None:
+    def __init__(self, spool: Spool, run: Run, ledgers: "_Ledgers") -> None:
         self._spool: Spool | None = spool
         self._run = run
-        self._target = _target()
+        self._ledgers = ledgers
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -105,9 +120,8 @@ class _Reporter:
             self._thread.join(LAST_SECONDS)
 
     def _start(self) -> None:
-        if self._target is not None:
-            self._thread = threading.Thread(target=self._report, args=[self._target], daemon=True)
-            self._thread.start()
+        self._thread = threading.Thread(target=self._report, daemon=True)
+        self._thread.start()
 
     def _write(self, run: Run) -> None:
         """Only the main thread writes, so that a start never replaces an end."""
@@ -119,14 +133,16 @@ class _Reporter:
             _warn(f"the spool {self._spool.directory} cannot be written: {error}")
             self._spool = None
 
-    def _report(self, target: Target) -> None:
+    def _report(self) -> None:
         """Deliver the start, then what else the spool has, and the end. Runs in a thread."""
+        target = self._ledgers.target(self._run.ledger)
         while True:
             run, spool = self._run, self._spool
             try:
-                deliver_own(target, run, spool)
-                if spool is not None:
-                    deliver_all(target, spool)
+                if target is not None:
+                    deliver_own(target, run, spool)
+                if target is not None and spool is not None:
+                    deliver_all(self._ledgers.target, spool)
             except Exception as error:  # noqa: BLE001 - the command is what counts
                 if run.ended is not None:
                     kept = "lost" if spool is None else "kept in the spool"
@@ -136,14 +152,13 @@ class _Reporter:
             self._ended.wait()
 
 
-def _deliver(spool: Spool, *, refused: bool) -> int:
-    target = _target()
-    if target is None:
+def _deliver(spool: Spool, ledgers: "_Ledgers", *, refused: bool) -> int:
+    if not ledgers.are_known:
         return 2
     try:
         if refused:
             spool.restore()
-        return min(1, deliver_all(target, spool))
+        return min(1, deliver_all(ledgers.target, spool))
     except OSError as error:
         _warn(f"the spool {spool.directory} cannot be read: {error}")
         return 1
@@ -156,7 +171,42 @@ def _deliver(spool: Spool, *, refused: bool) -> int:
         return 3
 
 
-def _target() -> Target | None:
+class _Ledgers:
+    """The ledgers that this process knows. `file`: that of the named ones."""
+
+    def __init__(self, file: str | None) -> None:
+        self._file = file
+        self._targets: dict[str, Target | None] = {}
+
+    @property
+    def are_known(self) -> bool:
+        """Return whether there is a ledger at all. Warn if there is none."""
+        return self._file is not None or self.target("") is not None
+
+    def target(self, name: str) -> Target | None:
+        """Return a ledger, or None with a warning. Empty: that of CRONLEDGER_DATABASE_URL."""
+        if name not in self._targets:
+            self._targets[name] = self._named(name) if name else _of_environment()
+        return self._targets[name]
+
+    def _named(self, name: str) -> Target | None:
+        if self._file is None:
+            _warn(
+                f"no file names the ledger {name}, so its reports stay in the spool; set "
+                "CRONLEDGER_LEDGERS_FILE"
+            )
+            return None
+        from cronledger.rules.problems import ConfigurationError
+        from cronledger.sources.ledgers import database_of
+
+        try:
+            return Target(*database_of(Path(self._file), name), _warn)
+        except ConfigurationError as error:
+            _warn(f"reports of the ledger {name} stay in the spool: {_short(error)}")
+            return None
+
+
+def _of_environment() -> Target | None:
     url = os.environ.get("CRONLEDGER_DATABASE_URL")
     if not url or url == "embedded":
         _warn("CRONLEDGER_DATABASE_URL is not a connection string, so reports stay in the spool")

@@ -1,13 +1,15 @@
 """The handlers of jobs that `cronledger import apscheduler` writes: they call a function.
 
-The replica needs the program, and not APScheduler.
+The replica needs the program, and not APScheduler. `observe` is for the program of a scheduler that
+keeps its jobs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cronledger.contrib.reporting import Reporter
 from cronledger.sources.python import resolve_function
 
 
@@ -33,3 +35,36 @@ async def call_async(payload: Call) -> Any:
 
 def _function(payload: Call) -> Callable[..., Any]:
     return resolve_function(payload.function)
+
+
+def observe(
+    scheduler: Any, url: str, jobs: Mapping[str, str], *, schema: str = "cronledger"
+) -> None:
+    """Report the runs of a scheduler of APScheduler 3.
+
+    `jobs`: the observed job of each job, by its id. `url`: the connection string of the ledger.
+    """
+    from apscheduler import events  # noqa: PLC0415 - handlers do not need it
+
+    reporter = Reporter(url, schema, "apscheduler")
+
+    def report(event: Any) -> None:
+        job = jobs.get(event.job_id)
+        if job is None:
+            return
+        is_start = event.code == events.EVENT_JOB_SUBMITTED
+        times = event.scheduled_run_times if is_start else [event.scheduled_run_time]
+        for key in (f"{event.job_id[:100]} {at.isoformat()}" for at in times):
+            if is_start:
+                reporter.started(job, key)
+            elif event.code == events.EVENT_JOB_MISSED:
+                reporter.ended(job, key, "it was not started within its misfire_grace_time")
+            else:
+                failed = event.exception
+                reporter.ended(job, key, None if failed is None else repr(failed))
+
+    scheduler.add_listener(
+        report,
+        events.EVENT_JOB_SUBMITTED | events.EVENT_JOB_EXECUTED
+        | events.EVENT_JOB_ERROR | events.EVENT_JOB_MISSED,
+    )  # fmt: skip

@@ -1,16 +1,20 @@
 """The handler of jobs that `cronledger import celery` writes: it sends a message, as beat does.
 
-The replica needs Celery and the project. Celery's workers run the task.
+The replica needs Celery and the project. Celery's workers run the task. `observe` is for workers
+of a beat that keeps its entries.
 """
 
 from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 from pydantic import BaseModel, ConfigDict, Field
 
+from cronledger.contrib.reporting import Reporter
+from cronledger.sources.celery_beat import JOB_HEADER
 from cronledger.sources.python import load_instance
 
 EXAMPLE = "myproject.celery:app"
+_SUCCEEDED = ("SUCCESS", "IGNORED")
 
 
 class Message(BaseModel):
@@ -34,3 +38,30 @@ def send(payload: Message) -> dict[str, str]:
     else:
         sent = app.send_task(payload.task, payload.args, payload.kwargs, **payload.options)
     return {"task_id": sent.id}
+
+
+def observe(url: str, *, schema: str = "cronledger") -> None:
+    """Report the runs of tasks whose message has the header `cronledger_job`.
+
+    Call it in the module of the app. `url`: the connection string of the ledger.
+    """
+    reporter = Reporter(url, schema, "celery")
+
+    def started(task_id: str, task: Any, **_: Any) -> None:
+        if job := _job_of(task):
+            reporter.started(job, task_id)
+
+    def ended(task_id: str, task: Any, state: str | None, retval: Any, **_: Any) -> None:
+        job = _job_of(task)
+        if job and state != "RETRY":
+            error = None if state in _SUCCEEDED else f"{state}: {retval!r}"
+            reporter.ended(job, task_id, error)
+
+    signals.task_prerun.connect(started, weak=False)
+    signals.task_postrun.connect(ended, weak=False)
+
+
+def _job_of(task: Any) -> str | None:
+    headers = task.request.headers or {}
+    found = headers.get(JOB_HEADER) or task.request.get(JOB_HEADER)
+    return found if isinstance(found, str) else None

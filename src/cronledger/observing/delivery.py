@@ -1,6 +1,6 @@
 """Send reports to the ledger, once each: a report that is repeated changes nothing there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -66,29 +66,51 @@ def deliver_own(target: Target, run: Run, spool: Spool | None) -> bool:
     return answer is Answer.ACCEPTED
 
 
-def deliver_all(target: Target, spool: Spool) -> int:
-    """Send the ends that the spool has, the oldest first. Return how many are left.
+def deliver_all(target_of: Callable[[str], Target | None], spool: Spool) -> int:
+    """Send the ends that the spool has to their ledgers. Return how many are left.
+
+    `target_of`: the ledger of a name; None: its reports are left. A ledger that cannot be reached
+    does not delay the reports of the others. Raises as `deliver_own` does.
+    """
+    with spool.turn() as is_own:
+        runs = [run for run in spool.runs() if run.ended is not None or run.is_lost]
+        if not is_own:
+            return len(runs)
+        left, failure = 0, None
+        for ledger in dict.fromkeys(run.ledger for run in runs):
+            of_ledger = [run for run in runs if run.ledger == ledger]
+            target = target_of(ledger)
+            if target is None:
+                left += len(of_ledger)
+                continue
+            try:
+                left += _deliver(target, of_ledger, spool)
+            except Exception as error:  # noqa: BLE001 - it is raised below
+                failure = failure or error
+        if failure is not None:
+            raise failure
+    return left
+
+
+def _deliver(target: Target, runs: Sequence[Run], spool: Spool) -> int:
+    """Send the reports of one ledger, the oldest first. Return how many are left.
 
     After a report is kept, those of the same job and scope are left for the next delivery.
     Of a run without an end, its own process sends the start. If that process is gone, the start is
-    sent here, and the ledger ends the run after run_timeout. Raises as `deliver_own` does.
+    sent here, and the ledger ends the run after run_timeout.
     """
     left = 0
     waiting = set()
-    with spool.turn() as is_own:
-        runs = [run for run in spool.runs() if run.ended is not None or run.is_lost]
-        if not is_own or not runs:
-            return len(runs)
-        with target.connected() as connection:
-            for run in runs:
-                schedule = run.job, run.scope_kind, run.scope_id
-                answer = Answer.KEPT
-                if schedule not in waiting:
-                    answer = _send(target, connection, run)
-                    _settle(spool, run, answer)
-                if answer is Answer.KEPT:
-                    waiting.add(schedule)
-                    left += 1
+    with target.connected() as connection:
+        for run in runs:
+            schedule = run.job, run.scope_kind, run.scope_id
+            answer = Answer.KEPT
+            if schedule not in waiting:
+                answer = _send(target, connection, run)
+                _settle(spool, run, answer)
+            if answer is Answer.KEPT:
+                waiting.add(schedule)
+                left += 1
     return left
 
 

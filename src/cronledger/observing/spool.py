@@ -22,7 +22,10 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a command: what its reports state."""
+    """One run of a command: what its reports state.
+
+    `ledger`: the name of the ledger that gets them; empty: that of CRONLEDGER_DATABASE_URL.
+    """
 
     job: str
     scope_kind: str
@@ -34,6 +37,7 @@ class Run:
     boot: str
     ended: float | None = None
     exit_status: int | None = None
+    ledger: str = ""
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cronledger.rules import durations
 from cronledger.sources import foreign_values as values
+from cronledger.sources import observed
 from cronledger.sources.foreign_values import NoEquivalentError
 from cronledger.sources.imported import Entry, Import, Note, Source, Table, slug_of, unique
 
@@ -23,6 +25,12 @@ HEADER = (
     "In a time zone whose clocks change, the firings of these two days of the year may differ from "
     "those of APScheduler: a time that does not exist fires right after the gap, and a time that "
     "occurs twice fires once.",
+)
+
+OBSERVED_HEADER = (
+    *observed.HEADER,
+    "The comment of each job is an item of the mapping that the program gives to "
+    "cronledger.contrib.apscheduler.observe, which reports the runs of these jobs.",
 )
 
 _FIELDS = {"month": (1, 12), "hour": (0, 23), "minute": (0, 59), "second": (0, 59)}
@@ -88,14 +96,20 @@ def _job(job: Any, defaults: dict[str, Any]) -> ForeignJob:
     )  # fmt: skip
 
 
-def convert(source: str, jobs: Sequence[ForeignJob], now: datetime) -> Import:
-    """Return the jobs. `now`: a date trigger before it has no firing."""
+def convert(
+    source: str, jobs: Sequence[ForeignJob], now: datetime, *, observe: bool = False
+) -> Import:
+    """Return the jobs. `now`: a date trigger before it has no firing.
+
+    `observe`: the scheduler keeps them, and its program reports their runs.
+    """
     taken: set[str] = set()
-    entries = tuple(_entry(job, now, taken) for job in jobs)
-    return Import("apscheduler", (Source(source, entries),), HEADER)
+    entries = tuple(_entry(job, now, taken, observe) for job in jobs)
+    header = OBSERVED_HEADER if observe else HEADER
+    return Import("apscheduler", (Source(source, entries),), header)
 
 
-def _entry(job: ForeignJob, now: datetime, taken: set[str]) -> Entry:
+def _entry(job: ForeignJob, now: datetime, taken: set[str], observe: bool) -> Entry:
     notes: list[Note] = []
     jobs: dict[str, Table] = {}
     slug = slug_of(job.id)
@@ -104,12 +118,14 @@ def _entry(job: ForeignJob, now: datetime, taken: set[str]) -> Entry:
     try:
         if job.is_paused:
             raise NoEquivalentError("the job is paused; resume it before the import")
-        call = _call(job)
-        for timing in _timings(job.trigger, now, notes):
-            policies = _policies(job, timing, notes)
+        call = {} if observe else _call(job)
+        of_timing: list[Note] = []
+        for timing in _timings(job.trigger, now, of_timing):
+            policies = _lateness(job, timing) if observe else _policies(job, timing, of_timing)
             name = unique(slug, taken)
             taken.add(name)
             jobs[name] = {**timing, **call, **policies}
+        notes += of_timing if not observe else []
     except NoEquivalentError as error:
         jobs.clear()
         notes.append(Note(str(error), "dropped"))
@@ -121,7 +137,15 @@ def _entry(job: ForeignJob, now: datetime, taken: set[str]) -> Entry:
         f"{values.text_of(job.trigger)}\nmisfire_grace_time={values.text_of(job.grace)} "
         f"coalesce={values.text_of(job.coalesce)} max_instances={values.text_of(job.max_instances)}"
     )
-    return Entry(job.id, text, jobs, tuple(notes))
+    wrapper = f"{job.id!r}: {next(iter(jobs))!r}" if observe and jobs else ""
+    return Entry(job.id, text, jobs, tuple(notes), wrapper)
+
+
+def _lateness(job: ForeignJob, timing: Table) -> Table:
+    """Return how late the scheduler may start a run: its jitter and its misfire_grace_time."""
+    grace = job.grace if isinstance(job.grace, int | float) and 0 < job.grace < 10**6 else 0
+    late = durations.parse(observed.GRACE) + timedelta(seconds=int(grace))
+    return {"grace": durations.format(late + durations.parse(timing.get("jitter") or "0s"))}
 
 
 def _call(job: ForeignJob) -> Table:

@@ -15,6 +15,7 @@ from psycopg.rows import dict_row
 
 from cronledger.rules import secrets
 from cronledger.sources import foreign_values as values
+from cronledger.sources import observed
 from cronledger.sources.foreign_values import NoEquivalentError
 from cronledger.sources.imported import Entry, Import, Note, Source, Table, slug_of, unique
 
@@ -34,6 +35,14 @@ HEADER = (
     "Beat itself adds celery.backend_cleanup at 04:00 for result backends without expiry. It is "
     "not among these jobs.",
 )
+
+OBSERVED_HEADER = (
+    *observed.HEADER,
+    "The comment of each job is a header for the options of its entry. A worker that calls "
+    "cronledger.contrib.celery.observe reports the runs of tasks whose message has it.",
+)
+JOB_HEADER = "cronledger_job"
+"""The header of a message that names the observed job."""
 
 # Read by `entries_of_tables`, in one statement and by name, because the database is not a ledger.
 TABLES = """
@@ -128,14 +137,20 @@ def _schedule_of_row(row: Mapping[str, Any]) -> Any:
     )  # fmt: skip
 
 
-def convert(app: str, source: str, entries: Sequence[BeatEntry]) -> Import:
-    """Return the jobs of the entries. `app`: the reference of the Celery app that sends."""
+def convert(
+    app: str, source: str, entries: Sequence[BeatEntry], *, observe: bool = False
+) -> Import:
+    """Return the jobs of the entries. `app`: the reference of the Celery app that sends.
+
+    `observe`: beat sends the messages, and the workers report the runs.
+    """
     taken: set[str] = set()
-    found = tuple(_entry(app, one, taken) for one in entries)
-    return Import("celery", (Source(source, found),), HEADER)
+    found = tuple(_entry(app, one, taken, observe) for one in entries)
+    header = OBSERVED_HEADER if observe else HEADER
+    return Import("celery", (Source(source, found),), header)
 
 
-def _entry(app: str, one: BeatEntry, taken: set[str]) -> Entry:
+def _entry(app: str, one: BeatEntry, taken: set[str], observe: bool) -> Entry:
     text = "\n".join(f"{key} = {values.text_of(value)}" for key, value in one.values.items())
     notes: list[Note] = []
     name = unique(slug_of(one.name) or "job", taken)
@@ -143,11 +158,20 @@ def _entry(app: str, one: BeatEntry, taken: set[str]) -> Entry:
     try:
         if one.left_out is not None:
             raise NoEquivalentError(one.left_out)
-        jobs[name] = _table(app, one, notes)
+        jobs[name] = _observed(one, notes) if observe else _table(app, one, notes)
         taken.add(name)
     except NoEquivalentError as error:
         notes.append(Note(str(error), "dropped"))
-    return Entry(one.name, text, jobs, tuple(notes))
+    wrapper = f'"headers": {{"{JOB_HEADER}": "{name}"}}' if observe else ""
+    return Entry(one.name, text, jobs, tuple(notes), wrapper)
+
+
+def _observed(one: BeatEntry, notes: list[Note]) -> Table:
+    found: list[Note] = []
+    timing = _timing(one, found)
+    if not timing["schedule"].startswith("@every"):
+        notes += found
+    return {**timing, **values.bounds(one.start, one.end), "grace": observed.QUEUED}
 
 
 def _table(app: str, one: BeatEntry, notes: list[Note]) -> Table:

@@ -53,7 +53,7 @@ class Options:
 
     `current_user`: the user of the replica. `as_user`: a command changes to the user of its entry,
     which must be known. `faithful`: runs may overlap. `secret_names`: names of variables that
-    contain secrets.
+    contain secrets. `observe`: cron keeps the entries, and reports their runs.
     """
 
     timezone: str = "UTC"
@@ -61,6 +61,7 @@ class Options:
     as_user: bool = False
     faithful: bool = False
     secret_names: Sequence[str] = ()
+    observe: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class ImportedJob:
 
     `single`: cron itself never lets it overlap, so a faithful import does not either. `mail`: the
     recipients of MAILTO; None: no mail is sent. `user`: the user of the entry, if it is known.
+    `before` and `line_command`: the text before the command, and the command as cron reads it.
+    `shell`: that of its crontab.
     """
 
     line: int
@@ -94,6 +97,9 @@ class ImportedJob:
     description: str | None
     mail: Mail | None = None
     user: str | None = None
+    before: str = ""
+    line_command: str = ""
+    shell: str = SHELL
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +206,10 @@ class _Reader:
         self.notes += [Note(number, text, message, kind) for message, kind in self.remarks]
         self.comments = []
 
-    def _remark(self, message: str, kind: Kind = "info") -> None:
-        self.remarks.append((message, kind))
+    def _remark(self, message: str, kind: Kind = "info", *, of_schedule: bool = False) -> None:
+        """Add a note. If cron keeps the entry, only notes about its schedule count."""
+        if of_schedule or not self.options.observe:
+            self.remarks.append((message, kind))
 
     def _set(self, name: str, value: str) -> None:
         self.env[name] = value
@@ -220,7 +228,8 @@ class _Reader:
         elif name == "CRON_TZ":
             self._remark(
                 "Debian's cron ignores CRON_TZ and uses the time zone of the host; the jobs below "
-                "use this zone"
+                "use this zone",
+                of_schedule=True,
             )
         elif name == "LOGNAME":
             self._remark("cron overrides LOGNAME; here the command sees this value")
@@ -285,6 +294,9 @@ class _Reader:
             description=self._description(user),
             mail=read_mail(self.env),
             user=user,
+            before=text[: text.rindex(rest)],
+            line_command=rest,
+            shell=self.env.get("SHELL") or SHELL,
         )
 
     def _schedule(self, text: str) -> tuple[str, bool]:

@@ -9,14 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cronledger.rules.model import HOST
-from cronledger.sources import crontab_toml
+from cronledger.sources import crontab_observed, crontab_toml
 from cronledger.sources.crontab import Imported, ImportedJob, Options
 from cronledger.sources.crontab_mail import Mail, channel_names
 from cronledger.sources.imported import Entry, Import, Note, Source, Table, unique
-
-LABEL = "role=cron"
-"""The label of the hosts that run a job with `every`, unless another one is given."""
+from cronledger.sources.imported_hosts import header, selection, source_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,34 +54,25 @@ def convert(crontabs: Sequence[HostCrontab], options: Options, label: str) -> Im
         "crontab",
         tuple(
             Source(
-                _source_name(hosts, every),
+                source_name(hosts, every),
                 tuple(
                     Entry(
                         group.place, group.text,
-                        _tables(group, options, channels, _selection(hosts, every, label)),
+                        _tables(group, options, channels,
+                                _selection(hosts, every, None if options.observe else label)),
                         (*group.notes, *_differences(group, others, every)),
+                        _wrapper(group),
                     )
                     for group in members
                 ),
             )
             for hosts, members in by_hosts.items()
         ),
-        [*_header(label, tuple(every) in by_hosts and len(every) > 1),
+        [*([] if options.observe
+           else header(label, repeated=tuple(every) in by_hosts and len(every) > 1)),
          *crontab_toml.header(options, mails=bool(channels))],
         {name: crontab_toml.channel(mail) for mail, name in channels.items()},
     )  # fmt: skip
-
-
-def _header(label: str, repeated: bool) -> Iterator[str]:
-    yield (
-        'on = "host=NAME": only a replica on this host runs the job. Start a replica on each host '
-        "with CRONLEDGER_HOST=NAME if NAME is not its host name."
-    )
-    if repeated:
-        yield (
-            f'every = "{label}": each host with this label runs the job. Start its replica with '
-            f"CRONLEDGER_LABELS={label}."
-        )
 
 
 def _groups(crontabs: Iterable[HostCrontab]) -> list[_Group]:
@@ -168,16 +156,23 @@ def _differences(
             )
 
 
-def _source_name(hosts: Sequence[str], every: Sequence[str]) -> str:
-    return f"all {len(every)} hosts" if len(hosts) == len(every) > 1 else " + ".join(hosts)
+def _wrapper(group: _Group) -> str:
+    """Return the line of each host. Only a job of several hosts has a scope for each of them."""
+    job = group.job
+    if job is None:
+        return ""
+    if len(group.hosts) == 1:
+        return crontab_observed.line(job, group.name)
+    lines = (f"on {host}:\n{crontab_observed.line(job, group.name, host)}" for host in group.hosts)
+    return "\n".join(lines)
 
 
-def _selection(hosts: Sequence[str], every: Sequence[str], label: str) -> Table:
-    if len(hosts) == 1:
-        return {"on": f"host={hosts[0]}"}
-    if len(hosts) == len(every):
-        return {"every": label}
-    return {"scope_kind": HOST, "scopes": list(hosts)}
+def _selection(hosts: Sequence[str], every: Sequence[str], label: str | None) -> Table:
+    """Return the keys that name the hosts. `label`: of `every`; None: the jobs are observed."""
+    if label is None:
+        several = {"scope_kind": crontab_observed.SCOPE, "scopes": list(hosts)}
+        return several if len(hosts) > 1 else {}
+    return selection(hosts, every, label)
 
 
 def _tables(

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from cronledger.rules import durations
 from cronledger.rules.model import NO_LIMIT
+from cronledger.sources import crontab_observed, observed
 from cronledger.sources.crontab import Imported, ImportedJob, Options
 from cronledger.sources.crontab_mail import Mail, channel_names
 from cronledger.sources.imported import Entry, Import, Note, Source, Table
@@ -33,6 +35,7 @@ def _source(crontab: Imported, options: Options, channels: Mapping[Mail, str]) -
             text,
             {jobs[line].name: table_of(jobs[line], options, channels)} if line in jobs else {},
             tuple(Note(note.message, note.kind) for note in crontab.notes if note.line == line),
+            crontab_observed.line(jobs[line], jobs[line].name) if line in jobs else "",
         )
         for line, text in sorted(lines.items())
     )
@@ -41,6 +44,8 @@ def _source(crontab: Imported, options: Options, channels: Mapping[Mail, str]) -
 
 def header(options: Options, *, mails: bool) -> list[str]:
     """Return sentences about the policies of all jobs."""
+    if options.observe:
+        return [*observed.HEADER, crontab_observed.HEADER]
     overlap = (
         'overlap = "allow": as in cron, a run starts while an earlier one still runs.'
         if options.faithful
@@ -85,6 +90,11 @@ def table_of(
     hosts: Table = MappingProxyType({}),
 ) -> Table:
     """Return the table of a job. `hosts`: the keys that name the hosts on which it runs."""
+    if options.observe:
+        delay = durations.parse(job.jitter or "0s")
+        grace = durations.format(durations.parse(observed.GRACE) + delay)
+        timing = {"schedule": job.schedule, "timezone": job.timezone, "grace": grace}
+        return {"description": job.description, **hosts, **timing}
     overlaps = options.faithful and not job.single
     return {
         "description": job.description,

@@ -41,12 +41,16 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry. `place`: where it is, such as `crontab:3`. `jobs`: their tables by name."""
+    """One entry. `place`: where it is, such as `crontab:3`. `jobs`: their tables by name.
+
+    `wrapper`: what to write into the other scheduler, so that it reports the runs.
+    """
 
     place: str
     text: str
     jobs: Mapping[str, Table] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    wrapper: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,10 @@ def _entry(entry: Entry) -> str:
         f"{'not imported' if note.kind == 'dropped' else 'note'}: {note.message}"
         for note in entry.notes
     ]
-    comments = _comments([entry.place, *entry.text.strip(" \t\n").split("\n"), *notes])
+    lines = [entry.place, *entry.text.strip(" \t\n").split("\n"), *notes]
+    if entry.wrapper and entry.jobs:
+        lines += ["", "To report its runs:", "", *entry.wrapper.rstrip("\n").split("\n")]
+    comments = _comments(lines)
     return comments + "\n".join(_table("jobs", name, table) for name, table in entry.jobs.items())
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from cronledger.rules import cron
 from cronledger.rules.model import NO_LIMIT
-from cronledger.sources import robfig
+from cronledger.sources import observed, robfig
 from cronledger.sources.imported import (
     Entry,
     Import,
@@ -20,7 +20,7 @@ from cronledger.sources.imported import (
     slug_of,
     unique,
 )
-from cronledger.sources.yaml_documents import Part, read_documents
+from cronledger.sources.yaml_documents import Part, read_documents, written
 
 DEFAULT_BACKOFF_LIMIT = 6
 LONGEST_WAIT = "365d"
@@ -45,13 +45,25 @@ HEADER = (
     "in Kubernetes: allow_stale_reentry.",
 )
 
+OBSERVED_HEADER = (
+    *observed.HEADER,
+    "The comment of each job is a patch of its CronJob, for `kubectl patch --patch-file` or "
+    "kustomize. The image must contain the program cronledger, and the Secret cronledger the "
+    "connection string as url. A pod keeps no spool: without a volume for CRONLEDGER_SPOOL_DIR, a "
+    "report that cannot be delivered within 5 s is lost.",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`timezone`: that of schedules without one. `secret_names`: names of secret variables."""
+    """`timezone`: that of schedules without one. `secret_names`: names of secret variables.
+
+    `observe`: Kubernetes keeps the CronJobs, and their pods report their runs.
+    """
 
     timezone: str = "UTC"
     secret_names: Sequence[str] = ()
+    observe: bool = False
 
 
 def read_manifests(files: Iterable[tuple[str, str]], options: Options | None = None) -> Import:
@@ -59,13 +71,15 @@ def read_manifests(files: Iterable[tuple[str, str]], options: Options | None = N
 
     Raises RefusedError if a text is not YAML.
     """
+    options = options or Options()
     taken: set[str] = set()
     sources = []
     for file, text in files:
         parts = [part for part in read_documents(text, items="items") if _is_cron_job(part.value)]
-        entries = [_Reader(part, options or Options(), taken).entry(file) for part in parts]
+        entries = [_Reader(part, options, taken).entry(file) for part in parts]
         sources.append(Source(file, tuple(entries)))
-    return Import("kubernetes", tuple(sources), HEADER)
+    header = OBSERVED_HEADER if options.observe else HEADER
+    return Import("kubernetes", tuple(sources), header)
 
 
 def _is_cron_job(value: object) -> bool:
@@ -96,6 +110,7 @@ class _Reader:
     options: Options
     taken: set[str]
     notes: list[Note] = field(default_factory=list)
+    wrapper: str = ""
 
     def entry(self, file: str) -> Entry:
         place = f"{file}:{self.part.line}"
@@ -104,7 +119,7 @@ class _Reader:
         except NotImportedError as why:
             return Entry(place, self.part.text, {}, (Note(str(why), "dropped"),))
         self.taken.add(name)
-        return Entry(place, self.part.text, {name: table}, tuple(self.notes))
+        return Entry(place, self.part.text, {name: table}, tuple(self.notes), self.wrapper)
 
     def _note(self, message: str, kind: Kind = "info") -> None:
         self.notes.append(Note(message, kind))
@@ -119,6 +134,9 @@ class _Reader:
         if namespace != "default":
             words = f"{namespace}-{words}"
         name = unique(slug_of(words) or "job", self.taken)
+        if self.options.observe:
+            self.wrapper = self._patch(name, metadata, pod)
+            return name, {**self._schedule(spec, name), **self._limits(spec, job)}
         return name, {
             **self._schedule(spec, name),
             **self._work(pod),
@@ -141,7 +159,7 @@ class _Reader:
             cron.parse(found.text, timezone=zone, job=name)
         except cron.CronError as error:
             raise NotImportedError(str(error)) from None
-        if found.every:
+        if found.every and not self.options.observe:
             self._note("@every counts from the creation of the CronJob; here it fires on a fixed "
                        "grid since 1970")  # fmt: skip
         changes = zone not in _UTC and not found.every
@@ -195,6 +213,44 @@ class _Reader:
             )
         again = {"max_attempts": retries + 1, "retry_backoff": list(_BACKOFF[:retries])}
         return {**limit, **again, "allow_stale_reentry": True}
+
+    # --- a CronJob that stays ------------------------------------------------------------------
+
+    def _limits(self, spec: Mapping[str, Any], job: Mapping[str, Any]) -> Table:
+        deadline = take(spec, "startingDeadlineSeconds", int, -1)
+        seconds = take(job, "activeDeadlineSeconds", int, 0)
+        return {
+            "grace": f"{deadline}s" if deadline > 0 else observed.QUEUED,
+            "run_timeout": f"{seconds}s" if seconds > 0 else None,
+        }
+
+    def _patch(self, name: str, metadata: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
+        """Return a patch that puts the wrapper before the command of the first container."""
+        container, *others = take(pod, "containers", list, []) or [None]
+        if not isinstance(container, dict) or not (command := self._texts(container, "command")):
+            self._note(
+                "the first container has no command, so its image decides what runs; write the "
+                f"command of the image after: cronledger observe {name} --",
+                "changed",
+            )
+            return ""
+        if others:
+            self._note(
+                f"the pod has {len(others) + 1} containers; the patch wraps the first one",
+                "changed",
+            )
+        secret = {"name": "cronledger", "key": "url"}
+        patched = {
+            "name": container.get("name"),
+            "command": ["cronledger", "observe", name, "--", *command],
+            "env": [{"name": "CRONLEDGER_DATABASE_URL", "valueFrom": {"secretKeyRef": secret}}],
+        }
+        template = {"template": {"spec": {"containers": [patched]}}}
+        named = {key: metadata[key] for key in ("name", "namespace") if metadata.get(key)}
+        return written({
+            "apiVersion": "batch/v1", "kind": "CronJob", "metadata": named,
+            "spec": {"jobTemplate": {"spec": template}},
+        })  # fmt: skip
 
     # --- the pod -----------------------------------------------------------------------------
 

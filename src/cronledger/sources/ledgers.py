@@ -73,6 +73,21 @@ def settings_of(path: Path, name: str, entry: object, settings: Settings) -> Set
     What the entry does not name has its default, because a connection setting of the process is
     that of one ledger. Raises ConfigurationError, which contains no connection string.
     """
+    found = _checked(path, name, entry)
+    return settings.model_copy(update={**dict(found), "ledger_name": name})
+
+
+def database_of(path: Path, name: str) -> tuple[str, str]:
+    """Return the connection string and the schema of a ledger. Raises ConfigurationError."""
+    entries = read_ledgers(path)
+    if name not in entries:
+        remedy = f"use one of {', '.join(sorted(entries))}"
+        raise ConfigurationError([_problem(path, TABLE, f"has no ledger {name!r}", remedy)])
+    found = _checked(path, name, entries[name])
+    return found.database_url.get_secret_value(), found.schema_name
+
+
+def _checked(path: Path, name: str, entry: object) -> _Entry:
     field = f"{TABLE}.{name}"
     given = {"url": entry} if isinstance(entry, str) else entry
     if not isinstance(given, dict):
@@ -86,7 +101,7 @@ def settings_of(path: Path, name: str, entry: object, settings: Settings) -> Set
     if problems:
         raise ConfigurationError(problems)
     try:
-        found = _Entry.model_validate(
+        return _Entry.model_validate(
             {_VARIABLES.get(k, k): os.environ[v] if k in _VARIABLES else v
              for k, v in given.items()}
         )  # fmt: skip
@@ -95,7 +110,6 @@ def settings_of(path: Path, name: str, entry: object, settings: Settings) -> Set
             _problem(path, str(one.field), one.message, _remedy(one))
             for one in problems_of(error, known=KEYS, prefix=f"{field}.")
         ) from None
-    return settings.model_copy(update={**dict(found), "ledger_name": name})
 
 
 def _invalid_variables(given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from cronledger.rules import cron, secrets
 from cronledger.rules.model import NO_LIMIT
+from cronledger.sources import observed
 from cronledger.sources.crontab_words import time_fields
 from cronledger.sources.imported import (
     Entry,
@@ -49,6 +50,35 @@ HEADER = (
     "The history in cron.job_run_details is not imported.",
 )
 
+OBSERVED_HEADER = (
+    *observed.HEADER,
+    "The comment of each job is a statement that changes its command: the new one reports and "
+    "commits the start, runs the SQL, and reports the end, also if the SQL fails. The role of the "
+    "job needs USAGE on the schema of the ledger, and EXECUTE on observe_start and observe_end. No "
+    "statement needs CRONLEDGER_DATABASE_URL.",
+)
+REPORTED = """\
+DO {quote}
+DECLARE
+    key     constant text := gen_random_uuid();
+    problem text;
+BEGIN
+    PERFORM cronledger.observe_start({name}, run_key => key, source => 'pg_cron');
+    COMMIT;
+    BEGIN
+        EXECUTE {command};
+    EXCEPTION WHEN query_canceled OR OTHERS THEN
+        problem := sqlerrm;
+    END;
+    PERFORM cronledger.observe_end({name}, run_key => key, error => problem, source => 'pg_cron');
+    COMMIT;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION '%', problem;
+    END IF;
+END {quote}"""
+"""The command of an observed job. One statement, because several of a command are one transaction,
+in which a failure would also roll back the report of the start."""
+
 
 class Row(NamedTuple):
     """A row of `cron.job`."""
@@ -68,19 +98,22 @@ class Options:
     """`timezone`: `cron.timezone`. `database`: that of the ledger.
 
     `as_user`: SQL changes to the role of its job. `secret_names`: names of secret variables.
+    `observe`: pg_cron keeps the jobs, and reports their runs.
     """
 
     database: str
     timezone: str = "UTC"
     as_user: bool = False
     secret_names: Sequence[str] = ()
+    observe: bool = False
 
 
 def convert(rows: Iterable[Row], options: Options, *, source: str = "cron.job") -> Import:
     """Return the jobs of these rows."""
     taken: set[str] = set()
     entries = tuple(_Reader(row, options).entry(taken) for row in rows)
-    return Import("pg_cron", (Source(source, entries),), HEADER)
+    header = OBSERVED_HEADER if options.observe else HEADER
+    return Import("pg_cron", (Source(source, entries),), header)
 
 
 class _Reader:
@@ -96,15 +129,20 @@ class _Reader:
     def entry(self, taken: set[str]) -> Entry:
         row = self.row
         jobs: dict[str, Table] = {}
+        wrapper = ""
         try:
             name = unique(slug_of(row.name or "") or f"cron-job-{row.id}", taken)
-            jobs[name] = {**self._schedule(), **self._work(), **_POLICIES}
+            if self.options.observe:
+                jobs[name] = self._schedule()
+                wrapper = self._reported(name)
+            else:
+                jobs[name] = {**self._schedule(), **self._work(), **_POLICIES}
             taken.add(name)
         except (NotImportedError, cron.CronError) as why:
             self.note(str(why), "dropped")
         call = ", ".join(_quoted(text) for text in (row.name, row.schedule, row.command) if text)
         text = f"schedule({call}), database {row.database}, username {row.user}"
-        return Entry(f"cron.job:{row.id}", text, jobs, tuple(self.notes))
+        return Entry(f"cron.job:{row.id}", text, jobs, tuple(self.notes), wrapper)
 
     def _schedule(self) -> Table:
         written = self._written(self.row.schedule.strip())
@@ -125,7 +163,8 @@ class _Reader:
         if found := _SECONDS.fullmatch(text):
             if not 0 < int(found[1]) < 60:
                 raise NotImportedError(f"schedule {text!r} is not between 1 and 59 seconds")
-            self.note(f"{text!r} counts from the last start; here it fires on a fixed grid")
+            if not self.options.observe:
+                self.note(f"{text!r} counts from the last start; here it fires on a fixed grid")
             return f"@every {found[1]}s"
         if text in ("@reboot", "@restart"):
             raise NotImportedError(
@@ -135,7 +174,7 @@ class _Reader:
         if text.startswith("@"):
             if text not in _MACROS:
                 raise NotImportedError(f"{text!r} is not a macro; use one of {', '.join(_MACROS)}")
-            if text in _NEVER:
+            if text in _NEVER and not self.options.observe:
                 self.note(
                     f"pg_cron 1.6 sets no month for {text}, so it does not start; here it does"
                 )
@@ -155,6 +194,28 @@ class _Reader:
                 self.note("pg_cron does not start $ in the first hour of a day of 25 hours")
         return " ".join(fields)
 
+    def _is_outside(self) -> bool:
+        """Return whether the command may not run in a transaction."""
+        begin = _COMMENTS.match(self.row.command)
+        return _OUTSIDE.match(self.row.command, begin.end() if begin else 0) is not None
+
+    def _reported(self, name: str) -> str:
+        """Return the statement that makes the command report its run; empty: none can do that."""
+        row = self.row
+        elsewhere = row.database != self.options.database
+        if self._is_outside() or elsewhere:
+            why = (
+                f"belongs to database {row.database}, and the ledger is not there"
+                if elsewhere else "may not run in a transaction"
+            )  # fmt: skip
+            self.note(f"the command {why}, so it cannot report its runs", "changed")
+            return ""
+        statement = REPORTED.format(
+            name=_quoted(name), command=_dollars(row.command, "statement"),
+            quote=_delimiter(row.command, "observe"),
+        )  # fmt: skip
+        return f"SELECT cron.alter_job({row.id}, command => {_dollars(statement, 'command')});"
+
     def _work(self) -> Table:
         row = self.row
         if not row.command.strip():
@@ -170,8 +231,7 @@ class _Reader:
                 f"{row.user}, and import with --as-user",
                 "changed",
             )
-        begin = _COMMENTS.match(row.command)
-        outside = _OUTSIDE.match(row.command, begin.end() if begin else 0) is not None
+        outside = self._is_outside()
         if row.database == self.options.database and not outside:
             change = f'SET LOCAL ROLE "{role}";\n' if self.options.as_user else ""
             return {"sql": change + row.command}
@@ -190,6 +250,22 @@ class _Reader:
 
 
 _POLICIES: dict[str, Any] = {"overlap": "wait", "catch_up": "skip", "run_timeout": NO_LIMIT}
+
+
+def _delimiter(text: str, tag: str) -> str:
+    """Return a delimiter of a string that is not in `text`: `$tag$`, with a number if necessary."""
+    number = 1
+    delimiter = f"${tag}$"
+    while delimiter in text:
+        number += 1
+        delimiter = f"${tag}{number}$"
+    return delimiter
+
+
+def _dollars(text: str, tag: str) -> str:
+    """Return `text` as a constant of SQL between dollar quotes, on its own lines as it is."""
+    delimiter = _delimiter(f"{text}$", tag)
+    return f"{delimiter}{text}{delimiter}"
 
 
 def _quoted(text: str) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from cronledger.rules import cron
+from cronledger.rules import cron, durations
 from cronledger.rules.model import NO_LIMIT
+from cronledger.sources import observed
 from cronledger.sources.imported import (
     Entry,
     Kind,
@@ -23,6 +24,7 @@ from cronledger.sources.systemd_units import Unit, expand, split_words
 
 LONGEST_WAIT = "365d"
 _ACCURACY = 60.0
+_LONGEST_DELAY = 1e9
 _AFTER_UNIT = ("OnUnitActiveSec", "OnUnitInactiveSec")
 _AFTER_BOOT = ("OnBootSec", "OnStartupSec", "OnActiveSec", "OnClockChange", "OnTimezoneChange")
 _PREFIX = re.compile(r"[@:+!|-]*")
@@ -45,19 +47,29 @@ HEADER = (
     " it at its time, plus the jitter.",
 )
 
+OBSERVED_HEADER = (
+    *observed.HEADER,
+    "The comment of each job is a drop-in of its service. Write CRONLEDGER_DATABASE_URL into the "
+    "EnvironmentFile that it names, which nobody else can read, and run `systemctl daemon-reload`. "
+    f"{observed.PROGRAM} is the path of the program.",
+)
+_OF_THE_SYSTEM = "/etc/systemd/system", "/etc/cronledger/observe-environment"
+_OF_USERS = "~/.config/systemd/user", "%h/.config/cronledger/observe-environment"
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """`timezone`: that of the host. `current_user`: the user of the replica.
 
     `as_user`: a command changes to the user of its service, with runuser. `secret_names`: names of
-    secret variables.
+    secret variables. `observe`: systemd keeps the timers, and their services report their runs.
     """
 
     timezone: str = "UTC"
     current_user: str = "root"
     as_user: bool = False
     secret_names: Sequence[str] = ()
+    observe: bool = False
 
 
 @dataclass(slots=True)
@@ -68,6 +80,7 @@ class _Reader:
     options: Options
     taken: set[str]
     notes: list[Note] = field(default_factory=list)
+    wrapper: str = ""
 
     def note(self, message: str, kind: Kind = "info") -> None:
         self.notes.append(Note(message, kind))
@@ -78,6 +91,8 @@ class _Reader:
             if not any(note.kind == "dropped" for note in self.notes):
                 raise NotImportedError("the timer has no OnCalendar; add one")
             return {}
+        if self.options.observe:
+            return self._observed(schedules)
         if len(schedules) > 1:
             self.note(
                 f"the timer has {len(schedules)} schedules, so it becomes {len(schedules)} jobs, "
@@ -97,6 +112,71 @@ class _Reader:
             }
             self.taken.add(name)
         return jobs
+
+    # --- a timer that stays --------------------------------------------------------------------
+
+    def _observed(self, schedules: Sequence[Table]) -> dict[str, Table]:
+        slug = slug_of(self.timer.name.removesuffix(".timer")) or "job"
+        description = self.service.last("Description") or self.timer.last("Description")
+        late = durations.parse(observed.GRACE) + timedelta(seconds=sum(
+            min(read_span(self.timer.last(key) or default), _LONGEST_DELAY)
+            for key, default in (("AccuracySec", "1min"), ("RandomizedDelaySec", "0"))
+        ))  # fmt: skip
+        limit = self._limit()
+        jobs: dict[str, Table] = {}
+        for schedule in schedules:
+            name = unique(slug, self.taken)
+            jobs[name] = {
+                "description": description, **schedule, "grace": durations.format(late),
+                "run_timeout": None if limit == NO_LIMIT else limit,
+            }  # fmt: skip
+            self.taken.add(name)
+        self.wrapper = self._drop_in(next(iter(jobs)))
+        return jobs
+
+    def _drop_in(self, name: str) -> str:
+        """Return a drop-in of the service with the wrapper before its last command."""
+        *others, last = self._starts()
+        found = _PREFIX.match(last)
+        marks = found[0] if found else ""
+        command = last[len(marks) :]
+        if "@" in marks:
+            self.note(
+                "the prefix @ is omitted: the wrapper starts the command by its path", "changed"
+            )
+            command = re.sub(r"^(\S+)\s+\S+", r"\1", command)
+        if ";" in split_words(command):
+            raise NotImportedError(
+                f"the line {last!r} contains several commands; write each on a line of its own"
+            )
+        if "|" in marks:
+            command = f"/bin/sh -c {shlex.quote(command)}"
+        if others:
+            self.note(
+                f"{self.service.name} has {len(others) + 1} commands; the drop-in wraps the last, "
+                "so a failure of an earlier one is a missing run",
+                "changed",
+            )
+        kept = "".join(mark for mark in marks if mark not in "@|")
+        wrapped = f"{kept}{observed.PROGRAM} observe {name} -- {command}"
+        units, settings = _OF_USERS if "systemd/user" in self.place else _OF_THE_SYSTEM
+        return "\n".join([
+            f"{units}/{self.service.name}.d/cronledger.conf:",
+            "[Service]",
+            f"EnvironmentFile={settings}",
+            "ExecStart=",
+            *(f"ExecStart={line}" for line in [*others, wrapped]),
+        ])  # fmt: skip
+
+    def _starts(self) -> list[str]:
+        """Return the commands of the service as written. Raises NotImportedError without one."""
+        if not self.service.settings:
+            raise NotImportedError(
+                f"{self.service.name} was not found beside the timer; name its directory too"
+            )
+        if not (lines := self.service.all("ExecStart")):
+            raise NotImportedError(f"{self.service.name} has no ExecStart; add one")
+        return lines
 
     # --- the timer ---------------------------------------------------------------------------
 
@@ -130,10 +210,11 @@ class _Reader:
             if seconds < 1 or seconds % 1:
                 self.note(f"{key}={text} is not a number of whole seconds; round it", "dropped")
                 continue
-            self.note(
-                f"{key}={text} counts from the last run; here the job fires on a fixed grid since "
-                "1970"
-            )
+            if not self.options.observe:
+                self.note(
+                    f"{key}={text} counts from the last run; here the job fires on a fixed grid "
+                    "since 1970"
+                )
             yield {"schedule": f"@every {int(seconds)}s", "catch_up": "skip"}
         for key in _AFTER_BOOT:
             if values := self.timer.all(key):
@@ -156,7 +237,7 @@ class _Reader:
                 "replica starts it at its time"
             )
         text = self.timer.last("RandomizedDelaySec") or "0"
-        delay = timedelta(seconds=min(read_span(text), 10**9))
+        delay = timedelta(seconds=min(read_span(text), _LONGEST_DELAY))
         if not delay:
             return {}
         spec = cron.parse(str(schedule["schedule"]), day_or=schedule.get("day_or") is not False)
@@ -173,10 +254,7 @@ class _Reader:
 
     def _work(self) -> Table:
         service = self.service
-        if not service.settings:
-            raise NotImportedError(
-                f"{service.name} was not found beside the timer; name its directory too"
-            )
+        self._starts()
         env = self._environment()
         commands = [
             command
@@ -184,8 +262,6 @@ class _Reader:
             for text in service.all(key)
             for command in self._commands(service.resolved(text), env)
         ]
-        if not service.all("ExecStart"):
-            raise NotImportedError(f"{service.name} has no ExecStart; add one")
         self._note_service()
         return {
             "command": self._as_user(_joined(commands)),
@@ -301,4 +377,6 @@ def read_timer(
     except NotImportedError as why:
         reader.note(str(why), "dropped")
         jobs = {}
-    return replace(entry, jobs=jobs, notes=tuple(dict.fromkeys(reader.notes)))
+    return replace(
+        entry, jobs=jobs, notes=tuple(dict.fromkeys(reader.notes)), wrapper=reader.wrapper
+    )

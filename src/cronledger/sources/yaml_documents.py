@@ -1,4 +1,4 @@
-"""Read YAML that people or Helm wrote: its documents, each with its text.
+"""Read YAML that people or Helm wrote: its documents, each with its text. Write a document.
 
 Only this module knows the library of the extra `import`.
 """
@@ -49,6 +49,14 @@ def read_documents(text: str, *, items: str | None = None) -> Iterator[Part]:
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         # Dates such as 2026-02-30, numbers of 5,000 digits, keys that are lists.
         raise RefusedError(f"is not YAML: {error}", "put this value in quotes") from None
+
+
+def written(value: Any) -> str:
+    """Return a value as a document. The library is there, because the value was read with it."""
+    import yaml  # noqa: PLC0415
+
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=88)
+    return text
 
 
 def _part(loader: Any, node: Any, text: str) -> Part:

@@ -1,0 +1,137 @@
+"""What `import … --observe` writes into other schedulers reports the runs of their jobs."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from apscheduler.schedulers.background import BackgroundScheduler
+from celery import Celery, signals
+
+from cronledger.contrib import apscheduler as of_apscheduler
+from cronledger.contrib import celery as of_celery
+from cronledger.contrib import reporting
+from cronledger.sources import pg_cron
+from tests.db.support.engine import Ledger
+from tests.waiting import until
+
+REPORTS = """
+    SELECT source, ended_at IS NOT NULL, coalesce(error, '') FROM reports ORDER BY started_at, id"""
+
+
+@pytest.fixture
+def tidy(ledger: Ledger) -> Ledger:
+    """A ledger with the observed job `tidy`."""
+    ledger.job("tidy", handler="observed")
+    return ledger
+
+
+def wrapped(command: str) -> str:
+    """Return what pg_cron runs once its job has been altered."""
+    row = pg_cron.Row(1, "tidy", "0 3 * * *", command, "", "shop", "jo", True)
+    imported = pg_cron.convert([row], pg_cron.Options("shop", observe=True))
+    wrapper = imported.sources[0].entries[0].wrapper
+    _, delimiter, rest = wrapper.partition("$command$")
+    return rest.removesuffix(f"{delimiter});")
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("CREATE TABLE kept (a int); INSERT INTO kept VALUES (1)", None),
+        ("SELECT 1 / 0", "division by zero"),
+        ("DO 'BEGIN RAISE query_canceled USING MESSAGE = ''stop''; END'", "stop"),
+    ],
+)
+def test_a_wrapped_command_of_pg_cron_reports_its_end_also_if_it_fails_F121(
+    tidy: Ledger, command: str, error: str | None
+) -> None:
+    with psycopg.connect(tidy.url, autocommit=True) as connection:
+        if error is None:
+            connection.execute(wrapped(command))
+            assert connection.execute("SELECT * FROM kept").fetchall() == [(1,)]
+        else:
+            with pytest.raises(psycopg.Error, match=error):
+                connection.execute(wrapped(command))
+    assert tidy.values(REPORTS) == [("pg_cron", True, error or "")]
+
+
+def test_the_start_of_a_wrapped_command_is_visible_while_it_runs_F121(tidy: Ledger) -> None:
+    with psycopg.connect(tidy.url, autocommit=True) as connection:
+        seen = "SELECT count(*) FROM cronledger.reports WHERE ended_at IS NULL"
+        command = f"CREATE TABLE seen AS {seen}"
+        connection.execute(wrapped(command))
+        assert connection.execute("SELECT * FROM seen").fetchall() == [(1,)]
+        ended = connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE relation = 'cronledger.schedules'::regclass"
+        )
+        assert ended.fetchall() == [(0,)]
+
+
+@pytest.fixture
+def app(tidy: Ledger) -> Iterator[Celery]:
+    """An app whose workers report."""
+    made = Celery("observed", broker="memory://", set_as_current=False)
+    before = {signal: [*signal.receivers] for signal in (signals.task_prerun, signals.task_postrun)}
+    of_celery.observe(tidy.url)
+    yield made
+    for signal, receivers in before.items():
+        signal.receivers = receivers
+        signal.sender_receivers_cache.clear()
+
+
+def test_workers_of_celery_report_the_tasks_whose_message_names_a_job_F121(
+    tidy: Ledger, app: Celery
+) -> None:
+    def work(what: str) -> None:
+        if what:
+            raise ValueError(what)
+
+    task = app.task(work)
+    task.apply([""])
+    for what in ("", "no disk"):
+        task.apply([what], headers={"cronledger_job": "tidy"})
+    ended = [("celery", True, ""), ("celery", True, "FAILURE: ValueError('no disk')")]
+    until("both reports", lambda: tidy.values(REPORTS) == ended)
+
+
+def test_a_scheduler_of_apscheduler_reports_its_jobs_F121(tidy: Ledger) -> None:
+    def fail() -> None:
+        raise ValueError("no disk")
+
+    scheduler = BackgroundScheduler(timezone="UTC")
+    of_apscheduler.observe(scheduler, tidy.url, {"a": "tidy", "b": "tidy"})
+    scheduler.start()
+    try:
+        for number, function in (("a", int), ("b", fail), ("c", int)):
+            scheduler.add_job(function, id=number, misfire_grace_time=None)
+        errors = ["", "ValueError('no disk')"]
+        until("both reports", lambda: sorted(
+            error for _, ended, error in tidy.values(REPORTS) if ended
+        ) == errors)  # fmt: skip
+    finally:
+        scheduler.shutdown()
+
+
+def test_reports_wait_until_the_database_can_be_reached_F121(
+    tidy: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporting, "_PAUSE_SECONDS", 0.01)
+    reachable = False
+
+    def connect(*args: Any, **settings: Any) -> Any:
+        if not reachable:
+            raise psycopg.OperationalError("unreachable")
+        return psycopg.Connection.connect(*args, **settings)
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    reporter = reporting.Reporter(tidy.url, "cronledger", "program")
+    begun = time.monotonic()
+    reporter.started("tidy", "1")
+    reporter.ended("tidy", "1", None)
+    assert tidy.values(REPORTS) == []
+    reachable = True
+    until("the end", lambda: tidy.values(REPORTS) == [("program", True, "")])
+    waited = tidy.one("SELECT extract(epoch FROM received_at - started_at) FROM reports")
+    assert 0 <= float(waited) <= time.monotonic() - begun
