@@ -463,6 +463,23 @@ def test_jobs_without_a_runner_with_their_labels_F98(ledger: Ledger) -> None:
     assert one(ledger.url, "jobs").severity == "ok"
 
 
+def test_jobs_without_a_runner_on_one_of_their_hosts_F120(ledger: Ledger) -> None:
+    """Of the hosts that are present: an absent host runs nothing."""
+    ledger.job("j", scope_kind="host", scopes=["web1", "web2", "web3"])
+    for host, through in (("web1", "+1 h"), ("web2", "+1 h"), ("web3", "-1 h")):
+        ledger.values(
+            "UPDATE hosts SET present_from = db_now() - interval '1 day',"
+            " present_through = db_now() + %s::interval WHERE name = %s RETURNING name",
+            through, host,
+        )  # fmt: skip
+    ledger.runner("one", host="web1", handlers=["tests:work"], labels=["host=web1"])
+    ledger.runner("two", host="web2", handlers=["tests:other"], labels=["host=web2"])
+    missing = "j (queue default, function tests:work) on web2"
+    assert told(ledger, "jobs").startswith(f"problem: no live runner can run {missing} -> start")
+    ledger.runner("able", host="web2", handlers=["tests:work"], labels=["host=web2"])
+    assert one(ledger.url, "jobs").severity == "ok"
+
+
 def test_jobs_that_cannot_be_planned(ledger: Ledger) -> None:
     ledger.runner()
     ledger.job("j", handler="sql", schedule="@daily")

@@ -61,7 +61,7 @@ async def test_a_job_without_a_runner_with_its_labels_is_parked_until_one_sweeps
         (detail,) = ledger.values("SELECT detail FROM overdue WHERE reason = 'no_runner'")
         assert detail == (
             "no live runner has queue default and function tests:work and the labels role=web;"
-            " those with the queue have the labels host=db1,role=db"
+            " those with the queue and the function have the labels host=db1,role=db"
         )
         async with runners(ledger.url, {"labels": WEB, "name": "web"}) as (web,):
             await web.repair()
@@ -120,7 +120,9 @@ def test_a_trigger_names_the_missing_labels(ledger: Ledger) -> None:
     ledger.job(on=["role=web"])
     ledger.runner(handlers=["tests:work"], labels=DB)
     call = "SELECT trigger('job', require_runner => true)"
-    with pytest.raises(psycopg.Error, match="and the labels role=web; those with the queue have"):
+    with pytest.raises(
+        psycopg.Error, match="and the labels role=web; those with the queue and the function have"
+    ):
         ledger.values(call)
     ledger.runner("r2", handlers=["tests:work"], labels=WEB)
     ledger.values(call)
@@ -498,10 +500,81 @@ def test_a_trigger_for_a_host_wants_a_runner_of_that_host(ledger: Ledger) -> Non
     ledger.job(scope_kind="host", scopes=["web1"])
     ledger.runner(handlers=["tests:work"], labels=DB)
     call = "SELECT trigger('job', 'host', 'web1', require_runner => true)"
-    with pytest.raises(psycopg.Error, match="and the labels host=web1; those with the queue have"):
+    with pytest.raises(
+        psycopg.Error, match="and the labels host=web1; those with the queue and the function have"
+    ):
         ledger.values(call)
     ledger.runner("r2", handlers=["tests:work"], labels=WEB)
     ledger.values(call)
+
+
+@pytest.mark.parametrize(
+    "of_job",
+    [{"every": ["role=web"]}, {"scope_kind": "host", "scopes": ["web1", "web2"]}],
+    ids=["every", "listed"],
+)
+async def test_a_host_without_a_runner_that_has_the_function_is_parked_F120(
+    ledger: Ledger, of_job: dict[str, Any]
+) -> None:
+    """The other host runs the job, and the host runs it once its own runner has the function."""
+    ledger.job(schedule="* * * * *", grace="10 m", **of_job)
+    parked = "SELECT scope_id, parked FROM schedules ORDER BY scope_id"
+    async with runners(
+        ledger.url, {"labels": WEB}, {"labels": WEB2, "functions": ["tests:other"]}
+    ) as (one, two):
+        for runner in (one, two):
+            await runner.repair()
+            await runner.settle()
+        ledger.travel(by=MINUTE)
+        for runner in (one, two):
+            await runner.check_in()
+        assert await two.settle() == []
+        assert ledger.values(parked) == [("web1", None), ("web2", "no_runner")]
+        assert hosts_of(await one.settle()) == ["web1"]
+        await one.repair()
+        assert ledger.values(parked) == [("web1", None), ("web2", "no_runner")]
+        (detail,) = ledger.values("SELECT detail FROM overdue WHERE reason = 'no_runner'")
+        assert "function tests:work and the labels host=web2" in detail
+        assert "; those with the queue and the function have the labels host=web1," in detail
+        async with runners(ledger.url, {"labels": WEB2, "name": "other"}) as (other,):
+            await other.repair()
+            assert hosts_of(await other.settle()) == ["web2"]
+    assert ledger.accounted() == 2
+    assert ledger.violations() == []
+
+
+async def test_a_runner_leaves_a_schedule_of_its_host_to_another_runner_of_the_host_F120(
+    ledger: Ledger,
+) -> None:
+    ledger.job(schedule="* * * * *", grace="10 m", every=["role=web"])
+    specs = [{"labels": WEB, "functions": ["tests:other"]}, {"labels": WEB}]
+    async with runners(ledger.url, *specs) as (unable, able):
+        for runner in (unable, able):
+            await runner.repair()
+            await runner.settle()
+        ledger.travel(by=MINUTE)
+        for runner in (unable, able):
+            await runner.check_in()
+        assert await unable.settle() == []
+        assert ledger.values("SELECT parked FROM schedules") == [None]
+        assert hosts_of(await able.settle()) == ["web1"]
+
+
+def test_a_backfill_for_a_host_warns_without_a_runner_of_that_host_F120(
+    ledger: Ledger, db: Db
+) -> None:
+    warned: list[str | None] = []
+    db.add_notice_handler(lambda notice: warned.append(notice.message_primary))
+    ledger.job(scope_kind="host", scopes=["web1", "db1"])
+    ledger.runner(handlers=["tests:work"], labels=DB)
+    for host, warnings in (("db1", 0), ("web1", 1)):
+        db.execute(
+            "SELECT cronledger.backfill('job', ARRAY[date_trunc('hour', now())], 'host', %s)",
+            [host],
+        )
+        assert len(warned) == warnings
+    assert warned[0] is not None
+    assert "the labels host=web1; those with the queue and the function have" in warned[0]
 
 
 async def test_a_retired_host_that_a_job_lists_is_absent(ledger: Ledger) -> None:

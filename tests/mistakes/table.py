@@ -1138,6 +1138,31 @@ MISTAKES = [
          "NULL;"),
     ),
     *_of(
+        SRC + "ledger/sql/read_runnable_jobs.sql",
+        ("a runner of any host counts for a host",
+         HOSTS + "test_a_host_without_a_runner_that_has_the_function_is_parked_F120",
+         "has_live_runner(j, w.host)", "has_live_runner(j)"),
+    ),
+    *_of(
+        SRC + "ledger/sql/examine_jobs.sql",
+        ("the doctor does not look at each host",
+         "tests/db/test_doctor.py::test_jobs_without_a_runner_on_one_of_their_hosts_F120",
+         "JOIN present p ON p.name = s.scope_id", "JOIN present p ON false"),
+    ),
+    *_of(
+        SQL + "operators/backfill.sql",
+        ("a backfill for a host is content with a runner of another host",
+         HOSTS + "test_a_backfill_for_a_host_warns_without_a_runner_of_that_host_F120",
+         "definition, false, CASE scope.scope_kind WHEN 'host' THEN scope.scope_id END",
+         "definition, false, NULL"),
+    ),
+    *_of(
+        SRC + "cli/backfill.py",
+        ("a backfill of all hosts runs on one of them",
+         "tests/cli/test_hosts.py::test_a_backfill_runs_on_each_host_of_the_job_F120",
+         "for each in hosts]", "for each in hosts[:1]]"),
+    ),
+    *_of(
         SQL + "operators/check_runner.sql",
         ("a trigger for a host is content with a runner of another host",
          HOSTS + "test_a_trigger_for_a_host_wants_a_runner_of_that_host",

@@ -192,7 +192,8 @@ BEGIN
             'last', (SELECT max(u.at) FROM unnest(plan_times) u(at)),
             'made', made, 'retried', retried, 'left_alone', left_alone, 'remaining', remaining));
     IF made > 0 THEN
-        PERFORM {schema}_internal.check_runner(definition, false);
+        PERFORM {schema}_internal.check_runner(
+            definition, false, CASE scope.scope_kind WHEN 'host' THEN scope.scope_id END);
         PERFORM pg_notify('{schema}', CASE WHEN {schema}_internal.is_gated(definition) THEN 'gates' ELSE 'pending' END);
     END IF;
     RETURN NEXT;

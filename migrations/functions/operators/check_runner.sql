@@ -16,8 +16,10 @@ CREATE OR REPLACE FUNCTION {schema}_internal.missing_runner(queue text, function
 RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT format('no live runner has queue %s%s%s', queue, ' and function ' || function,
                   ' and the labels ' || array_to_string(labels, ',')
-                  || CASE WHEN live IS NOT NULL THEN format('; those with the queue have the labels %s',
-                                                            left(live, 500)) ELSE '' END)
+                  || CASE WHEN live IS NOT NULL
+                          THEN format('; those with the queue%s have the labels %s',
+                                      CASE WHEN function IS NOT NULL THEN ' and the function' END, left(live, 500))
+                          ELSE '' END)
 $$;
 COMMENT ON FUNCTION {schema}_internal.missing_runner(text, text, text[], text) IS 'Returns in words which runner is missing. labels: those that the job wants. live: the labels of the live runners that lack only these; NULL: there are none.';
 

@@ -3,7 +3,8 @@
 import io
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,18 +17,17 @@ from cronledger.cli.parameters import scope_options
 from cronledger.cli.session import Session, session
 from cronledger.cli.show import echo, json_option, print_json, read_moment, require_order
 from cronledger.rules.instants import iso
-from cronledger.rules.model import ScopeKey
+from cronledger.rules.model import HOST, ScopeKey
 from cronledger.rules.problems import Exit
 from cronledger.sources.backfill import past
 
 BATCH = 1000
 POLL_SECONDS = 0.2
 COUNTS = ("made", "retried", "left_alone", "remaining")
-DRY = Listing(
-    {"plan_time": "PLAN TIME", "action": "ACTION", "id": "ID", "status": "STATUS"},
-    drop=("status", "id"),
-    none="the range contains no plan_time",
-)
+COLUMNS = {"plan_time": "PLAN TIME", "action": "ACTION", "id": "ID", "status": "STATUS"}
+EMPTY = "the range contains no plan_time"
+DRY = Listing(COLUMNS, drop=("status", "id"), none=EMPTY)
+DRY_OF_HOSTS = Listing({"host": "HOST", **COLUMNS}, drop=("status", "id"), none=EMPTY)
 
 
 @click.command()
@@ -35,6 +35,12 @@ DRY = Listing(
 @click.option("--from", "start", required=True, metavar="ISO|DURATION", help="First plan_time.")
 @click.option("--to", "end", required=True, metavar="ISO|DURATION", help="Last plan_time.")
 @scope_options
+@click.option(
+    "--host",
+    metavar="NAME",
+    shell_complete=complete.scopes,
+    help="Host of a job with `every` or a list of hosts [default: each of its hosts].",
+)
 @click.option(
     "--reprocess",
     type=click.Choice(["none", "failed", "all"]),
@@ -52,7 +58,7 @@ DRY = Listing(
 @click.option(
     "--cap",
     type=click.IntRange(1, 2**31 - 1),
-    help="Maximum number of unfinished executions at once.",
+    help="Maximum number of unfinished executions at once, of each host.",
 )
 @click.option(
     "--ended-before", metavar="ISO", help="Reprocess only executions that ended before this time."
@@ -69,6 +75,7 @@ def backfill(
     end: str,
     scope: str | None,
     scope_kind: str | None,
+    host: str | None,
     reprocess: str,
     order: str,
     cap: int | None,
@@ -85,23 +92,51 @@ def backfill(
 
     With --reprocess failed, executions that ended as FAILED or CANCELLED are retried. With
     --reprocess all, each SUCCESS is also repeated, as an additional execution.
+
+    A job that runs on several hosts is backfilled on each of them that is not retired, also for the
+    time before its first check-in; --host or --scope selects one.
     """
     with session() as ledger:
         now = ledger.reports.now()
-        key = ledger.scope(name, scope_kind, scope)
-        plan_times = _plan_times(ledger, key, start, end, now)
         before = read_moment(ended_before, "--ended-before", now) if ended_before else now
-        if order == "newest":
-            plan_times = plan_times[::-1]
-        work = _Work(ledger, key, plan_times, reprocess, before, now, cap)
+        works = []
+        for key in _scopes(ledger, name, scope_kind, scope, host):
+            plan_times = _plan_times(ledger, key, start, end, now)
+            if order == "newest":
+                plan_times = plan_times[::-1]
+            works.append(_Work(ledger, key, plan_times, reprocess, before, now, cap))
         if dry_run:
-            _dry(work, as_json)
+            _dry(works, as_json)
             return
-        _announce(work)
-        work.run(wait)
-    _report(work, as_json)
-    if work.ends.keys() - {"SUCCESS"}:
+        _announce(reprocess, before)
+        _run(works, wait)
+    ends = _report(works, as_json)
+    if ends.keys() - {"SUCCESS"}:
         raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _scopes(
+    ledger: Session, name: str, kind: str | None, scope: str | None, host: str | None
+) -> list[ScopeKey]:
+    """Return the scope that the options name, or each host of a job that runs on hosts."""
+    if host is not None and (scope, kind) != (None, None):
+        raise click.UsageError("--host excludes --scope and --scope-kind; omit them")
+    hosts = [] if scope is not None or kind not in (None, HOST) else ledger.reports.job_hosts(name)
+    if host is None and not hosts:
+        return [ledger.scope(name, kind, scope)]
+    if host is None:
+        return [ScopeKey(name, HOST, each) for each in hosts]
+    ledger.require_job(name)
+    if not hosts:
+        raise click.UsageError(
+            f"--host {host!r}: job {name!r} has no hosts; omit --host, unless the job gets `every`"
+        )
+    if host not in hosts:
+        some = ", ".join(hosts[:5]) + (f" and {len(hosts) - 5} more" if len(hosts) > 5 else "")
+        raise click.UsageError(
+            f"--host {host!r}: job {name!r} does not run on this host; use one of {some}"
+        )
+    return [ScopeKey(name, HOST, host)]
 
 
 def _plan_times(
@@ -112,9 +147,10 @@ def _plan_times(
     require_order(first, last)
     found = past(ledger.reports, key, first, last)
     if found.through < last:
+        where = "" if key.host is None else f" on {key.host}"
         echo(
-            f"Note: {key.job_name} is planned through {iso(found.through)}; later plan_times are "
-            "left to its schedule",
+            f"Note: {key.job_name}{where} is planned through {iso(found.through)}; later "
+            "plan_times are left to its schedule",
             err=True,
         )
     return found.plan_times
@@ -122,7 +158,11 @@ def _plan_times(
 
 @dataclass(slots=True)
 class _Work:
-    """One backfill: its `plan_times` in the order in which they start, and counts of its work."""
+    """The backfill of one scope: its `plan_times` in the order in which they start, and counts.
+
+    `done`: the number of plan_times that were processed. `unfinished`: of executions, if it is
+    known.
+    """
 
     ledger: Session
     key: ScopeKey
@@ -131,39 +171,42 @@ class _Work:
     ended_before: datetime
     began: datetime
     cap: int | None
+    done: int = 0
+    unfinished: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
     ends: dict[str, int] = field(default_factory=dict)
 
-    def run(self, wait: bool) -> None:
-        """Create the executions, as many as `cap` allows; with `wait`, wait until all have ended.
+    def create(self, wait: bool) -> None:
+        """Create the executions, as many as `cap` allows now.
 
         Raises psycopg.Error. What was created until then stays, and another run continues there.
         """
-        done, total = 0, len(self.plan_times)
-        terminal = sys.stderr if sys.stderr.isatty() else io.StringIO()
-        with click.progressbar(length=total, label=self.key.job_name, file=terminal) as bar:
-            while True:
-                unfinished = self._unfinished() if wait or self.cap else 0
-                room = None if self.cap is None else max(0, self.cap - unfinished)
-                while done < total and room != 0:
-                    processed, created = self._create_batch(done, room)
-                    done += processed
-                    unfinished += created
-                    room = None if room is None else room - created
-                bar.update(max(0, done - (unfinished if wait else 0) - bar.pos))
-                if not wait or (done == total and not unfinished):
-                    break
-                time.sleep(POLL_SECONDS)
-        self.counts["remaining"] = total - done
-        if wait and total:
-            self.ends = self.ledger.reports.ends_since(self.key, *self._range(), self.began)
+        total = len(self.plan_times)
+        self.unfinished = self._count_unfinished() if wait or self.cap else 0
+        room = None if self.cap is None else max(0, self.cap - self.unfinished)
+        while self.done < total and room != 0:
+            processed, created = self._create_batch(room)
+            self.done += processed
+            self.unfinished += created
+            room = None if room is None else room - created
+        self.counts["remaining"] = total - self.done
 
-    def _create_batch(self, done: int, room: int | None) -> tuple[int, int]:
-        """Process one batch after the first `done` plan_times.
+    def is_over(self) -> bool:
+        """Return whether all executions exist and have ended, as of the last `create`."""
+        return self.done == len(self.plan_times) and not self.unfinished
+
+    def read_ends(self) -> dict[str, int]:
+        """Return the number of executions that ended since the backfill began, by status."""
+        if not self.plan_times:
+            return {}
+        return self.ledger.reports.ends_since(self.key, *self._range(), self.began)
+
+    def _create_batch(self, room: int | None) -> tuple[int, int]:
+        """Process the next batch.
 
         Return how many plan_times were processed, and how many of them are to run.
         """
-        batch = self.plan_times[done : done + BATCH]
+        batch = self.plan_times[self.done : self.done + BATCH]
         result = self.ledger.call_row(
             "backfill",
             job=self.key.job_name,
@@ -178,7 +221,7 @@ class _Work:
             self.counts[count] += result[count]
         return len(batch) - result["remaining"], result["made"] + result["retried"]
 
-    def _unfinished(self) -> int:
+    def _count_unfinished(self) -> int:
         return self.ledger.reports.unfinished(self.key, *self._range()) if self.plan_times else 0
 
     def _range(self) -> tuple[datetime, datetime]:
@@ -186,9 +229,27 @@ class _Work:
         return min(ends), max(ends) + timedelta(seconds=1)
 
 
-def _announce(work: _Work) -> None:
-    if work.reprocess != "none":
-        since = iso(work.ended_before)
+def _run(works: Sequence[_Work], wait: bool) -> None:
+    """Create the executions of all scopes; with `wait`, wait until all have ended."""
+    total = sum(len(work.plan_times) for work in works)
+    terminal = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    with click.progressbar(length=total, label=works[0].key.job_name, file=terminal) as bar:
+        while True:
+            for work in works:
+                work.create(wait)
+            done = sum(work.done - (work.unfinished if wait else 0) for work in works)
+            bar.update(max(0, done - bar.pos))
+            if not wait or all(work.is_over() for work in works):
+                break
+            time.sleep(POLL_SECONDS)
+    if wait:
+        for work in works:
+            work.ends = work.read_ends()
+
+
+def _announce(reprocess: str, ended_before: datetime) -> None:
+    if reprocess != "none":
+        since = iso(ended_before)
         echo(
             f"Note: executions that ended before {since} are reprocessed; if this command is "
             f"interrupted, repeat it with --ended-before {since} to continue",
@@ -196,30 +257,44 @@ def _announce(work: _Work) -> None:
         )
 
 
-def _dry(work: _Work, as_json: bool) -> None:
-    rows: list[dict[str, Any]] = []
-    for at in range(0, len(work.plan_times), BATCH):
-        batch = work.plan_times[at : at + BATCH]
-        rows += work.ledger.reports.backfill_actions(
-            work.key, batch, work.reprocess, work.ended_before
-        )
-    for row in rows:
-        row["action"] = row["action"] or "leave"
+def _dry(works: Sequence[_Work], as_json: bool) -> None:
+    rows = [row for work in works for row in _actions(work)]
     if as_json:
         print_json(rows)
     else:
-        print_listing(rows, DRY, work.ledger.reports.now())
+        listing = DRY if works[0].key.host is None else DRY_OF_HOSTS
+        print_listing(rows, listing, works[0].ledger.reports.now())
 
 
-def _report(work: _Work, as_json: bool) -> None:
+def _actions(work: _Work) -> Iterator[dict[str, Any]]:
+    """Yield what would become of each plan_time; on a host, the row has its name."""
+    host = {} if work.key.host is None else {"host": work.key.host}
+    for at in range(0, len(work.plan_times), BATCH):
+        batch = work.plan_times[at : at + BATCH]
+        for row in work.ledger.reports.backfill_actions(
+            work.key, batch, work.reprocess, work.ended_before
+        ):
+            yield {**host, **row, "action": row["action"] or "leave"}
+
+
+def _report(works: Sequence[_Work], as_json: bool) -> dict[str, int]:
+    """Print the counts of all scopes, and return the number of ended executions by status."""
+    counts, ends = dict.fromkeys(COUNTS, 0), Counter[str]()
+    for work in works:
+        counts = {count: number + work.counts[count] for count, number in counts.items()}
+        ends.update(work.ends)
+    hosts = [work.key.host for work in works if work.key.host is not None]
     if as_json:
-        print_json({**work.counts, "ends": work.ends})
-        return
-    if not work.plan_times:
-        echo("the range contains no plan_time", err=True)
-    for count in COUNTS:
-        echo(f"{count.replace('_', ' ')}: {work.counts[count]}")
-    for status, number in work.ends.items():
+        print_json({**({"hosts": hosts} if hosts else {}), **counts, "ends": ends})
+        return ends
+    if not any(work.plan_times for work in works):
+        echo(EMPTY, err=True)
+    if hosts:
+        echo(f"hosts: {', '.join(hosts)}")
+    for count, number in counts.items():
+        echo(f"{count.replace('_', ' ')}: {number}")
+    for status, number in sorted(ends.items()):
         echo(f"{status}: {number}")
-    if work.counts["remaining"]:
+    if counts["remaining"]:
         echo("Note: --cap is reached; repeat the command later to continue", err=True)
+    return ends

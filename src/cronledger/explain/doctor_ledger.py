@@ -300,7 +300,7 @@ def versions(context: DoctorContext) -> Iterator[Finding]:
 
 @otherwise_ok("a live runner can run each job")
 def jobs(context: DoctorContext) -> Iterator[Finding]:
-    """Check that a live runner can run each job."""
+    """Check that a live runner can run each job, on each present host that has to run it."""
     rows = context.rows("examine_jobs")
     for row in rows:
         if row["spec_error"] is not None:
@@ -317,6 +317,17 @@ def jobs(context: DoctorContext) -> Iterator[Finding]:
             "worker; queue alerts: any replica), or pause the jobs"
         )
         yield Finding("jobs", "problem", f"no live runner can run {named(alone)}", remedy)
+    partly = [
+        f"{row['name']} (queue {row['queue']}{_needs(row)}) on {named(row['hosts'])}"
+        for row in rows
+        if row["able"] and row["spec_error"] is None
+    ]
+    if partly:
+        remedy = (
+            "start a replica with this queue, these labels and this function on each of these "
+            "hosts, or take the labels from their replicas"
+        )
+        yield Finding("jobs", "problem", f"no live runner can run {'; '.join(partly)}", remedy)
 
 
 def _needs(row: dict[str, Any]) -> str:

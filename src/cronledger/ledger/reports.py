@@ -351,6 +351,10 @@ class Reports:
         """Return the scope_ids of a job that begin with `prefix`, as `name`."""
         return self._read("list_scope_names", job=job, prefix=prefix, max_rows=limit)
 
+    def job_hosts(self, job: str) -> list[str]:
+        """Return the hosts on which a job runs, or none if its scopes are not hosts."""
+        return [row["name"] for row in self._read("list_job_hosts", job=job)]
+
     def recent_failures(self, prefix: str, limit: int) -> list[Row]:
         """Return the executions that failed last, and whose ids begin with `prefix`."""
         return self._read("list_recent_failures", prefix=prefix, max_rows=limit)

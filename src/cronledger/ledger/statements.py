@@ -64,7 +64,7 @@ from cronledger.ledger.rows import (
 from cronledger.ledger.server_settings import ServerSettings
 from cronledger.rules.calendars import CalendarKey
 from cronledger.rules.deadline_plan import DeadlinePlan, NewDeadline, Scope
-from cronledger.rules.model import ExecutionKey, ScopeKey
+from cronledger.rules.model import ExecutionKey, JobOnHost, ScopeKey
 from cronledger.rules.progress import Progress
 
 Connection = StepConnection
@@ -316,8 +316,8 @@ class Statements:
     ) -> StepCursor[str]:
         return await self._values(c, "create_missing_partitions", plans=array(plans))
 
-    async def read_runnable_jobs(self, c: Connection, jobs: Sequence[str]) -> StepCursor[str]:
-        return await self._values(c, "read_runnable_jobs", jobs=array(jobs))
+    async def read_runnable_jobs(self, c: Connection, wanted: Sequence[JobOnHost]) -> Rows:
+        return await self._rows(c, "read_runnable_jobs", **_columns(wanted, "jobs", "hosts"))
 
     async def sleep_until(self, c: Connection, at: datetime, at_most: timedelta) -> Rows:
         return await self._rows(c, "sleep_until", at=at, at_most=at_most)

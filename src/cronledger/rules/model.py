@@ -232,12 +232,26 @@ class JobState(StrEnum):
     RETIRED = "retired"
 
 
+JobOnHost = tuple[str, str | None]
+"""A job, and the host on which it runs; None: on any."""
+
+
 class ScopeKey(NamedTuple):
     """The identity of a schedule row: (job, scope)."""
 
     job_name: str
     scope_kind: str
     scope_id: str
+
+    @property
+    def host(self) -> str | None:
+        """The host on which executions of the scope run; None: on any."""
+        return self.scope_id if self.scope_kind == HOST else None
+
+    @property
+    def on_host(self) -> JobOnHost:
+        """The job and the host, on which a runner needs what executions of the scope need."""
+        return self.job_name, self.host
 
 
 class ExecutionKey(NamedTuple):

@@ -282,7 +282,7 @@ def _values(c: psycopg.Connection[Any]) -> dict[str, Any]:
         "max_dates": 5, "delivery": None, "changes": [], "channels": ["ops"] * len(jobs),
         "digest": "", "drops": False, "end": now, "execution_id": one["id"], "final": False,
         "grace": timedelta(minutes=1), "graces": [timedelta(0)] * len(jobs),
-        "host": "gone", "lanes": 20,
+        "host": "gone", "hosts": ["gone"] * len(jobs), "lanes": 20,
         "last_job": one["job"], "last_kind": "\uffff", "last_scope": "\uffff", "ledger": None,
         "max_executions": 100, "max_failures": 100, "max_jobs": 100, "max_of_scope": 100,
         "max_read": 10_000, "max_rows": 100, "max_scopes": 10, "month": now, "most": 2_000,

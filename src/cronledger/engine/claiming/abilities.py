@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cronledger.engine.peers import NewerPeers
 from cronledger.ledger.rows import JobFacts
 from cronledger.rules import selectors
-from cronledger.rules.model import HOST, RUN_BY_OTHERS, Handler, ScopeKey
+from cronledger.rules.model import RUN_BY_OTHERS, Handler, ScopeKey
 
 KINDS = (Handler.PYTHON, Handler.COMMAND, Handler.SQL, Handler.HTTP)
 
@@ -31,7 +31,7 @@ class Abilities:
 
     def reaches(self, scope: ScopeKey) -> bool:
         """Return whether the scope is no host, or the host of this runner."""
-        return scope.scope_kind != HOST or f"{selectors.HOST}={scope.scope_id}" in self.labels
+        return scope.host is None or f"{selectors.HOST}={scope.host}" in self.labels
 
     def plans(self, facts: JobFacts) -> bool:
         """Return whether this runner plans the job. Every runner plans what others run."""

@@ -15,6 +15,7 @@ from cronledger.rules.model import (
     ExecutionKey,
     Handler,
     Job,
+    JobOnHost,
     Overlap,
     Parked,
     Plan,
@@ -46,8 +47,9 @@ class ClaimDecision:
     jobs that become executions. `replaced`: RUNNING executions that
     get a cancel request. `parked`: scopes parked as `waiting` or `limit`, with their queues.
     `excluded_jobs`: jobs that other live runners have to plan. `no_runner`: jobs that no live
-    runner can run. `delegated`: jobs that a runner with newer zone data plans. `slotless`: the
-    number of due schedules that were not planned, because others took all slots.
+    runner can run, with the host on which it would have to. `delegated`: jobs that a runner with
+    newer zone data plans. `slotless`: the number of due schedules that were not planned, because
+    others took all slots.
     """
 
     new: list[NewClaim] = field(default_factory=list)
@@ -59,7 +61,7 @@ class ClaimDecision:
     parked: list[tuple[ScopeKey, str]] = field(default_factory=list)
     broken: list[BrokenJob] = field(default_factory=list)
     excluded_jobs: set[str] = field(default_factory=set)
-    no_runner: set[str] = field(default_factory=set)
+    no_runner: set[JobOnHost] = field(default_factory=set)
     delegated: set[str] = field(default_factory=set)
     slotless: int = 0
 
@@ -252,12 +254,13 @@ class _Decider:
     def _leave_to_others(self, row: ScheduleRow, facts: JobFacts, first: datetime) -> None:
         """Leave the row to a live runner that can run the job. Park the row if there is none.
 
+        Of a host only its own runners count, because no other runner starts its executions.
         `first`: the first plan_time that runs, which is overdue from then on.
         """
-        if facts.name in self._inputs.runnable:
+        if row.key.on_host in self._inputs.runnable:
             self.decision.excluded_jobs.add(facts.name)
             return
-        self.decision.no_runner.add(facts.name)
+        self.decision.no_runner.add(row.key.on_host)
         self._park(replace(row, next_plan_time=first), Parked.NO_RUNNER, facts)
 
     def _park(

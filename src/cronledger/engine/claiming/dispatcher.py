@@ -198,8 +198,9 @@ class Dispatcher:
         """Start the executions, and update the exclusions, the counters and the clock."""
         until = monotonic() + EXCLUDED_SECONDS
         self._excluded_until.update((job, until) for job in result.excluded_jobs)
-        for name in result.decision.no_runner:
-            log.warning("job_without_runner", job=name)
+        for job, host in result.decision.no_runner:
+            where = {} if host is None else {"host": host}
+            log.warning("job_without_runner", job=job, **where)
         self._count(result)
         if result.leases:
             self.leased(result.leases)

@@ -15,7 +15,7 @@ from cronledger.ledger.rows import (
     RunningExecution,
 )
 from cronledger.ledger.statements import Connection, Statements
-from cronledger.rules.model import Handler, ScheduleRow, ScopeKey
+from cronledger.rules.model import Handler, JobOnHost, ScheduleRow, ScopeKey
 
 
 class BrokenJobsError(Exception):
@@ -33,7 +33,8 @@ class ClaimInputs:
     `running`: the RUNNING executions per scope, by id. `unclaimed`: the id of the first
     PENDING execution per scope, only of external jobs. `locked_jobs`, `locked_queues`: the limited
     ones whose row this claim has locked. `queue_room`: room of the limited queues.
-    `runnable`: of the jobs that this runner cannot plan, those that another live runner can run.
+    `runnable`: of the jobs that this runner cannot plan, those that another live runner can run,
+    on the host of the schedule.
     """
 
     now: datetime
@@ -45,7 +46,7 @@ class ClaimInputs:
     locked_jobs: Collection[str]
     locked_queues: Collection[str]
     queue_room: Mapping[str, int]
-    runnable: Collection[str]
+    runnable: Collection[JobOnHost]
 
 
 class InputReader:
@@ -124,10 +125,10 @@ class InputReader:
 
     async def _read_runnable(
         self, c: Connection, schedules: Sequence[ScheduleRow], jobs: Mapping[str, JobFacts]
-    ) -> set[str]:
-        """Return the jobs that another live runner can run, of those that this one cannot plan."""
-        planned = {row.key.job_name for row in schedules} & jobs.keys()
-        others = sorted(name for name in planned if not self._abilities.plans(jobs[name]))
+    ) -> set[JobOnHost]:
+        """Return what another live runner can run, of the jobs that this one cannot plan."""
+        planned = {row.key.on_host for row in schedules if row.key.job_name in jobs}
+        others = [x for x in sorted(planned, key=str) if not self._abilities.plans(jobs[x[0]])]
         if not others:
             return set()
         return set(await (await self._statements.read_runnable_jobs(c, others)).fetchall())
