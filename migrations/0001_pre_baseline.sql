@@ -1499,6 +1499,21 @@ COMMENT ON COLUMN {schema}.page_sessions.token IS 'SHA-256 of the SHA-256 in the
 COMMENT ON COLUMN {schema}.page_sessions.created_at IS 'When the person signed in.';
 COMMENT ON COLUMN {schema}.page_sessions.expires_at IS 'When the session ends by itself.';
 
+-- Saved views of the web page.
+
+CREATE TABLE {schema}.saved_views (
+    person     text COLLATE "C" NOT NULL CHECK (char_length(person) BETWEEN 1 AND 300),
+    name       text COLLATE "C" NOT NULL CHECK (char_length(name) BETWEEN 1 AND 80),
+    address    text NOT NULL CHECK (address ~ '^/ledger([?][!-~]+)?$' AND char_length(address) <= 2000),
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (person, name)
+);
+COMMENT ON TABLE {schema}.saved_views IS 'The filters of the page Ledger that people saved under a name. save_view and delete_view write it.';
+COMMENT ON COLUMN {schema}.saved_views.person IS 'The login name of the person on the page.';
+COMMENT ON COLUMN {schema}.saved_views.name IS 'The name of the view.';
+COMMENT ON COLUMN {schema}.saved_views.address IS 'Path and query on the page, below its prefix.';
+COMMENT ON COLUMN {schema}.saved_views.created_at IS 'When the person saved this address.';
+
 -- Turns of steps that one process at a time may take. They are rows, because any login may take an advisory lock, and
 -- could so stop alerts, deadlines, the roll-up of hours and the upkeep of partitions.
 

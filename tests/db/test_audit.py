@@ -29,6 +29,7 @@ NO_ACTIONS = {
     "maintain_partitions": "of replicas",
     "observe_start": "a report of another scheduler", "observe_end": "a report",
     "begin_page_session": "a sign-in on the page", "end_page_session": "a sign-out",
+    "save_view": "of the person alone", "delete_view": "of the person alone",
 }  # fmt: skip
 """Functions for operators that are no actions, and why."""
 

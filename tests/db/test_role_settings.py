@@ -306,6 +306,8 @@ CALLS: dict[str, str] = {
     "redact_revisions": "SELECT redact_revisions('job', '{{payload,token}}')",
     "begin_page_session": "SELECT begin_page_session(repeat('a', 64), repeat('b', 64), '1 d')",
     "end_page_session": "SELECT end_page_session(repeat('a', 64))",
+    "save_view": "SELECT save_view('failed', '/ledger?outcome=FAILED')",
+    "delete_view": "SELECT delete_view('failed')",
     "accept_database": "SELECT * FROM accept_database(skip_missed => true)",
     "refuse_database": "SELECT refuse_database()",
     "record_refusal": "SELECT record_refusal('retry', '{{\"execution_id\": 1}}', 'it is RUNNING')",

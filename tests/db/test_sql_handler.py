@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from tests.db.support.whole_replica import Whole
+from tests.db.test_progress import FOUND, reported
 from tests.waiting import eventually
 
 
@@ -148,3 +149,31 @@ async def test_a_script_that_commits_is_found_out(whole: Whole) -> None:
     assert row["error_code"] == "transaction_ended"
     assert "because the runner commits" in row["error_msg"]
     assert lowered["status"] == "SUCCESS"  # a role of the script does not stop its end
+
+
+@pytest.mark.long
+async def test_a_notice_reports_progress_while_its_transaction_is_open_F124(whole: Whole) -> None:
+    gate = "SELECT pg_advisory_xact_lock(124)"
+    script = """
+        DO $$ BEGIN
+            FOR n IN 1..40 LOOP
+                INSERT INTO done VALUES (n, 'x');
+                RAISE NOTICE '::cronledger progress %/100 password=secret', n;
+            END LOOP;
+            PERFORM pg_advisory_xact_lock(124);
+            RAISE NOTICE '::cronledger progress many';
+        END $$;
+        SELECT 1 / 0
+    """
+    sql(whole, "long", script)
+    with psycopg.connect(whole.url) as held:
+        held.execute(gate)
+        async with whole.replica():
+            execution = await whole.trigger("long")
+            found = await reported(whole, execution, 40)
+            assert found == {"done": 40, "total": 100, "text": "password=***"}
+            assert whole.rows("SELECT * FROM done") == []
+            held.commit()
+            row = await whole.end(execution)
+    assert row["output"] == "NOTICE: ::cronledger progress many\n", "another form is output"
+    assert whole.rows(FOUND, execution) == [found], "a rollback keeps the report"

@@ -8,7 +8,7 @@ import pytest
 from cronledger.rules.remedies import Surface, remedy
 
 FUNCTIONS = Path(__file__).parents[2] / "migrations" / "functions"
-FOLDERS = ("operators", "pauses", "enqueueing")
+FOLDERS = ("operators", "pauses", "enqueueing", "page")
 """The folders of the functions that commands, clients and the page call."""
 ROWS = (
     "Pass one of these arrays",

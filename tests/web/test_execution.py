@@ -1,8 +1,11 @@
 """The page Execution: one execution, its attempts, what changed, and what may be done."""
 
+import asyncio
 import json
 import re
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,7 +15,9 @@ from starlette.testclient import TestClient
 
 from cronledger.ledger.following import Following
 from cronledger.settings import Settings
+from cronledger.web import following
 from cronledger.web.application import make_site
+from cronledger.web.reading import Fetch, Reader, Reading
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
 from tests.waiting import PATIENCE
@@ -172,6 +177,48 @@ async def test_f84_a_stream_continues_where_the_page_is(
         await stream.aclose()
         await site.close()
         listening.close()
+
+
+async def test_f84_followers_at_one_position_share_each_read(
+    database_url: str, logins: Logins, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.job(db)
+    execution = rows.execution(db, "RUNNING", attempt=1)["id"]
+    chunk = "INSERT INTO cronledger.output_chunks VALUES (%s, 1, %s, cronledger.db_now(), %s)"
+    for number in (1, 2):
+        db.execute(chunk, [execution, number, f"line {number}\n"])
+    monkeypatch.setattr(following, "POLL_SECONDS", 7200)  # no second read while the test runs
+    sent: list[str] = []
+
+    def counted(self: Reader, statement: str, params: Mapping[str, object]) -> Fetch:
+        fetch = statement_of(self, statement, params)
+
+        async def fetch_counted(connection: psycopg.AsyncConnection[Any]) -> Reading:
+            sent.append(statement)
+            return await fetch(connection)
+
+        return fetch_counted
+
+    statement_of = Reader._statement
+    monkeypatch.setattr(Reader, "_statement", counted)
+    settings = Settings.load({"web_act_url": logins.url(database_url, "operator")})
+    site = make_site(settings, database_url)
+    numbers = [0] * 60 + [1] * 40
+    streams = [
+        site.followers.stream(site, Following(execution, attempt=1, number=number))
+        for number in numbers
+    ]
+    try:
+        assert len(streams) == following.MOST_FOLLOWERS
+        await asyncio.gather(*map(anext, streams))
+        events = await asyncio.gather(*map(anext, streams))
+    finally:
+        for stream in streams:
+            await stream.aclose()
+        await site.close()
+    for number, event in zip(numbers, events, strict=True):
+        assert "line 2" in event and ("line 1" in event) is (number == 0)
+    assert sorted(sent) == ["call_announce_follow", "follow_output", "follow_output"]
 
 
 def test_f84_the_stream_has_the_output_and_its_end(browser: TestClient, db: Db) -> None:

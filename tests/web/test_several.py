@@ -142,6 +142,13 @@ def test_an_action_changes_the_ledger_of_its_page(opened: Open, db: Db) -> None:
     assert "0 paused" in panel(browser.get("/").text, "ledger-billing")
 
 
+def test_each_ledger_has_the_saved_views_of_its_own_F123(opened: Open) -> None:
+    browser = opened()
+    post(browser, "/l/shop/ledger/views/save?job=a", name="mine")
+    assert 'href="/l/shop/ledger?job=a">mine<' in browser.get("/l/shop/ledger").text
+    assert "job=a" not in browser.get("/l/billing/ledger").text
+
+
 @pytest.mark.long
 def test_a_ledger_that_is_away_harms_no_other_F95(
     opened: Open, db: Db, second: str, mute: str

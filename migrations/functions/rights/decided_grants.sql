@@ -24,6 +24,10 @@ LANGUAGE sql IMMUTABLE AS $$
         -- Sessions of the web page.
         ('viewer operator runner', 'EXECUTE', 'begin_page_session page_session end_page_session'),
         ('', 'SELECT', 'page_sessions'),
+        -- Views that people saved on the web page.
+        ('viewer operator runner', 'EXECUTE', 'save_view delete_view'),
+        ('viewer operator runner', 'SELECT', 'saved_views'),
+        ('', 'EXECUTE', 'check_view'),
         -- Operator functions.
         ('operator', 'EXECUTE',
             'plan_pause change_pause end_pause pause_queue resume_queue limit_queue pause_all resume_all accept_database refuse_database

@@ -39,6 +39,14 @@ class Actor:
             raise RefusedRequestError(f"{by.name} may read this page, and may not act on it.")
         return await self._sender.send_all(calls, actor=by.name)
 
+    async def call_own(self, call: Call[T], by: Identity) -> T:
+        """Return the value of a call that changes only what belongs to `by`, who may be a viewer.
+
+        Raises LedgerError if the ledger refuses, and psycopg.Error.
+        """
+        (value,) = await self._sender.send_all([call], actor=by.name)
+        return value
+
     async def close(self) -> None:
         """Close the connections. A later `call` raises RuntimeError."""
         await self._sender.close()

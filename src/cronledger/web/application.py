@@ -48,6 +48,7 @@ from cronledger.web.pages import (
     now,
     pauses,
     runners,
+    saved_views,
     search,
     sign_in,
     timeline,
@@ -85,7 +86,7 @@ class Page(Protocol):
 
 PAGES: tuple[Page, ...] = (
     audit, calendars, events, execution, forecast, job, job_actions, jobs, ledger, ledger_actions,
-    metrics, now, pauses, runners, search, sign_in, timeline, times, verification, why,
+    metrics, now, pauses, runners, saved_views, search, sign_in, timeline, times, verification, why,
 )  # fmt: skip
 """All pages. Each has `ROUTES`."""
 

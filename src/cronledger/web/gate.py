@@ -20,12 +20,17 @@ SIGN_OUT = "/sign-out"
 STATIC = "/static/"
 METRICS = "/metrics"
 EXPORTS = (".csv", ".json")
+SAVE_VIEW = "/ledger/views/save"
+DELETE_VIEW = "/ledger/views/delete"
+OWN = frozenset({SAVE_VIEW, DELETE_VIEW})
+"""The actions of viewers as well: they change only what belongs to the person."""
 
 
 class Gate:
     """Lets a request pass with its identity, or refuses it.
 
-    A method that changes something needs this page as its origin, and an operator.
+    A method that changes something needs this page as its origin, and an operator unless it is one
+    of OWN.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -58,7 +63,7 @@ async def _refused(site: Frame, request: HTTPConnection, method: str) -> Respons
         return None
     if identity is None:
         return _ask(site, request, method, path)
-    if method not in SAFE_METHODS and not identity.is_operator:
+    if not (method in SAFE_METHODS or path in OWN or identity.is_operator):
         raise RefusedRequestError(f"{identity.name} may read this page, and may not act on it.")
     return None
 

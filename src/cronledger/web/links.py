@@ -36,7 +36,7 @@ class Links:
         )
 
     def __call__(self, path: str, **query: object) -> str:
-        return self._root + _address(path, query)
+        return self._root + address(path, query)
 
     def of(self, ledger: str) -> "Links":
         """Return the links to the pages of one of several ledgers."""
@@ -46,6 +46,10 @@ class Links:
     def all_ledgers(self) -> str:
         """The address of the page over several ledgers."""
         return top_of(self._request) + "/"
+
+    def below_root(self, address: str) -> str:
+        """Return the whole address of a path and query below the prefix."""
+        return self._root + address
 
     def revision(self, job: str, revision: int) -> str:
         """Return the address of a revision on the page of its job."""
@@ -116,7 +120,8 @@ def _query(request: Request) -> dict[str, object]:
     return {name: request.query_params.getlist(name) for name in request.query_params}
 
 
-def _address(path: str, query: Mapping[str, object]) -> str:
+def address(path: str, query: Mapping[str, object]) -> str:
+    """Return the address of a page without the prefix at which the page is mounted."""
     given = [
         (name, str(part))
         for name, value in query.items()

@@ -107,7 +107,8 @@ LEFT_OUT = {
     # Read and write rows by the key of a small table, or none.
     "accept_database", "accept_violation", "add_deadlines", "advance_deadlines", "add_turn",
     "change_pause", "end_pause", "plan_pause",
-    "begin_page_session", "pause_channel", "resume_channel", "retry_delivery", "test_channel",
+    "begin_page_session", "save_view", "delete_view",
+    "pause_channel", "resume_channel", "retry_delivery", "test_channel",
     "call_begin_verification", "call_end_verification",
     "call_record_refusal", "db_clock", "db_now", "decided_grants", "end_page_session",
     "estimated_quantile", "grant_roles", "list_upstream_results", "lock_jobs",
@@ -149,6 +150,7 @@ NULLS = (
 """Parameters of which NULL restricts nothing."""
 
 OWN: Mapping[str, Mapping[str, object]] = {
+    "list_saved_views": {"person": "nobody"},
     "claim_deliveries": {"runner": "runner-0"},
     "compare_channels": {"channels": "{}"},
     "upsert_channels": {"channels": "{}"},

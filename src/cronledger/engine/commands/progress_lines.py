@@ -1,4 +1,4 @@
-"""Progress lines in the output of a command, such as `::cronledger progress 40/100 text`.
+"""Progress lines of commands and SQL, such as `::cronledger progress 40/100 text`.
 
 Like the supervisor, it uses the standard library only.
 """
@@ -48,12 +48,19 @@ class ProgressLines:
         return found
 
     def _reads(self, line: bytes) -> bool:
-        if not line.startswith(MARK) or (found := _LINE.match(line)) is None:
-            return False
-        done, total, text = found.groups()
-        self._newest = {
-            "done": int(done),
-            "total": None if total is None else int(total),
-            "text": None if text is None else text.decode("utf-8", "replace"),
-        }
-        return True
+        found = progress_of(line)
+        if found is not None:
+            self._newest = found
+        return found is not None
+
+
+def progress_of(line: bytes) -> dict[str, Any] | None:
+    """Return the progress that a line reports, or None if it is no progress line."""
+    if not line.startswith(MARK) or (found := _LINE.match(line)) is None:
+        return None
+    done, total, text = found.groups()
+    return {
+        "done": int(done),
+        "total": None if total is None else int(total),
+        "text": None if text is None else text.decode("utf-8", "replace"),
+    }

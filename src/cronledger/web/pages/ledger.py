@@ -20,9 +20,9 @@ from cronledger.rules.instants import iso
 from cronledger.rules.model import SkipReason
 from cronledger.web import formats, owners, queries
 from cronledger.web.folding import Line, folded
-from cronledger.web.links import Links
+from cronledger.web.links import Links, address
 from cronledger.web.reading import Reading
-from cronledger.web.site import ZONE, Entry, site_of
+from cronledger.web.site import ZONE, Entry, identity_of, site_of
 
 MOST = 100
 """Rows of a page."""
@@ -31,6 +31,8 @@ MOST_READ = 20_000
 MOST_EXPORTED = 10_000
 """Rows of an export. It names the address of the next ones."""
 MOST_READ_FOR_EXPORT = 200_000
+MOST_VIEWS = 50
+"""Saved views of a person, as `save_view` permits."""
 WINDOW = timedelta(days=1)
 AHEAD = timedelta(hours=1)
 """Executions that were enqueued for later lie after now."""
@@ -181,8 +183,12 @@ def _found(reading: Reading, filters: Filters, most: int) -> Found:
 async def show(request: Request) -> Response:
     """Return a page of the stream."""
     filters = await filters_of(request)
-    found, sources = await asyncio.gather(search(request, filters, MOST), owners.sources(request))
-    fields = {name: request.query_params.get(name, "") for name in ("since", "until")}
+    person = identity_of(request).name
+    found, sources, views = await asyncio.gather(
+        search(request, filters, MOST), owners.sources(request),
+        site_of(request).reader.read("list_saved_views", person=person, max_rows=MOST_VIEWS),
+    )  # fmt: skip
+    fields = _window(request)
     return await site_of(request).page(
         request, "ledger.html", reading=found.reading, filters=filters, outcomes=OUTCOMES,
         reasons=sorted(SkipReason),
@@ -190,8 +196,18 @@ async def show(request: Request) -> Response:
         lines=_lines(found.reading, filters), chips=_chips(filters, fields),
         place=request.query_params.get("before"), presets=_presets(found.reading.now, request),
         most_exported=MOST_EXPORTED, owners=owners.distinct(sources, "owner"),
-        window={"since": iso(filters.since), "until": iso(filters.until)},
+        window={"since": iso(filters.since), "until": iso(filters.until)}, views=views,
+        viewed=viewed(request, filters), here_saved=address("/ledger", viewed(request, filters)),
     )  # fmt: skip
+
+
+def viewed(request: Request, filters: Filters) -> dict[str, object]:
+    """Return the fields of the address for a view: `since=6h` stays the last six hours."""
+    return filters.query | dict(_window(request))
+
+
+def _window(request: Request) -> dict[str, str]:
+    return {name: request.query_params.get(name, "") for name in ("since", "until")}
 
 
 def _lines(reading: Reading, filters: Filters) -> list[Line]:

@@ -3,6 +3,7 @@
 Its effects happen exactly once, because its writes and its SUCCESS commit together.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -14,6 +15,7 @@ from psycopg import AsyncCursor
 from psycopg.errors import Diagnostic
 
 from cronledger.declaring.app import Context
+from cronledger.engine.commands.progress_lines import LONGEST, progress_of
 from cronledger.engine.running.attempt_spans import trace_context
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.rules import outcome
@@ -47,11 +49,12 @@ class SqlHandlers:
 
         `rows_affected` is the number of rows that INSERT, UPDATE, DELETE and MERGE changed, over
         all statements, or None without any of these. The output contains the notices and the tag of
-        each statement.
+        each statement. A notice that is a progress line reports progress instead, while the
+        statement runs.
         """
         if (unread := context._upstreams.error) is not None:
             return outcome.failure(unread)
-        output = _Output(self.tail_bytes if job.capture_output else 0)
+        output = _Output(self.tail_bytes if job.capture_output else 0, context)
         limit = job.run_timeout
         began = monotonic()
         try:
@@ -102,17 +105,23 @@ def _milliseconds(limit: timedelta | None) -> str:
 
 
 class _Output:
-    """The last `limit` characters of the server's messages."""
+    """The last `limit` characters of the server's messages, without the progress lines."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, context: Context) -> None:
         self._limit = limit
+        self._context = context
         self._text = ""
 
     def add(self, line: str) -> None:
         self._text = (self._text + line + "\n")[-self._limit :] if self._limit else ""
 
     def notice(self, notice: Diagnostic) -> None:
-        self.add(f"{notice.severity}: {notice.message_primary}")
+        message = notice.message_primary or ""
+        if len(message) <= LONGEST and (report := progress_of(message.encode())) is not None:
+            with suppress(LeaseLost):  # the commit finds it as well
+                self._context.progress(**report)
+        else:
+            self.add(f"{notice.severity}: {message}")
 
     def text(self) -> str | None:
         return self._text or None
