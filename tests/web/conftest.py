@@ -48,11 +48,15 @@ def db(database_url: str) -> Iterator[Db]:
 
 @pytest.fixture
 def at(db: Db) -> datetime:
-    """Now, with a runner and two jobs: `report` of the owner `data`, and `tidy` of `platform`."""
+    """Now, with a runner and two jobs: `report` of the owner `data`, and `tidy` of `platform`.
+
+    Neither is due before the next hour: no replica plans them, and they would soon be overdue.
+    """
     rows.runner(db)
     labels = '{"team": "data", "tier": "1"}'
     rows.job(db, "report", owner="data", labels=labels, timezone="Europe/Berlin")
     rows.job(db, "tidy", owner="platform")
+    db.execute("UPDATE cronledger.schedules SET next_due_at = next_due_at + interval '1 hour'")
     return rows.now(db).replace(microsecond=0)
 
 
