@@ -46,7 +46,7 @@ def test_copied_paths_exist_and_are_not_ignored() -> None:
 def test_the_image_contains_what_the_package_is_built_of() -> None:
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = {*(path.partition("/")[0] for path in wheel["packages"]), *wheel["force-include"],
-              PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]}  # fmt: skip
+              "README.md", *PROJECT["project"]["license-files"]}  # fmt: skip
     assert needed <= copied()
 
 

@@ -45,6 +45,11 @@ def test_the_matrix_is_that_of_the_classifiers_and_of_the_documents() -> None:
     assert servers == re.findall(r"(?<!\.)\b1\d\b", SUPPORTED)
 
 
+def test_the_job_of_the_upgrade_test_has_the_tags_of_earlier_releases() -> None:
+    checkout, *_ = WORKFLOWS["test"]["jobs"]["suite"]["steps"]
+    assert checkout["with"]["fetch-depth"] == 0
+
+
 def test_only_the_job_that_publishes_may_write() -> None:
     for workflow in WORKFLOWS.values():
         assert workflow["permissions"] == {"contents": "read"}

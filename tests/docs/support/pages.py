@@ -27,6 +27,8 @@ _BLOCK = re.compile(
     r"^(?:<!-- (?P<remark>[^\n]*?) -->\n\n?)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+_FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\((?P<target>[^)\s]*)")
 _HEREDOC = re.compile(r"<<'?(\w+)'?")
 
 
@@ -49,6 +51,12 @@ def blocks(page: Path) -> list[Block]:
     """Return the code blocks of a page in their order."""
     found = _BLOCK.finditer(page.read_text("utf-8"))
     return [Block(m["language"], m["text"], m["remark"] or "") for m in found]
+
+
+def relative_links(text: str) -> list[str]:
+    """Return the targets of links and pictures that are not absolute addresses."""
+    prose = _FENCED.sub("", text)
+    return [m["target"] for m in _LINK.finditer(prose) if not m["target"].startswith("https://")]
 
 
 def commands(block: Block) -> Iterator[Command]:

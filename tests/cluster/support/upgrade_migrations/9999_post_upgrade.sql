@@ -1,0 +1,1 @@
+ALTER TABLE {schema}.executions DROP COLUMN upgraded;
