@@ -75,11 +75,11 @@ WITH RECURSIVE held AS MATERIALIZED (
     WHERE r.state = 'running' AND r.stale_after > {schema}.db_now()
 ), by_scope AS (
     SELECT h.job_name, h.scope_kind, h.scope_id, min(h.id) AS id, min(h.stale_after) AS stale_after
-    FROM held h GROUP BY 1, 2, 3
+    FROM held h WHERE h.runner_id <> 'observed' GROUP BY 1, 2, 3
 ), by_job AS (
-    SELECT h.job_name, count(*) AS count FROM held h GROUP BY 1
+    SELECT h.job_name, count(*) AS count FROM held h WHERE h.runner_id <> 'observed' GROUP BY 1
 ), by_queue AS (
-    SELECT h.queue, count(*) AS count FROM held h GROUP BY 1
+    SELECT h.queue, count(*) AS count FROM held h WHERE h.runner_id <> 'observed' GROUP BY 1
 ), home AS MATERIALIZED (
     SELECT {schema}_internal.other_database() IS NULL AS same
 ), providers AS (

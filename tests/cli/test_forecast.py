@@ -241,3 +241,16 @@ def test_queues_without_a_runner_are_named(cli: Cli, file: Path, ask: Ask) -> No
 
 def test_an_empty_ledger_has_no_firings(cli: Cli) -> None:
     assert "nothing is planned" in cli("forecast").stderr
+
+
+def test_an_observed_job_has_starts_and_no_load(cli: Cli, database_url: str) -> None:
+    with rows.connected(database_url) as db:
+        set_ten_past(db)
+        rows.job(db, "seen", handler="observed", schedule="0 * * * *", queue="away")
+        _history(db, "seen", 900)
+        at = rows.now(db)
+        rows.execution(db, "RUNNING", "seen", plan_time=at, runner_id="observed", queue="away")
+    found = read(cli, "forecast", "--days", "1")
+    assert of(found, "seen") == {"starts": 24}
+    assert found["queues"] == []
+    assert "no live runner" not in cli("forecast", "--days", "1").stderr

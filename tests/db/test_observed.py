@@ -11,6 +11,10 @@ from tests.db.support.engine import Ledger, Runner
 
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
+STALE = (
+    "SELECT job_name FROM cronledger_internal.lock_stale('{default}', '{python}', '{tests:work}',"
+    " '{}', false, '{}', '-infinity', 10)"
+)
 RUNS = "SELECT trigger, status, started_at FROM executions ORDER BY plan_time"
 
 
@@ -198,6 +202,7 @@ async def test_an_observed_run_is_never_taken_over_after_its_job_moved_to_replic
         schedule="@daily",
     )  # fmt: skip
     ledger.pass_time(2 * timedelta(hours=1))
+    assert ledger.values(STALE) == []
     assert await one.steal() == []
     await one.sweep()
     assert ledger.one("SELECT error_code FROM executions WHERE plan_time = %s", at) == "not_ended"

@@ -50,6 +50,7 @@ PROGRESS = "tests/db/test_progress.py::"
 LEDGERS = "tests/cli/test_ledgers.py::"
 SEVERAL = "tests/web/test_several.py::"
 OBSERVED = "tests/db/test_observed.py::"
+BESIDE = "tests/db/test_observed_beside_replicas.py::"
 REPORTS = "tests/unit/test_planner_reports.py::"
 WRAPPER = "tests/cli/test_observe.py::"
 PROGRESS_RULES = "tests/unit/test_progress.py::"
@@ -626,6 +627,15 @@ MISTAKES = [
     ),
     *_of(
         SRC + "rules/simulation.py",
+        ("an observed job takes a slot in a forecast",
+         FORECAST + "test_an_observed_job_starts_at_its_plan_times_and_uses_nothing",
+         "        if not execution.is_observed:\n            self._take(execution)\n", "        self._take(execution)\n"),
+        ("an observed job waits for a slot in a forecast",
+         FORECAST + "test_an_observed_job_starts_at_its_plan_times_and_uses_nothing",
+         "        return None if scope.required or scope.is_observed else", "        return None if scope.required else"),
+        ("an observed run takes its slot to the start of a forecast",
+         FORECAST + "test_an_observed_run_that_runs_now_uses_nothing",
+         "                scope, is_observed=one.is_observed,\n", "                scope,\n"),
         ("a forecast starts executions without slots",
          FORECAST + "test_executions_wait_for_slots_in_the_order_of_due_at",
          "return None if self._has_room(job.queue) else Cause.SLOTS", "return None"),
@@ -1295,6 +1305,57 @@ MISTAKES = [
         ("a replica takes an observed run over",
          OBSERVED + "test_an_observed_run_is_never_taken_over_after_its_job_moved_to_replicas",
          " AND e.runner_id <> 'observed'\n          AND {schema}_internal.is_stale", "\n          AND {schema}_internal.is_stale"),
+        ("an observed run hides what waits behind it", BESIDE + "test_an_execution_that_exists_starts_beside_it",
+         "e.status = 'RUNNING' AND e.runner_id <> 'observed' OFFSET 0) r", "e.status = 'RUNNING' OFFSET 0) r"),
+        ("an observed run blocks what waits behind it", BESIDE + "test_an_execution_that_exists_starts_beside_it",
+         "e.status = 'RUNNING' AND e.runner_id <> 'observed' OFFSET 0) e", "e.status = 'RUNNING' OFFSET 0) e"),
+    ),
+    *_of(
+        SQL + "claiming/conditions.sql",
+        ("an observed run counts for max_running of its job", BESIDE + "test_it_takes_nothing_of_max_running_of_its_job",
+         "e.job_name = job AND e.status = 'RUNNING'\n      AND e.runner_id <> 'observed'", "e.job_name = job AND e.status = 'RUNNING'"),
+    ),
+    *_of(
+        SQL + "operators/trigger.sql",
+        ("an observed run prevents a trigger", BESIDE + "test_an_execution_that_exists_starts_beside_it",
+         " AND e.runner_id <> 'observed' LIMIT 1", " LIMIT 1"),
+        ("a trigger requests the end of an observed run", BESIDE + "test_an_execution_that_exists_starts_beside_it",
+         " AND e.runner_id <> 'observed' AND e.cancel_requested_at", " AND e.cancel_requested_at"),
+    ),
+    *_of(
+        SQL + "gates/settle_gates.sql",
+        ("an open gate requests the end of an observed run", BESIDE + "test_an_open_gate_requests_no_end_of_it",
+         " AND e.runner_id <> 'observed' OFFSET 0", " OFFSET 0"),
+    ),
+    *_of(
+        SQL + "enqueueing/settle_inputs.sql",
+        ("new input waits for the end of an observed run", BESIDE + "test_new_input_of_its_scope_does_not_wait_for_it",
+         "e.status = 'RUNNING' AND e.runner_id <> 'observed')", "e.status = 'RUNNING')"),
+    ),
+    *_of(
+        SQL + "verification/present_violations.sql",
+        ("an observed run may park its job", BESIDE + "test_a_schedule_may_not_stay_parked_because_of_it",
+         "e.job_name = j.name AND e.status = 'RUNNING'\n                                   AND e.runner_id <> 'observed')",
+         "e.job_name = j.name AND e.status = 'RUNNING')"),
+        ("a recent report may park its job", BESIDE + "test_a_schedule_may_not_stay_parked_because_of_it",
+         " AND e.runner_id IS DISTINCT FROM 'observed'\n", "\n"),
+    ),
+    *_of(
+        VIEWS + "overdue.sql",
+        ("what is overdue waits for an observed run", BESIDE + "test_it_is_no_reason_why_something_is_overdue",
+         "FROM held h WHERE h.runner_id <> 'observed' GROUP BY 1, 2, 3", "FROM held h GROUP BY 1, 2, 3"),
+        ("what is overdue waits for the limit of an observed job", BESIDE + "test_it_is_no_reason_why_something_is_overdue",
+         "SELECT h.job_name, count(*) AS count FROM held h WHERE h.runner_id <> 'observed' GROUP BY 1",
+         "SELECT h.job_name, count(*) AS count FROM held h GROUP BY 1"),
+        ("what is overdue waits for the limit of an observed queue", BESIDE + "test_it_is_no_reason_why_something_is_overdue",
+         "SELECT h.queue, count(*) AS count FROM held h WHERE h.runner_id <> 'observed' GROUP BY 1",
+         "SELECT h.queue, count(*) AS count FROM held h GROUP BY 1"),
+    ),
+    *_of(
+        VIEWS + "queue_status.sql",
+        ("observed runs are shown beside the limit of their queue",
+         BESIDE + "test_it_takes_nothing_of_the_limit_of_its_queue_in_the_view",
+         "e.status = 'RUNNING' AND e.runner_id <> 'observed' GROUP BY 1", "e.status = 'RUNNING' GROUP BY 1"),
     ),
     *_of(
         SRC + "audit/reports.py",

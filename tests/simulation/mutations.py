@@ -17,7 +17,7 @@ from cronledger.engine import clock, lease
 from cronledger.engine.claiming import claim, revisions
 from cronledger.engine.running import executor, heartbeats
 from tests.simulation.support.backend import Database
-from tests.simulation.support.mistakes import around, recovery, requests
+from tests.simulation.support.mistakes import around, recovery, reported, requests
 from tests.simulation.support.mistakes.mutating import (
     Apply,
     both,
@@ -333,6 +333,9 @@ MUTATIONS = (
     Mutation("a missed deadline without a breach", "deadlines", forgets_breaches, quick=True),
     Mutation("a breach of a deadline that was met", "deadlines", breaches_what_was_met),
     Mutation("dates of an earlier calendar", "I2", keeps_old_dates, quick=True),
+    Mutation(
+        "a run that starts when its report arrives", "reports", reported.begins_at_the_receipt
+    ),
     Mutation("claims in another database", "identity", around.claims_anywhere, quick=True),
 )
 

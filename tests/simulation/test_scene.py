@@ -16,6 +16,7 @@ pytestmark = pytest.mark.tools
 SHARES = {
     "workers": 0.34, "transactions": 0.34, "providers": 0.34, "moves": 1 / 12, "crowd": 0.25,
     "flapping": 0.25, "gated": 0.4, "calendars": 0.34, "hosts": 0.25,
+    "observed": 0.255,
 }  # fmt: skip
 EVENTS = {
     "providers": ("scopes_changed", "scope_provider_failed"),
@@ -31,6 +32,9 @@ ROWS = {
     "hosts": "FROM skips WHERE reason = 'host_absent' AND EXISTS ("
     "SELECT FROM executions WHERE job_name = 'everywhere' AND status = 'SUCCESS') AND EXISTS ("
     "SELECT FROM executions WHERE job_name = 'somewhere' AND status = 'SUCCESS')",
+    "observed": "FROM skips WHERE reason = 'not_reported' AND EXISTS ("
+    "SELECT FROM executions WHERE trigger = 'observed' AND status = 'SUCCESS') AND EXISTS ("
+    "SELECT FROM executions WHERE trigger = 'schedule' AND runner_id = 'observed')",
     "calendars": "FROM skips WHERE reason = 'calendar' AND EXISTS ("
     "SELECT FROM executions WHERE job_name = 'dated_next' AND status = 'SUCCESS')",
 }

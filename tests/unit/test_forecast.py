@@ -52,7 +52,7 @@ def series(
 ) -> Series:  # fmt: skip
     if calendar is not None:
         policies["calendar"] = calendar.name
-    job = Job(name=name, schedule=schedule, handler=Handler.COMMAND, **policies)
+    job = Job(name=name, schedule=schedule, **{"handler": Handler.COMMAND} | policies)
     revisions = [Revision(0, LONG_AGO, JobState.ACTIVE, job, calendar=calendar)] + [
         Revision(n, start, JobState.PAUSED, job, end, calendar=calendar)
         for n, (start, end) in enumerate(pauses, 1)
@@ -166,6 +166,39 @@ def test_an_execution_that_runs_now_uses_its_slot_and_blocks_its_scope() -> None
         series("other", "* * * * *", 1), running=running, length=2 * MINUTE, capacity=slots(1)
     )
     assert executed(other)[0][0] == "12:01:50"
+
+
+def test_an_observed_job_starts_at_its_plan_times_and_uses_nothing() -> None:
+    pause = ((NOW + 2 * MINUTE, NOW + 4 * MINUTE),)
+    seen = series("seen", "* * * * *", 600, handler=Handler.OBSERVED, pauses=pause)
+    jobs = [series("a", "1 12 * * *", 3600), series("b", "1 12 * * *", 10), seen]
+    limited = Capacity([Pool(frozenset({"default"}), 2)], {"default": 2})
+    simulation = Simulation(jobs, limited, (), NOW, NOW + 6 * MINUTE)
+    found = list(simulation.outcomes())
+    assert executed([x for x in found if x.series < 2]) == [
+        ("12:01:00", "12:01:10"), ("12:01:00", "13:01:00"),
+    ]  # fmt: skip
+    starts = [start for start, _ in executed([x for x in found if x.series == 2])]
+    assert starts == ["12:01:00", "12:02:00", "12:05:00", "12:06:00"]
+    assert skipped(found) == {SkipReason.PAUSED: 2}
+    assert simulation.most_running == {"default": 2}
+
+
+def test_an_observed_run_that_runs_now_uses_nothing() -> None:
+    key = ScopeKey("job", "global", GLOBAL)
+    running = (Running(key, "default", NOW + HOUR, is_observed=True),)
+    limited = Capacity([Pool(frozenset({"default"}), 1)], {"default": 1})
+    found = outcomes(
+        series("job", "* * * * *", 1, max_running=1), running=running, length=2 * MINUTE,
+        capacity=limited,
+    )  # fmt: skip
+    assert [start for start, _ in executed(found)] == ["12:01:00", "12:02:00"]
+
+
+def test_an_observed_job_is_counted_by_day_and_adds_no_load() -> None:
+    found = look(series("seen", "*/20 * * * *", 600, handler=Handler.OBSERVED), length=HOUR)
+    assert found.jobs["seen", NOW.date()] == {STARTS: 3}
+    assert sum(found.starts) == 0 and max(found.running) == 0 and found.peaks == []
 
 
 def test_what_still_waits_at_the_end_is_told() -> None:

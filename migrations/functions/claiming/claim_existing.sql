@@ -16,7 +16,7 @@
 -- A loose scan of the job names that have such rows, then of as many rows of each job as it has room for, so
 -- that a backlog of one job does not delay the others. Excluded are jobs that are paused (except for manual
 -- executions created during the pause, which were forced), retired, full, or not for this runner; queues that
--- are paused or full; and scopes that are RUNNING unless they may overlap (one hash of them, because a probe
+-- are paused or full; and scopes that a runner executes unless they may overlap (one hash of them, because a probe
 -- per row would open every partition for each). The limits are counted again under their locks.
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_existing(
     of_queues text[], of_kinds text[], of_functions text[], of_labels text[], sql_commands boolean,
@@ -33,7 +33,7 @@ BEGIN
             SELECT j.name FROM {schema}.jobs j WHERE j.name = d.job_name AND j.overlap <> 'allow' LIMIT 1) j
         CROSS JOIN LATERAL (
             SELECT e.job_name, e.scope_kind, e.scope_id FROM {schema}.executions e
-            WHERE e.job_name = j.name AND e.status = 'RUNNING' OFFSET 0) r
+            WHERE e.job_name = j.name AND e.status = 'RUNNING' AND e.runner_id <> 'observed' OFFSET 0) r
     )
     SELECT s.job_name, s.scope_kind, s.scope_id, x.plan_time, x.id, x.queue, false, x.forced,
            j.stale_timeout, j.allow_stale_reentry, s.input_watermark, s.running_from,
@@ -128,7 +128,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT e.job_name, e.scope_kind, e.scope_id, e.id FROM {schema}.executions e
                 WHERE (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
-                  AND e.status = 'RUNNING' OFFSET 0) e
+                  AND e.status = 'RUNNING' AND e.runner_id <> 'observed' OFFSET 0) e
         ), job AS MATERIALIZED (
             SELECT j.name, j.overlap, j.paused_at, j.stale_timeout, j.allow_stale_reentry,
                    (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l) AS room
@@ -168,7 +168,7 @@ BEGIN
                                   ORDER BY h.place), '{}')
         FROM chosen h);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.decide_existing({schema}_internal.claim_candidate[], text[], text[], integer) IS 'Returns those of these candidates that may start. The caller holds the locks of their schedules. Unless overlap is allow, at most one of a (job, scope) starts, and none beside a RUNNING one. Limited jobs and queues need room, and their row has to be locked. At most max_rows start.';
+COMMENT ON FUNCTION {schema}_internal.decide_existing({schema}_internal.claim_candidate[], text[], text[], integer) IS 'Returns those of these candidates that may start. The caller holds the locks of their schedules. Unless overlap is allow, at most one of a (job, scope) starts, and none beside one that a runner executes. Limited jobs and queues need room, and their row has to be locked. At most max_rows start.';
 
 -- The statement that claims. It repeats every condition of the scans. A locked row has a live writer, or a
 -- user's assert_lease holds it FOR KEY SHARE.

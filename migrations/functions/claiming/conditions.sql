@@ -26,8 +26,9 @@ RETURNS TABLE (room bigint) LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT CASE WHEN job_room.max_running IS NOT NULL THEN greatest(0, job_room.max_running - count(*)) END
     FROM {schema}.executions e
     WHERE job_room.max_running IS NOT NULL AND e.job_name = job AND e.status = 'RUNNING'
+      AND e.runner_id <> 'observed'
 $$;
-COMMENT ON FUNCTION {schema}_internal.job_room(text, integer) IS 'Counts how many more executions of this job may be RUNNING; NULL: max_running is NULL. Exact only after the lock of the row of the job, in a statement of its own.';
+COMMENT ON FUNCTION {schema}_internal.job_room(text, integer) IS 'Counts how many more executions of this job may be RUNNING; NULL: max_running is NULL. Runs of another scheduler do not count, because the ledger did not start them. Exact only after the lock of the row of the job, in a statement of its own.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.queue_room(queue text, max_running integer)
 RETURNS TABLE (room bigint) LANGUAGE sql STABLE ROWS 1 AS $$

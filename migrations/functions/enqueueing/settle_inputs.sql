@@ -26,7 +26,7 @@ END $$;
 COMMENT ON FUNCTION {schema}_internal.give_up_superseded({schema}.schedules) IS 'Ends the retries of FAILED executions of this scope while a newer execution of their key is PENDING, because an old payload must not run after a new one. The caller holds the lock of the schedule row.';
 
 -- A scope that a success left dirty runs again: at once after progress, otherwise after the first backoff, so
--- that a worker that covers nothing does not busy-loop. Not beside a RUNNING execution or a waiting one with a
+-- that a worker that covers nothing does not busy-loop. Not beside an execution of a runner or a waiting one with a
 -- key, which will cover it. Not after a failure or a cancellation, which waits for new input or a person.
 CREATE OR REPLACE FUNCTION {schema}_internal.enqueue_dirty_scope(scope {schema}.schedules) RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -44,7 +44,8 @@ BEGIN
     IF newest.status IS DISTINCT FROM 'SUCCESS' OR EXISTS (
             SELECT FROM {schema}.executions e
             WHERE (e.job_name, e.scope_kind, e.scope_id)
-                = (scope.job_name, scope.scope_kind, scope.scope_id) AND e.status = 'RUNNING')
+                = (scope.job_name, scope.scope_kind, scope.scope_id)
+              AND e.status = 'RUNNING' AND e.runner_id <> 'observed')
        OR EXISTS (
             SELECT FROM {schema}.executions e
             WHERE (e.job_name, e.scope_kind, e.scope_id)

@@ -61,7 +61,8 @@ BEGIN
     ), running AS MATERIALIZED (
         SELECT e.* FROM u CROSS JOIN LATERAL (
             SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time FROM {schema}.executions e
-            WHERE (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope) AND e.status = 'RUNNING' OFFSET 0) e
+            WHERE (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
+              AND e.status = 'RUNNING' AND e.runner_id <> 'observed' OFFSET 0) e
     ), held AS MATERIALIZED (
         SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
         FROM running r JOIN {schema}.executions e USING (job_name, scope_kind, scope_id, plan_time)

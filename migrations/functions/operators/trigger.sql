@@ -56,7 +56,8 @@ BEGIN
     IF definition.overlap = 'skip' THEN
         SELECT e.id INTO running_id FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id)
-            = (scope.job_name, scope.scope_kind, scope.scope_id) AND e.status = 'RUNNING' LIMIT 1;
+            = (scope.job_name, scope.scope_kind, scope.scope_id)
+          AND e.status = 'RUNNING' AND e.runner_id <> 'observed' LIMIT 1;
         IF FOUND THEN
             RAISE EXCEPTION 'job %: execution % of %/% is RUNNING, and overlap is skip', definition.name,
                     running_id, scope.scope_kind, scope.scope_id
@@ -69,7 +70,7 @@ BEGIN
             SELECT e.plan_time FROM {schema}.executions e
             WHERE (e.job_name, e.scope_kind, e.scope_id)
                 = (scope.job_name, scope.scope_kind, scope.scope_id)
-              AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL
+              AND e.status = 'RUNNING' AND e.runner_id <> 'observed' AND e.cancel_requested_at IS NULL
             ORDER BY e.plan_time FOR NO KEY UPDATE
         )
         UPDATE {schema}.executions e
@@ -84,7 +85,7 @@ BEGIN
         END IF;
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'Applies the overlap policy to a triggered execution: skip raises while an execution is RUNNING, and replace requests that it ends. The caller holds the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'Applies the overlap policy to a triggered execution: skip raises while an execution is RUNNING, and replace requests that it ends. A run of another scheduler counts for neither. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.free_plan_time(
     scope {schema}.schedules, near timestamptz, step interval DEFAULT '1 microsecond')

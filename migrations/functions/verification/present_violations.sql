@@ -21,7 +21,7 @@ SET enable_seqscan = off AS $$
         WHERE r.effective_from > {schema}.db_now() - interval '2 minutes'
     ), lately AS MATERIALIZED (  -- RUNNING now or 2 minutes ago; read only where a limit has room now
         SELECT e.job_name, e.queue, count(*) AS count FROM {schema}.executions e
-        WHERE e.plan_time > {schema}.db_now() - interval '7 days'
+        WHERE e.plan_time > {schema}.db_now() - interval '7 days' AND e.runner_id IS DISTINCT FROM 'observed'
           AND (e.status = 'RUNNING' OR e.updated_at > {schema}.db_now() - interval '2 minutes')
         GROUP BY e.job_name, e.queue
     )
@@ -101,10 +101,11 @@ SET enable_seqscan = off AS $$
       AND CASE
           WHEN j.name IN (SELECT f.job_name FROM fresh f) THEN false
           WHEN j.max_running <= (SELECT count(*) FROM {schema}.executions e
-                                 WHERE e.job_name = j.name AND e.status = 'RUNNING') THEN false
+                                 WHERE e.job_name = j.name AND e.status = 'RUNNING'
+                                   AND e.runner_id <> 'observed') THEN false
           WHEN q.max_running <= (SELECT count(*) FROM {schema}.executions e
                                  WHERE e.queue = q.name AND e.status = 'RUNNING'
-                          AND e.runner_id <> 'observed') THEN false
+                                   AND e.runner_id <> 'observed') THEN false
           WHEN j.max_running <= (SELECT sum(b.count) FROM lately b WHERE b.job_name = j.name) THEN false
           ELSE coalesce(q.max_running > (SELECT coalesce(sum(b.count), 0) FROM lately b
                                          WHERE b.queue = q.name), true) END

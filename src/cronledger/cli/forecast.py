@@ -32,6 +32,7 @@ from cronledger.ledger.reports import Row
 from cronledger.ledger.transactions import transaction
 from cronledger.rules import forecast as rules
 from cronledger.rules.forecast import PERIODS, STARTS, Forecast, Outcomes
+from cronledger.rules.model import Handler
 
 SHOWN = 20
 """Most rows of each table for people."""
@@ -208,7 +209,11 @@ def _warnings(basis: Basis, found: Forecast) -> list[str]:
         if names:
             warnings.append(f"these jobs {text}: {_listed(names)}")
     served = {queue for pool in basis.capacity.pools for queue in pool.queues}
-    queues = {one.job.queue for one in basis.jobs.values() if one.job.schedule is not None}
+    queues = {
+        one.job.queue
+        for one in basis.jobs.values()
+        if one.job.schedule is not None and one.job.handler != Handler.OBSERVED
+    }
     if unserved := sorted(queues - served):
         warnings.append(
             f"no live runner serves these queues, so their slots are unlimited here: "
@@ -297,8 +302,9 @@ def _outcomes(of: Outcomes) -> dict[str, Any]:
 def _queues(basis: Basis, found: Forecast) -> list[dict[str, Any]]:
     starts: dict[str, int] = {}
     for (job, _), of in found.jobs.items():
-        queue = basis.jobs[job].job.queue
-        starts[queue] = starts.get(queue, 0) + of.get(STARTS, 0)
+        one = basis.jobs[job].job
+        if one.handler != Handler.OBSERVED:  # which no replica of the queue runs
+            starts[one.queue] = starts.get(one.queue, 0) + of.get(STARTS, 0)
     return [
         {
             "queue": queue, "slots": basis.capacity.slots(queue),

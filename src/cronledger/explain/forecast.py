@@ -334,6 +334,7 @@ def running_of(basis: Basis) -> list[Running]:
             row["queue"],
             row["started_at"] + (found.typical if found is not None else timedelta(0)),
             row["plan_time"],
+            row["is_observed"],
         )
         for row in basis.running
         for found in (basis.durations.get(row["job_name"]),)

@@ -16,7 +16,7 @@ from cronledger.rules import deadlines
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.deadlines import Kind
 from cronledger.rules.durations import DurationError
-from cronledger.rules.model import Job, ScopeKey, SkipReason
+from cronledger.rules.model import Handler, Job, ScopeKey, SkipReason
 from cronledger.rules.simulation import (
     Capacity,
     Cause,
@@ -120,10 +120,10 @@ class Forecast:
 
     `wanted`: the end that was asked for. `starts`, `running`, `waiting`: by minute, the starts, the
     average number of executions at once, and the executions that wait for slots or for the limit of
-    a queue. `days`: the plan_times by outcome. `jobs`: the same by (job, day), `waits` by job and
-    cause, `gates` by job and required job, `missed` and `risky` the deadlines by job. `risks`: the
-    first of them. `unknown`: jobs without known durations. `unreadable`: those with an invalid
-    schedule.
+    a queue; all of them without observed jobs, which use no slot. `days`: the plan_times by
+    outcome. `jobs`: the same by (job, day), `waits` by job and cause, `gates` by job and required
+    job, `missed` and `risky` the deadlines by job. `risks`: the first of them. `unknown`: jobs
+    without known durations. `unreadable`: those with an invalid schedule.
     """
 
     now: datetime
@@ -312,12 +312,8 @@ class _Summing:
     def execute(self, one: Executed) -> None:
         """Add an execution."""
         self._count(one.series, one.plan_time, STARTS)
-        first, last = self._second(one.start), self._second(one.end)
-        self.starts[min(int(first // 60), self.size - 1)] += 1
-        self._running.add(first, last)
-        self._numbers.append(one.series)
-        self._firsts.append(first)
-        self._lasts.append(last)
+        if self._series[one.series].job.handler != Handler.OBSERVED:
+            self._add_load(one)
         if one.upstream is not None:
             self._add_gate(one.series, one.upstream, one.ready_at - one.due_at)
         if one.cause is not None:
@@ -325,6 +321,14 @@ class _Summing:
         if self._with_deadlines[one.series]:
             series = self._series[one.series]
             self._add_risks(one.series, one.plan_time, one.start, one.end, one.start + series.long)
+
+    def _add_load(self, one: Executed) -> None:
+        first, last = self._second(one.start), self._second(one.end)
+        self.starts[min(int(first // 60), self.size - 1)] += 1
+        self._running.add(first, last)
+        self._numbers.append(one.series)
+        self._firsts.append(first)
+        self._lasts.append(last)
 
     def skip(self, one: Skipped) -> None:
         """Add a plan_time that does not run."""

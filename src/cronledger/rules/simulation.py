@@ -6,6 +6,9 @@ a running predecessor or a lack of slots, the planner decides, with what runs at
 
 An execution of a job with a gate waits, without a slot, until each plan_time that it requires has
 ended here. What was due before the start is taken as a success, unless it still runs.
+
+Another scheduler starts the plan_times of an observed job when they are due, whatever else runs.
+They use no slot and count for no limit.
 """
 
 from collections import Counter, defaultdict
@@ -21,6 +24,7 @@ from cronledger.rules.gates import required_scopes, wait_of
 from cronledger.rules.model import (
     CatchUp,
     ExecutionKey,
+    Handler,
     Job,
     JobState,
     Overlap,
@@ -96,12 +100,16 @@ class Capacity:
 
 
 class Running(NamedTuple):
-    """An execution that runs at the start, and when it will probably end."""
+    """An execution that runs at the start, and when it will probably end.
+
+    `is_observed`: another scheduler has started it, so it uses no slot.
+    """
 
     key: ScopeKey
     queue: str
     until: datetime
     plan_time: datetime | None = None
+    is_observed: bool = False
 
 
 class Cause(StrEnum):
@@ -165,7 +173,8 @@ class _Pool:
 class _Execution:
     """An execution that runs. `planned` None: one that ran at the start.
 
-    `gate`: what it has waited for. `is_replaced`: it ends without success.
+    `gate`: what it has waited for. `is_replaced`: it ends without success. `is_observed`: it uses
+    no slot, counts for no limit and blocks nothing, because another scheduler has started it.
     """
 
     key: ScopeKey
@@ -179,6 +188,7 @@ class _Execution:
     gate: "_Gate | None" = None
     is_over: bool = False
     is_replaced: bool = False
+    is_observed: bool = False
 
 
 _Required = tuple[ScopeKey, datetime | None]
@@ -210,17 +220,24 @@ class _Scope:
     `cause`: why `first` waits. `is_listed`: it is in a list of those that wait for an end.
     `required`: the scopes that each execution waits for. `opened`: the executions whose gate is
     open, and which wait for the end of `blocker`. `job`, `revisions`: as they are planned with.
+    `is_observed`: another scheduler starts it.
     """
 
     __slots__ = (
-        "blocker", "cause", "cursor", "first", "holds", "is_blocked", "is_listed", "job", "number",
-        "opened", "ready", "required", "revisions", "second", "second_ready", "series", "walk",
+        "blocker", "cause", "cursor", "first", "holds", "is_blocked", "is_listed", "is_observed",
+        "job", "number", "opened", "ready", "required", "revisions", "second", "second_ready",
+        "series", "walk",
     )  # fmt: skip
 
     def __init__(self, number: int, series: Series, through: datetime) -> None:
         self.number, self.series = number, series
         self.required = required_scopes(series.job, series.key)
-        self.revisions = _waiting_beside(series.revisions) if self.required else series.revisions
+        self.is_observed = series.job.handler == Handler.OBSERVED
+        self.revisions = series.revisions
+        if self.is_observed:
+            self.revisions = _started_elsewhere(series.revisions)
+        elif self.required:
+            self.revisions = _waiting_beside(series.revisions)
         self.job = self.revisions[-1].job
         self.opened: list[_Waiting] = []
         self.cursor = series.after
@@ -318,7 +335,10 @@ class Simulation:
     def _begin(self, running: Sequence[Running]) -> None:
         for one in running:
             pool, scope = self._free_pool(one.queue), self._of_key.get(one.key)
-            execution = _Execution(one.key, one.plan_time, one.queue, pool, self._now, scope)
+            execution = _Execution(
+                one.key, one.plan_time, one.queue, None if one.is_observed else pool, self._now,
+                scope, is_observed=one.is_observed,
+            )  # fmt: skip
             self._running_now.add((one.key, one.plan_time))
             self._add(execution, max(one.until, self._now))
 
@@ -391,8 +411,9 @@ class Simulation:
         if execution.is_over:
             return
         execution.is_over = True
-        self._of_job[execution.key.job_name] -= 1
-        self._in_queue[execution.queue] -= 1
+        if not execution.is_observed:
+            self._of_job[execution.key.job_name] -= 1
+            self._in_queue[execution.queue] -= 1
         if execution.pool is not None:
             execution.pool.free += 1
         scope, planned = execution.scope, execution.planned
@@ -508,13 +529,20 @@ class Simulation:
         self, scope: _Scope, planned: Planned, at: datetime, cause: Cause | None, gate: _Gate | None
     ) -> None:
         job = scope.job
+        pool = None if scope.is_observed else self._free_pool(job.queue)
         execution = _Execution(
-            scope.series.key, planned.plan_time, job.queue, self._free_pool(job.queue), at, scope,
-            planned, cause, gate,
+            scope.series.key, planned.plan_time, job.queue, pool, at, scope, planned, cause, gate,
+            is_observed=scope.is_observed,
         )  # fmt: skip
         self._add(execution, at + scope.series.typical)
 
     def _add(self, execution: _Execution, end: datetime) -> None:
+        if not execution.is_observed:
+            self._take(execution)
+        self._push(end, _END, execution)
+
+    def _take(self, execution: _Execution) -> None:
+        """Count an execution of a replica for its slot and its limits."""
         if execution.pool is not None:
             execution.pool.free -= 1
         self._of_job[execution.key.job_name] += 1
@@ -523,7 +551,6 @@ class Simulation:
         self.most_running[queue] = max(self.most_running[queue], self._in_queue[queue])
         if execution.scope is not None:
             execution.scope.blocker = execution
-        self._push(end, _END, execution)
 
     # --- gates --------------------------------------------------------------------------------
 
@@ -628,8 +655,10 @@ class Simulation:
         return not self._serving(queue) or self._free_pool(queue) is not None
 
     def _missing_room(self, scope: _Scope) -> Cause | None:
-        """Return the limit that prevents a start. A waiting gated execution needs no slot."""
-        return None if scope.required else self._missing_limits(scope)
+        """Return the limit that prevents a start. A waiting gated execution needs no slot, nor does
+        a run of another scheduler.
+        """
+        return None if scope.required or scope.is_observed else self._missing_limits(scope)
 
     def _missing_limits(self, scope: _Scope) -> Cause | None:
         """Return the first limit that prevents a start, in the order of the planner."""
@@ -642,7 +671,7 @@ class Simulation:
         return None if self._has_room(job.queue) else Cause.SLOTS
 
     def _room(self, scope: _Scope) -> Room:
-        if scope.required:
+        if scope.required or scope.is_observed:
             return Room(_UNLIMITED, None, None)
         job = scope.job
         limit, pools = self._limits.get(job.queue), self._serving(job.queue)
@@ -670,6 +699,12 @@ def _waiting_beside(revisions: Sequence[Revision]) -> list[Revision]:
         else replace(one, job=one.job.model_copy(update={"overlap": Overlap.ALLOW}))
         for one in revisions
     ]  # fmt: skip
+
+
+def _started_elsewhere(revisions: Sequence[Revision]) -> list[Revision]:
+    """Let each plan_time that another scheduler starts run, because its reports are to come."""
+    started = {"handler": Handler.COMMAND, "overlap": Overlap.ALLOW}
+    return [replace(one, job=one.job.model_copy(update=started)) for one in revisions]
 
 
 def _executed(scope: _Scope, planned: Planned, execution: _Execution, end: datetime) -> Executed:

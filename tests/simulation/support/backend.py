@@ -49,7 +49,7 @@ BEGIN
     IF OLD.status = 'RUNNING' AND OLD.lease_token = NEW.lease_token
        AND NEW.error_code IS DISTINCT FROM 'stale_timeout'
        AND (NEW.status <> 'RUNNING' OR NEW.heartbeat_at <> OLD.heartbeat_at)
-       AND OLD.runner_id <> current_setting('sim.who') THEN
+       AND OLD.runner_id NOT IN (current_setting('sim.who'), 'observed') THEN
         RAISE EXCEPTION 'I3: % wrote % (% %), which % holds', current_setting('sim.who'),
             NEW.status, OLD.job_name, OLD.plan_time, OLD.runner_id USING ERRCODE = 'SIM03';
     END IF;
@@ -411,8 +411,8 @@ class Database:
             for table in self._tables:
                 self.eye.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
             self.eye.execute("DELETE FROM turns WHERE step LIKE 'scopes of %'")
-            for ids in ("execution_id", "pause_id", "planned_skip_id", "unsettled_pause_id"):
-                self.eye.execute("SELECT setval(%s::regclass, 1, false)", [ids])
+            for ids in ("execution", "pause", "planned_skip", "unsettled_pause", "report"):
+                self.eye.execute("SELECT setval(%s::regclass, 1, false)", [f"{ids}_id"])
         self._used += 1
         if self._used % 25 == 0:
             names: Sequence[sql.Composable] = [sql.Identifier(t) for t in self._tables]

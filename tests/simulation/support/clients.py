@@ -45,7 +45,7 @@ class Client:
         """The jobs and queues of this simulation."""
         await self._execute("INSERT INTO cronledger.queues (name, max_running) VALUES (%s, %s)",
                             "narrow", NARROW)  # fmt: skip
-        for columns in jobs:
+        for columns in [*jobs, *self._cluster.observed]:
             names = ", ".join(f'"{name}"' for name in columns)
             marks = ", ".join(["%s"] * len(columns))
             await self._execute(
@@ -76,9 +76,17 @@ class Client:
         except REFUSED:
             return
         except psycopg.OperationalError:
-            if self._connection is not None:
-                await self._connection.close()
-            self._connection = None
+            await self.hang_up()
+
+    async def hang_up(self) -> None:
+        """The next statement opens a connection."""
+        if self._connection is not None:
+            await self._connection.close()
+        self._connection = None
+
+    async def execute(self, statement: str, *values: Any) -> list[Any]:
+        """Run one statement of another program."""
+        return await self._execute(statement, *values)
 
     async def _execute(self, statement: str, *values: Any) -> list[Any]:
         if self._connection is None or self._connection.closed:
@@ -299,7 +307,7 @@ class Client:
             " WHERE p.state IN ('planned', 'in force') ORDER BY p.id"
         )
         # Those that require others first, because what they require loses its plan_times.
-        for columns in reversed(self._cluster.jobs):
+        for columns in reversed([*self._cluster.jobs, *self._cluster.observed]):
             await self._execute(
                 "UPDATE cronledger.jobs SET retired_at = NULL, paused_at = NULL, schedule = NULL,"
                 " requires = NULL"

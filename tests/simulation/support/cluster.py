@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cronledger.audit.compare import Violation
 from cronledger.audit.verify import verify
@@ -50,6 +50,7 @@ from tests.simulation.support.other_databases import REFUSED, Elsewhere
 from tests.simulation.support.providers import Providers
 from tests.simulation.support.record import Record, Rules
 from tests.simulation.support.replica import SimReplica, settings_of
+from tests.simulation.support.reports import OtherScheduler, judge_reports, make_observed
 from tests.simulation.support.request import Request
 from tests.simulation.support.scene import Scene
 from tests.simulation.support.session import Session
@@ -139,6 +140,10 @@ class Cluster:
             make_calendars(Random(f"calendars {seed}"), self.jobs)
         if self.scene.hosts:
             make_hosts(Random(f"hosts {seed}"), self.jobs)
+        self.observed: list[dict[str, Any]] = []
+        if self.scene.observed:
+            self.observed = make_observed(Random(f"observed {seed}"))
+        self.others: list[OtherScheduler] = []
         self.providers = Providers(self, self.jobs)
         for columns in self.jobs:
             self.record.rules[columns["name"]] = Rules(
@@ -341,6 +346,11 @@ class Cluster:
             office = Client(self, Random(f"office {self.seed}"), 8)
             work = edit_calendar(office, dates, start, until)
             tasks.append(self.loop.spawn(office.process.main, work, "calendar"))
+        for number, columns in enumerate(self.observed):
+            program = Client(self, Random(f"program {self.seed}"), 20 + number)
+            self.others.append(OtherScheduler(self, program, columns))
+            work = self.others[-1].live(until)
+            tasks.append(self.loop.spawn(program.process.main, work, "other scheduler"))
         await asyncio.sleep(until - self.loop.time())
         await asyncio.wait(tasks)
         await self._settle(client)
@@ -395,7 +405,8 @@ class Cluster:
             self.wrong(f"not settled after {SETTLE_SECONDS:.0f} s: {text}")
         rows = self.database.eye.execute(
             "SELECT job_name, scope_kind, scope_id, plan_time, status, attempt, max_attempts,"
-            " due_at, lease_token, window_start FROM executions ORDER BY plan_time"
+            " due_at, lease_token, window_start FROM executions"
+            " WHERE runner_id IS DISTINCT FROM 'observed' ORDER BY plan_time"
         )
         names = [column.name for column in rows.description or ()]
         ledger = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
@@ -403,6 +414,7 @@ class Cluster:
         self.calm.judge()
         self.workers.judge_all()
         self.effects.judge()
+        judge_reports(self, [run for other in self.others for run in other.runs])
         for violation in verify(self.database.judge(self.now())):
             if self.record.backwards and violation.kind not in TIMELESS:
                 continue

@@ -120,7 +120,7 @@ class Handlers:
         eye, now = self._cluster.database.eye, self._cluster.loop.time()
         rows = eye.execute(
             "SELECT job_name, scope_kind, scope_id, queue, count(*) FROM executions"
-            " WHERE status = 'RUNNING' GROUP BY 1, 2, 3, 4"
+            " WHERE status = 'RUNNING' AND runner_id <> 'observed' GROUP BY 1, 2, 3, 4"
         ).fetchall()
         self._record.judge_running(cast(Any, rows), now)
         self._cluster.elsewhere.judge_start(span)
