@@ -804,6 +804,40 @@ COMMENT ON COLUMN {schema}.reports.end_received_at IS 'When the ledger received 
 COMMENT ON COLUMN {schema}.reports.plan_time IS 'plan_time of its execution; NULL: no claim has read the report yet.';
 COMMENT ON COLUMN {schema}.reports.execution_id IS 'Its execution.';
 
+-- Tokens with which programs report runs over HTTP. Used and written by every report.
+CREATE SEQUENCE {schema}.report_token_id AS bigint;
+CREATE TABLE {schema}.report_tokens (
+    id           bigint PRIMARY KEY DEFAULT nextval('{schema}.report_token_id'),
+    token_hash   text NOT NULL UNIQUE CHECK (token_hash ~ '^[0-9a-f]{64}$'),
+    job_name     text COLLATE "C" NOT NULL,
+    scope_kind   text COLLATE "C" NOT NULL,
+    scope_id     text COLLATE "C" NOT NULL,
+    host         text CHECK (length(host) BETWEEN 1 AND 200),
+    created_at   timestamptz NOT NULL,
+    created_by   text NOT NULL,
+    last_used_at timestamptz,
+    minute_from  timestamptz NOT NULL,
+    minute_count integer NOT NULL DEFAULT 0,
+    revoked_at   timestamptz,
+    revoked_by   text,
+    CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
+) WITH (fillfactor = 50);
+COMMENT ON SEQUENCE {schema}.report_token_id IS 'Numbers report_tokens.';
+COMMENT ON TABLE {schema}.report_tokens IS 'Tokens with which programs report runs of observed jobs to the web page (/report/TOKEN). Dumps of it allow nobody to report.';
+COMMENT ON COLUMN {schema}.report_tokens.id IS 'Id of the token.';
+COMMENT ON COLUMN {schema}.report_tokens.token_hash IS 'SHA-256 of the token.';
+COMMENT ON COLUMN {schema}.report_tokens.job_name IS 'The job whose runs the token reports.';
+COMMENT ON COLUMN {schema}.report_tokens.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.report_tokens.scope_id IS 'Id of the scope.';
+COMMENT ON COLUMN {schema}.report_tokens.host IS 'Host that the reports state; NULL: none.';
+COMMENT ON COLUMN {schema}.report_tokens.created_at IS 'When the token was created.';
+COMMENT ON COLUMN {schema}.report_tokens.created_by IS 'The person who created the token.';
+COMMENT ON COLUMN {schema}.report_tokens.last_used_at IS 'When its last report arrived; NULL: none has.';
+COMMENT ON COLUMN {schema}.report_tokens.minute_from IS 'Start of the minute in which reports are counted.';
+COMMENT ON COLUMN {schema}.report_tokens.minute_count IS 'Reports of this minute, which are limited.';
+COMMENT ON COLUMN {schema}.report_tokens.revoked_at IS 'When the token was revoked; NULL: it is valid.';
+COMMENT ON COLUMN {schema}.report_tokens.revoked_by IS 'The person who revoked the token.';
+
 -- verify cannot conclude from the partitions where the history ends, because a partition that somebody dropped looks
 -- like one that was pruned.
 CREATE TABLE {schema}.pruned (

@@ -143,13 +143,20 @@ MATRIX = {
     "runners": Entry("runners", READ),
     "hosts list": Entry("hosts list", READ),
     "hosts retire": Entry("hosts retire gone", OPERATE, "operator"),
+    "report-tokens create": Entry("report-tokens create seen", OPERATE, "operator"),
+    "report-tokens list": Entry("report-tokens list", READ),
+    "report-tokens revoke": Entry("report-tokens revoke 1", OPERATE, "operator"),
     "metrics": Entry("metrics", READ),
     "web": Entry("web --listen 127.0.0.1:0", READ),
 }
+OBSERVED = "INSERT INTO cronledger.jobs (name, handler) VALUES ('seen', 'observed')"
 BEFORE = {
     "accept-database": "UPDATE cronledger.identity SET database_oid = 0",
     "hosts retire": "INSERT INTO cronledger.hosts (name, present_through)"
     " VALUES ('gone', '2020-01-01')",
+    "report-tokens create": OBSERVED,
+    "report-tokens revoke": f"{OBSERVED};"
+    " SELECT cronledger.create_report_token(repeat('a', 64), 'seen')",
 }
 # Tests of their own. dev has a database of its own, and the page states on itself what is denied.
 ELSEWHERE = {"run", "doctor", "dev", "web"}

@@ -28,6 +28,7 @@ NO_ACTIONS = {
     "begin_verification": "recorded by its end", "end_verification": "recorded as verify",
     "maintain_partitions": "of replicas",
     "observe_start": "a report of another scheduler", "observe_end": "a report",
+    "report_by_token": "a report",
     "begin_page_session": "a sign-in on the page", "end_page_session": "a sign-out",
     "save_view": "of the person alone", "delete_view": "of the person alone",
 }  # fmt: skip
@@ -91,6 +92,17 @@ def absent_host(db: Db) -> None:
     db.execute("INSERT INTO cronledger.hosts (name, present_through) VALUES ('web9', '2020-01-01')")
 
 
+def observed(db: Db) -> None:
+    db.execute("DELETE FROM cronledger.jobs WHERE name = 'seen'")
+    job(db, "seen", handler="observed", target="{}")
+
+
+def report_token(db: Db) -> object:
+    observed(db)
+    hashed = "encode(sha256(random()::text::bytea), 'hex')"
+    return value(db, f"SELECT cronledger.create_report_token({hashed}, 'seen')")
+
+
 def channel(db: Db) -> None:
     settings = Jsonb({"kind": "command", "command": ["true"]})
     insert(db, "channels", name="ops", settings=settings)
@@ -120,6 +132,8 @@ CALLS: dict[str, tuple[Prepare | None, str]] = {
     "limit_queue": (None, "'default', 3"),
     "retire_host": (absent_host, "'web9'"),
     "set_retention": (None, "'80 days'"),
+    "create_report_token": (observed, "encode(sha256(random()::text::bytea), 'hex'), 'seen'"),
+    "revoke_report_token": (report_token, "{0}"),
     "cancel": (pending, "{0}"),
     "retry": (failed, "{0}"),
     "cancel_many": (pending, "ARRAY[{0}]"),
@@ -507,6 +521,8 @@ COMMANDS: dict[str, tuple[Prepare | None, str]] = {
     "limit_queue": (None, "queues limit default 3"),
     "retire_host": (absent_host, "hosts retire web9"),
     "set_retention": (None, "retention set 80d"),
+    "create_report_token": (observed, "report-tokens create seen"),
+    "revoke_report_token": (report_token, "report-tokens revoke {0}"),
     "cancel": (pending, "executions cancel {0}"),
     "retry": (failed, "executions retry {0}"),
     "cancel_many": (pending, "executions cancel {0} 1"),

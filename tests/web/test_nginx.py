@@ -4,6 +4,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from tomllib import loads
 
@@ -61,6 +62,17 @@ def test_the_groups_of_the_sign_in_decide_and_no_header_from_outside(proxy: Prox
         refused = browser.get("/", headers=FORGED)
         assert refused.status_code == 403
         assert "groupless@example.com is in no group that may see this page." in text(refused.text)
+
+
+def test_reports_of_runs_need_a_token_and_no_session(proxy: Proxy, db: Db) -> None:
+    rows.job(db, "seen", handler="observed", target="{}")
+    token = "t" * 43
+    create = "SELECT cronledger.create_report_token(%s, 'seen')"
+    db.execute(create, [sha256(token.encode()).hexdigest()])
+    with proxy.browser(None) as browser:
+        assert browser.post(f"/report/{token}/3", content="no space").text == "OK\n"
+        assert browser.post(f"/report/{token}x/3").status_code == 404
+    assert value(db, "SELECT exit_status FROM cronledger.reports") == 3
 
 
 def test_without_a_session_everything_leads_to_the_sign_in(proxy: Proxy) -> None:

@@ -31,7 +31,7 @@ BEGIN
     SELECT coalesce(jsonb_object_agg(a.key, CASE jsonb_typeof(a.value)
                WHEN 'string' THEN to_jsonb(left(a.value #>> '{}', 200)) ELSE a.value END), '{}')
     INTO kept FROM jsonb_each(arguments) a
-    WHERE a.key NOT IN ('payload', 'reason', 'requested_by')
+    WHERE a.key NOT IN ('payload', 'reason', 'requested_by', 'token_hash')
       AND jsonb_typeof(a.value) IN ('string', 'number', 'boolean');
     job := arguments ->> 'job';
     IF kind = 'execution' THEN
@@ -47,4 +47,4 @@ BEGIN
         arguments => kept - ARRAY['job', 'queue', 'execution_id', 'channel', 'delivery', 'acceptance', 'host', 'old', 'name'],
         reason => left(arguments ->> 'reason', 4000), error => error);
 END $$;
-COMMENT ON FUNCTION {schema}.record_refusal(text, jsonb, text, text) IS 'Records in the audit trail that an operator function refused a call. verb: the function. arguments: those of the call by name, of which payloads and lists are left out. error: its message. Call it in a new transaction, because the refusal has ended the other one.';
+COMMENT ON FUNCTION {schema}.record_refusal(text, jsonb, text, text) IS 'Records in the audit trail that an operator function refused a call. verb: the function. arguments: those of the call by name, of which payloads, hashes of tokens and lists are left out. error: its message. Call it in a new transaction, because the refusal has ended the other one.';

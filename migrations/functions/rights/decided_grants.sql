@@ -16,7 +16,7 @@ LANGUAGE sql IMMUTABLE AS $$
              verify_skips accepted_violations execution_status job_details job_overview queue_status
              schema_migrations verifications execution_hours audit alerts alert_states channel_status delivery_status missing_channels
               pause_status job_pauses breaches compliance verify_breaches unjudged_deadlines deadline_progress scope_retirements planned_skips planned_skip_status source_status retention_status
-              calendars calendar_revisions gates windows running_output report_status'),
+              calendars calendar_revisions gates windows running_output report_status report_token_status'),
         ('viewer operator runner', 'EXECUTE',
             'history_violations window_violations may_be_stolen loop_errors missing_runner recent_violations present_violations wrong_hours max_steals is_dirty has_label next_firings group_status
              queues_in_use preview_backfill late_steps unconfirmed_failover'),
@@ -83,6 +83,8 @@ LANGUAGE sql IMMUTABLE AS $$
         -- Reports of observed jobs.
         ('operator runner', 'EXECUTE', 'observe_start observe_end'),
         ('runner', 'SELECT UPDATE', 'reports'),
+        ('operator', 'EXECUTE', 'create_report_token revoke_report_token report_by_token'),
+        ('', 'SELECT', 'report_tokens'), ('', 'USAGE', 'report_token_id'),
         ('runner', 'EXECUTE', 'unmatched_reports record_reports reported_outcome'),
         ('', 'EXECUTE', 'lock_observed check_report wake_observed end_observed refuse_observed'), ('', 'USAGE', 'report_id'),
         -- Requirements of transactions.

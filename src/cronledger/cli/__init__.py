@@ -26,6 +26,10 @@ COMMANDS = {
     "backfill": ("backfill:backfill", "Run past plan_times of a job."),
     "progress": ("progress:progress", "Report the progress of the execution that calls it."),
     "observe": ("observe:observe", "Run a command of another scheduler, and report its run."),
+    "report-tokens": (
+        "report_tokens:report_tokens",
+        "Create, list and revoke the tokens of reports over HTTP.",
+    ),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "pauses": ("pauses:pauses", "List, plan, change and end pauses of jobs."),
     "queues": ("queues:queues", "List, limit, pause and resume queues."),

@@ -34,6 +34,8 @@ NEEDS = {
     "queues resume": OPERATOR,
     "queues limit": OPERATOR,
     "hosts retire": OPERATOR,
+    "report-tokens create": OPERATOR,
+    "report-tokens revoke": OPERATOR,
     "sources rename": OPERATOR,
     "retention set": OPERATOR,
     "verify --accept": OPERATOR,

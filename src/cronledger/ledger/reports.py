@@ -334,6 +334,12 @@ class Reports:
         """Return the hosts by name, retired ones last."""
         return self._read("list_hosts")
 
+    def report_tokens(
+        self, *, job: str | None = None, revoked: bool = False, limit: int = 1000
+    ) -> list[Row]:
+        """Return the valid report tokens by id. `revoked`: the others as well."""
+        return self._read("list_report_tokens", job=job, revoked=revoked, max_rows=limit)
+
     def job_names(self, prefix: str, limit: int) -> list[Row]:
         """Return the `name` of each job that begins with `prefix` and is not retired."""
         return self._read("list_job_names", prefix=prefix, max_rows=limit)

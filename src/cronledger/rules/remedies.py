@@ -65,6 +65,10 @@ _TERMS = (
     ),
     _listing(rf"run SELECT name FROM {_S}queue_status", "queues list", "open Runners"),
     _listing(rf"run SELECT name FROM {_S}host_status", "hosts list", "open Runners"),
+    _listing(
+        rf"run SELECT \* FROM {_S}report_token_status", "report-tokens list",
+        "run `cronledger report-tokens list`",
+    ),
     _listing(rf"run SELECT \* FROM {_S}source_status", "sources list", "open Runners"),
     _listing(
         rf"run SELECT \* FROM {_S}planned_skip_status", "planned-skips", "open the page of the job"

@@ -47,6 +47,7 @@ from cronledger.web.pages import (
     metrics,
     now,
     pauses,
+    report,
     runners,
     saved_views,
     search,
@@ -59,6 +60,7 @@ from cronledger.web.pages import (
 from cronledger.web.reading import Reader
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
+from cronledger.web.run_reports import RunReports
 from cronledger.web.site import Frame, Group, NotStartedError, Site, Switcher, frame_of
 from cronledger.web.stop_signals import at_stop_signals
 from cronledger.web.verifying import Verifier
@@ -86,7 +88,8 @@ class Page(Protocol):
 
 PAGES: tuple[Page, ...] = (
     audit, calendars, events, execution, forecast, job, job_actions, jobs, ledger, ledger_actions,
-    metrics, now, pauses, runners, saved_views, search, sign_in, timeline, times, verification, why,
+    metrics, now, pauses, report, runners, saved_views, search, sign_in, timeline, times,
+    verification, why,
 )  # fmt: skip
 """All pages. Each has `ROUTES`."""
 
@@ -148,6 +151,7 @@ def make_site(
         actor=Actor(acting, settings.schema_name, tracing_of(settings)),
         verifier=Verifier(acting, settings.schema_name, verified),
         examiner=Examiner(reading, settings),
+        run_reports=RunReports(acting, settings.schema_name),
         access=access,
         scheme=scheme,
         redaction=Redaction(settings.web_redact),

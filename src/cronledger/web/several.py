@@ -18,11 +18,11 @@ from cronledger.web.access.sessions import Sessions
 from cronledger.web.application import acting_access, application, make_site, scheme_of
 from cronledger.web.links import LEDGERS, TOP
 from cronledger.web.overview import Overview, Watch
-from cronledger.web.pages import events, overview, sign_in, times
+from cronledger.web.pages import events, overview, report, sign_in, times
 from cronledger.web.refresh import Refresh
 from cronledger.web.site import Frame, Site, Switcher
 
-PAGES = (events, overview, sign_in, times)
+PAGES = (events, overview, report, sign_in, times)
 
 
 def make_sites(settings: Settings, ledgers: Mapping[str, Settings]) -> tuple[Frame, list[Site]]:

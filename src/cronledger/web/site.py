@@ -29,6 +29,7 @@ from cronledger.web.links import Links, local_address, path_of, root_of
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
+from cronledger.web.run_reports import RunReports
 from cronledger.web.verifying import Verifier
 
 if TYPE_CHECKING:
@@ -161,9 +162,9 @@ class Site(Frame):
 
     def __init__(
         self, *, reader: Reader, operators: Reader, actor: Actor, verifier: Verifier,
-        examiner: Examiner, access: Access, scheme: Scheme, redaction: Redaction, refresh: Refresh,
-        metrics: "Callable[[], LedgerMetrics]", groups: Sequence[Group],
-        ledger_name: str | None, switcher: Switcher | None = None,
+        examiner: Examiner, run_reports: RunReports, access: Access, scheme: Scheme,
+        redaction: Redaction, refresh: Refresh, metrics: "Callable[[], LedgerMetrics]",
+        groups: Sequence[Group], ledger_name: str | None, switcher: Switcher | None = None,
     ) -> None:  # fmt: skip
         """`operators` reads with the acting login what operators alone may see.
 
@@ -183,6 +184,7 @@ class Site(Frame):
         self.actor = actor
         self.verifier = verifier
         self.examiner = examiner
+        self.run_reports = run_reports
 
     async def page(
         self, request: Request, template: str, *, status: int = 200, **context: object
@@ -210,6 +212,7 @@ class Site(Frame):
         await self.reader.close()
         await self.operators.close()
         await self.actor.close()
+        await self.run_reports.close()
         await super().close()
 
 

@@ -127,6 +127,7 @@ LEFT_OUT = {
     "write_output", "drop_output",
     # Probe the reports of one scope by key. Only jobs that another scheduler runs have any.
     "observe_start", "observe_end", "record_reports",
+    "create_report_token", "report_by_token", "revoke_report_token",
     # The check of a row of executions, which reads nothing.
     "may_be_execution",
     # Compares definitions of jobs, which are its parameter.
@@ -294,7 +295,7 @@ def _values(c: psycopg.Connection[Any]) -> dict[str, Any]:
         "plan_times": [day.replace(microsecond=0)], "prefix": "", "queue": "default",
         "reprocess": "none",
         "requested_by": "someone", "retire_after": timedelta(days=7), "result": None,
-        "revision": 1, "revisions": [1] * len(jobs),
+        "revision": 1, "revoked": True, "revisions": [1] * len(jobs),
         "rows": 0,
         "scope_id": one["scope"], "scope_kind": one["kind"], "since": day, "start": day,
         "through": now, "throughs": [day] * len(jobs), "triggers": ["schedule"],

@@ -3,7 +3,7 @@
 import pytest
 
 from cronledger.metrics import ledger_metrics, ledger_snapshot
-from cronledger.web import examining, forecasting, reading
+from cronledger.web import examining, forecasting, reading, run_reports
 from tests.waiting import PATIENCE
 
 BEGIN = reading._BEGIN
@@ -21,5 +21,6 @@ def lengthen(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(ledger_snapshot, "SET", settings.replace(of_metrics, f"'{_LONG}'".encode()))
     patched.setattr(reading, "PATIENCE", PATIENCE)
     patched.setattr(forecasting, "PATIENCE", PATIENCE)
+    patched.setattr(run_reports, "PATIENCE", PATIENCE)
     patched.setattr(ledger_metrics, "PATIENCE", PATIENCE)
     patched.setattr(examining, "STATEMENT_SECONDS", round(PATIENCE))

@@ -1,0 +1,263 @@
+"""F119: reports of runs by requests with a token in the path."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from cronledger.web import run_reports
+from cronledger.web.pages import report
+from tests.db.support import rows
+from tests.db.support.rows import Db, now, value
+from tests.docs.support.pages import ROOT, blocks
+from tests.processes import clean_environ
+from tests.unreachable import CLOSED
+from tests.web.support.browsing import HOST, SAME_ORIGIN, TOKENS, app, client
+from tests.web.support.command import Start, address
+from tests.web.support.logins import Logins
+from tests.web.support.outages import away
+from tests.web.support.several import page_of
+from tests.web.test_prefix import mounted
+
+GUIDE = ROOT / "docs" / "howto" / "observe.md"
+TOKEN = "t" * 42 + "0"
+UNKNOWN = "t" * 42 + "1"
+RID = "1f2b1d0c-8f6e-4d3a-9b52-0f7f1f4c9a11"
+CREATE = "SELECT cronledger.create_report_token(%s, 'seen', host => 'web1')"
+
+
+@pytest.fixture(autouse=True)
+def token(db: Db) -> int:
+    """TOKEN reports the runs of an observed job."""
+    rows.job(db, "seen", handler="observed", target="{}")
+    made: int = value(db, CREATE, sha256(TOKEN.encode()).hexdigest())
+    return made
+
+
+@pytest.fixture
+def cron(by_token: TestClient) -> TestClient:
+    """A program on another machine, at a page with a sign-in."""
+    return by_token
+
+
+def stored(db: Db) -> list[Mapping[str, Any]]:
+    return list(db.execute("SELECT * FROM cronledger.reports ORDER BY id").fetchall())
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_a_success_is_reported_by_each_method_without_a_sign_in(
+    cron: TestClient, db: Db, method: str
+) -> None:
+    before = now(db)
+    answer = cron.request(method, f"/report/{TOKEN}")
+    assert answer.status_code == 200
+    assert answer.text == ("" if method == "HEAD" else "OK\n")
+    assert answer.headers["cache-control"] == "no-store" and "set-cookie" not in answer.headers
+    (row,) = stored(db)
+    assert (row["job_name"], row["exit_status"], row["error"]) == ("seen", 0, None)
+    assert (row["host"], row["source"]) == ("web1", "http")
+    assert before < row["started_at"] == row["ended_at"] < now(db)
+
+
+@pytest.mark.parametrize(
+    ("event", "status", "error"),
+    [
+        ("/fail", None, run_reports.FAILED),
+        ("/0", 0, None), ("/1", 1, None), ("/255", 255, None),
+    ],
+)  # fmt: skip
+def test_a_start_and_an_end_with_one_rid_are_one_run_and_count_once(
+    cron: TestClient, db: Db, event: str, status: int | None, error: str | None
+) -> None:
+    for phase in ("/start", "/start", event, event, "/start"):
+        sent = cron.post(f"/report/{TOKEN}{phase}?rid={RID.upper()}", content="no space")
+        assert sent.status_code == 200
+    (row,) = stored(db)
+    assert (row["run_key"], row["exit_status"], row["error"]) == (RID, status, error)
+    assert row["started_at"] < row["ended_at"] and row["output"] == "no space"
+
+
+def test_a_body_is_the_output_without_what_the_ledger_cannot_store(
+    cron: TestClient, db: Db
+) -> None:
+    body = b"a\0b \xff postgresql://me:hunter2@db/x"
+    assert cron.post(f"/report/{TOKEN}/1", content=body).status_code == 200
+    assert stored(db)[0]["output"] == "a\ufffdb \ufffd postgresql://me:***@db/x"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        UNKNOWN, f"{UNKNOWN}/start", f"{TOKEN}/256", f"{TOKEN}/-1", f"{TOKEN}/log", f"{TOKEN}/",
+        f"{TOKEN}/start/1", TOKEN[:-1], "", "jobs", "%2e%2e%2fjobs",
+    ],
+)  # fmt: skip
+def test_an_unknown_address_says_nothing_about_tokens_and_jobs(
+    cron: TestClient, db: Db, path: str
+) -> None:
+    answer = cron.post(f"/report/{path}")
+    assert (answer.status_code, answer.text) == (404, "There is no such address.\n")
+    assert stored(db) == []
+
+
+def test_a_revoked_token_is_unknown(cron: TestClient, db: Db, token: int) -> None:
+    assert cron.get(f"/report/{TOKEN}").status_code == 200
+    db.execute("SELECT cronledger.revoke_report_token(%s)", [token])
+    assert cron.get(f"/report/{TOKEN}").status_code == 404
+    assert len(stored(db)) == 1
+
+
+def test_the_ledger_has_no_token(cron: TestClient, db: Db) -> None:
+    cron.get(f"/report/{TOKEN}")
+    for table in ("report_tokens", "reports", "operator_actions"):
+        assert TOKEN not in str(db.execute(f"SELECT * FROM cronledger.{table}").fetchall())
+
+
+def test_other_methods_and_wrong_values_are_refused(cron: TestClient, db: Db) -> None:
+    for method in ("PUT", "DELETE", "OPTIONS"):
+        answer = cron.request(method, f"/report/{TOKEN}")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+    answer = cron.get(f"/report/{TOKEN}?rid=first")
+    assert (answer.status_code, answer.text) == (400, "rid is not a UUID.\n")
+    assert stored(db) == []
+
+
+def test_a_body_that_is_too_large_is_refused(cron: TestClient, db: Db) -> None:
+    largest = b"x" * report.MOST_BYTES
+    assert cron.post(f"/report/{TOKEN}", content=largest + b"x").status_code == 413
+    assert stored(db) == []
+    assert cron.post(f"/report/{TOKEN}", content=largest).status_code == 200
+    assert stored(db)[0]["output"] == "x" * 65_536
+
+
+def test_too_many_reports_are_told_when_to_come_again(cron: TestClient, db: Db) -> None:
+    db.execute(
+        "UPDATE cronledger.report_tokens"
+        " SET minute_count = 300, minute_from = cronledger.db_clock()"
+    )
+    limited = cron.get(f"/report/{TOKEN}")
+    assert limited.status_code == 429 and 1 <= int(limited.headers["retry-after"]) <= 60
+    db.execute("UPDATE cronledger.report_tokens SET minute_count = 0")
+    cron.app.state.site.run_reports.waiting = run_reports.MOST_WAITING  # type: ignore[attr-defined]
+    busy = cron.get(f"/report/{TOKEN}")
+    assert (busy.status_code, busy.headers["retry-after"]) == (429, "1")
+    assert stored(db) == []
+
+
+def test_a_refused_report_has_the_reason(
+    cron: TestClient, db: Db, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.execute("DELETE FROM cronledger.schedules")
+    refused = cron.get(f"/report/{TOKEN}")
+    assert refused.status_code == 409
+    assert refused.text == "The ledger refused the report: job 'seen' has no scope global/global\n"
+    assert "web_report_refused" in caplog.text and TOKEN not in caplog.text
+
+
+def test_a_body_that_does_not_arrive_ends_the_request(
+    cron: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "BODY_SECONDS", 0.01)
+
+    async def never(_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(report, "_body", never)
+    assert cron.post(f"/report/{TOKEN}").status_code == 408
+    assert cron.app.state.site.run_reports.waiting == 0  # type: ignore[attr-defined]
+
+
+def test_while_the_database_is_away_a_client_is_told_to_repeat(
+    cron: TestClient, db: Db, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.close()
+    with away(database_url):
+        for _ in range(2):
+            answer = cron.get(f"/report/{TOKEN}")
+            assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
+            assert TOKEN not in answer.text
+    assert caplog.text.count("web_report_failed") == 1
+    assert TOKEN not in caplog.text
+    assert cron.get(f"/report/{TOKEN}").status_code == 200
+    with rows.connected(database_url) as again:
+        assert len(stored(again)) == 1
+
+
+def test_an_unreachable_database_is_503(logins: Logins, database_url: str) -> None:
+    with client(app(database_url, logins, web_act_url=CLOSED)) as browser:
+        assert browser.get(f"/report/{TOKEN}").status_code == 503
+
+
+@pytest.mark.long
+def test_the_commands_of_the_documentation_report_a_run_and_no_log_has_the_token(
+    start: Start, db: Db, database_url: str, tmp_path: Path
+) -> None:
+    rows.job(db, "refresh-totals", handler="observed", target="{}")
+    page = start("--listen", "127.0.0.1:0", CRONLEDGER_LOG_LEVEL="debug")
+    own = address(page).removesuffix("/")
+    shown = [x.text for x in blocks(GUIDE) if x.language == "sh" and "url" in x.text]
+    script = "".join([*shown, 'echo "$token"\n'])
+    script = script.replace("https://cron.example.com", own)
+    program = tmp_path / "refresh-totals"
+    program.write_text("#!/bin/sh\necho no space left >&2\nexit 3\n")
+    program.chmod(0o755)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    ran = subprocess.run(
+        ["bash", "-uc", script], cwd=tmp_path, capture_output=True, text=True, check=True,
+        env=clean_environ() | {"CRONLEDGER_DATABASE_URL": database_url, "PATH": path},
+    )  # fmt: skip
+    (row,) = stored(db)
+    assert (row["job_name"], row["host"]) == ("refresh-totals", "db1"), ran.stderr
+    assert (row["exit_status"], row["output"]) == (3, "no space left")
+    assert row["started_at"] < row["ended_at"] and row["run_key"] is not None
+    made = ran.stdout.strip()
+    get = ["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}"]
+    for wanted, call in {
+        "200": ["--head", f"{own}/report/{made}"], "404": [f"{own}/report/{made}x"],
+    }.items():  # fmt: skip
+        answer = subprocess.run([*get, *call], check=True, capture_output=True, text=True)
+        assert answer.stdout == wanted
+    assert made not in page.out + page.err
+
+
+def test_a_token_opens_no_page_and_no_page_is_below_its_address(cron: TestClient, db: Db) -> None:
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    assert cron.get("/jobs", headers=bearer).status_code == 401
+    assert cron.post("/queues/pause", data={"queue": "default"}, headers=bearer).status_code == 403
+    for path in ("/report", "/reports/x", f"/report{TOKEN}"):
+        assert cron.get(path).status_code == 303
+    for path in ("jobs", "sign-in", "static/page.css", "ledger.json"):
+        assert cron.get(f"/report/{path}", headers=SAME_ORIGIN).status_code == 404
+
+
+@pytest.fixture
+def below(database_url: str, logins: Logins) -> Iterator[TestClient]:
+    """The page below /ops/cron."""
+    outer = mounted(app(database_url, logins, web_auth="token", web_tokens=TOKENS))
+    with TestClient(outer, base_url=HOST, follow_redirects=False) as made:
+        yield made
+
+
+def test_below_a_prefix_reports_have_it(below: TestClient, db: Db) -> None:
+    assert below.post(f"/ops/cron/report/{TOKEN}/7").status_code == 200
+    assert stored(db)[0]["exit_status"] == 7
+    assert below.post(f"/report/{TOKEN}/7").status_code == 404
+
+
+def test_each_of_several_ledgers_has_its_reports(database_url: str, logins: Logins, db: Db) -> None:
+    page = page_of(
+        {"shop": database_url, "other": CLOSED}, logins, web_auth="token", web_tokens=TOKENS
+    )
+    with client(page, "203.0.113.9") as browser:
+        assert browser.post(f"/l/shop/report/{TOKEN}").status_code == 200
+        assert browser.post(f"/l/other/report/{TOKEN}").status_code == 503
+        # A redirect to the sign-in would look like a success.
+        assert browser.get(f"/report/{TOKEN}").status_code == 404
+    assert len(stored(db)) == 1
