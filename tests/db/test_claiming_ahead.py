@@ -27,7 +27,7 @@ async def one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     """A runner at a minute before noon, and the job `noon`."""
     monkeypatch.setattr(request, "AHEAD", 2 * BEFORE)
     ledger.travel(to=DUE - timedelta(minutes=5))
-    ledger.values("SELECT count(*) FROM maintain_partitions()")
+    ledger.make_partitions()
     ledger.job("noon", schedule="0 12 * * *")
     async with runners(ledger.url, {}) as (runner,):
         await runner.settle()

@@ -42,7 +42,10 @@ CREATE OR REPLACE FUNCTION cronledger.db_now() RETURNS timestamptz LANGUAGE sql 
     AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
 CREATE OR REPLACE FUNCTION cronledger.db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE
     AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
-SELECT * FROM cronledger.maintain_partitions();
+"""
+_PARTITIONS = """
+SELECT cronledger_internal.create_partitions(
+    cronledger.db_now() - '1 day'::interval, cronledger.db_now() + '28 days'::interval, 604800)
 """
 
 
@@ -146,6 +149,14 @@ class Ledger(testing.Ledger):
     def stop_clock(self, at: datetime) -> None:
         """The clock of the ledger stands still at this instant until `pass_time`."""
         self.values(_STOPPED.format(at=at.isoformat()))
+        self.make_partitions()
+
+    def make_partitions(self) -> None:
+        """The partitions of the present, as `maintain_partitions()` makes them.
+
+        None is dropped, so that the tests after this one can use the same database.
+        """
+        self.values(_PARTITIONS)
 
     def pass_time(self, by: timedelta) -> None:
         """Move a stopped clock."""
