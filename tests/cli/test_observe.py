@@ -17,6 +17,7 @@ from cronledger.observing.spool import Run, Spool, boot_id, wall_clock
 from tests.cli.conftest import Ask
 from tests.db.support import rows
 from tests.db.support.pgbouncer import needs_pgbouncer, pgbouncer
+from tests.marks import first_short
 from tests.waiting import PATIENCE, until
 
 NOWHERE = "postgresql://127.0.0.1:1/none"
@@ -129,6 +130,7 @@ def test_a_command_that_cannot_start_is_a_failed_run(
     assert seen(REPORTS) == [(status, True, "command")]
 
 
+@pytest.mark.long
 def test_reports_wait_in_the_spool_while_the_database_is_away(
     observe: Observe, seen: Ask, spool: Path, database_url: str
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_report_does_not_wait_for_a_lock_without_limit(
     assert "timeout" in said[0]
 
 
+@pytest.mark.long
 def test_the_next_run_of_any_job_delivers_the_spool(
     observe: Observe, seen: Ask, spool: Path, database_url: str
 ) -> None:
@@ -188,6 +191,7 @@ def test_the_next_run_of_any_job_delivers_the_spool(
     assert seen("SELECT count(*) FROM cronledger.reports") == [(2,)]
 
 
+@pytest.mark.long
 def test_a_report_is_kept_after_an_error_that_may_pass(
     observe: Observe, ask: Ask, spool: Path, database_url: str
 ) -> None:
@@ -208,6 +212,7 @@ def test_a_report_is_kept_after_an_error_that_may_pass(
     assert ask("SELECT count(*) FROM cronledger.reports") == [(3,)]
 
 
+@pytest.mark.long
 def test_what_can_never_be_right_is_set_aside(
     observe: Observe, seen: Ask, spool: Path, database_url: str
 ) -> None:
@@ -282,13 +287,15 @@ def test_a_full_spool_takes_no_further_run(
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        [],
-        ["seen"],
-        ["--deliver", "seen"],
-        ["--refused", "seen", "--", "true"],
-        ["--scope", "x", "seen", "--", "true"],
-    ],
+    first_short(
+        [
+            [],
+            ["seen"],
+            ["--deliver", "seen"],
+            ["--refused", "seen", "--", "true"],
+            ["--scope", "x", "seen", "--", "true"],
+        ]
+    ),
 )
 def test_a_wrong_call_is_refused(observe: Observe, arguments: list[str]) -> None:
     assert ended(observe(*arguments, url=NOWHERE))[0] == 2

@@ -88,6 +88,7 @@ def worlds(
     return Worlds(databases, template_database, killer, tmp_path_factory.mktemp("recorded"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(0 if ALL else 1800)
 @pytest.mark.parametrize("step", first_fast([*ENGINE, *WHOLE]))
 def test_killed_at_any_statement_nothing_is_lost_or_doubled(

@@ -8,6 +8,7 @@ from tests.cluster.support.outside_record import assert_every_plan_time_ran_once
 from tests.waiting import until
 
 
+@pytest.mark.long
 def test_two_replicas_run_every_plan_time_once(cluster: Cluster) -> None:
     # Two slots for four firings a second: neither can do it alone in one claim.
     replicas = [cluster.start("steady", runner_id=name, slots=2) for name in ("one", "two")]

@@ -43,6 +43,12 @@ def fire(ledger: Ledger, by: timedelta = MINUTE) -> None:
     ledger.travel(by=by)
 
 
+async def until_fired(ledger: Ledger, one: Runner) -> None:
+    """Plan new schedules, and let the next minute come."""
+    await until_planned(one)
+    fire(ledger)
+
+
 @pytest.fixture
 async def two(ledger: Ledger) -> AsyncIterator[list[Runner]]:
     async with runners(ledger.url, {}, {}) as made:
@@ -53,8 +59,7 @@ async def test_an_execution_starts_when_the_required_job_has_succeeded(
     ledger: Ledger, one: Runner
 ) -> None:
     chain(ledger)
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
     assert names([extract]) == ["extract"]
     assert ledger.statuses("load") == ["PENDING"]
@@ -81,8 +86,7 @@ async def test_a_failure_keeps_the_gate_closed_until_a_retry_by_hand_succeeds(
     ledger: Ledger, one: Runner
 ) -> None:
     chain(ledger, wait_at_most="1 hour")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
     await one.finish(extract, outcome.failure(ValueError("boom")))
     assert not await one.check_gates()
@@ -99,8 +103,7 @@ async def test_an_execution_is_overdue_since_its_gate_opened(ledger: Ledger, one
     overdue = "SELECT due_at FROM overdue WHERE job_name = 'load' AND id > 0"
     chain(ledger, wait_at_most="1 hour")
     ledger.edit("extract", stale_timeout="2 h")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
     ledger.travel(by=10 * MINUTE)
     assert ledger.values(overdue) == []  # it waits for its upstream
@@ -160,8 +163,7 @@ async def test_a_wait_ends_as_a_skip_that_names_what_was_missing(
 async def test_by_default_a_wait_ends_at_the_next_plan_time(ledger: Ledger, one: Runner) -> None:
     chain(ledger)
     ledger.edit("extract", overlap="allow")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (first,) = await one.settle()
     await one.check_gates()
     fire(ledger)
@@ -202,12 +204,10 @@ async def test_a_skip_of_the_required_job_keeps_the_gate_closed_until_a_backfill
     ledger: Ledger, one: Runner
 ) -> None:
     ledger.job("extract", schedule="* * * * *")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (running,) = await one.settle()
     ledger.job("load", schedule="* * * * *", requires=requires("extract"), wait_at_most="1 h")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     await one.settle()  # overlap = skip
     assert ledger.skipped("extract") == [("overlap", 1)]
     await one.check_gates()
@@ -237,8 +237,7 @@ async def test_a_waiting_execution_can_be_cancelled_and_waits_again_after_a_retr
     ledger: Ledger, one: Runner
 ) -> None:
     chain(ledger, wait_at_most="1 h")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
     await one.check_gates()
     (waits,) = ledger.values("SELECT id FROM executions WHERE job_name = 'load'")
@@ -258,8 +257,7 @@ async def test_a_waiting_execution_can_be_cancelled_and_waits_again_after_a_retr
 
 async def test_a_retired_job_has_no_waiting_executions(ledger: Ledger, one: Runner) -> None:
     chain(ledger)
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     await one.settle()
     await one.check_gates()
     ledger.values("SELECT retire('load')")
@@ -311,8 +309,7 @@ async def test_a_gate_that_a_crash_left_closed_is_found_by_the_sweeper(
     ledger: Ledger, one: Runner
 ) -> None:
     chain(ledger, wait_at_most="1 h")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
     await one.check_gates()
     one.put(extract)
@@ -329,8 +326,7 @@ async def test_the_sweeper_wakes_many_gates_in_several_transactions(
     monkeypatch.setattr(sweeper, "MOST_GATES", 1)
     chain(ledger, wait_at_most="1 h")
     ledger.job("report", schedule="* * * * *", requires=requires("extract"))
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
     await one.check_gates()
     one.put(extract)
@@ -347,8 +343,7 @@ async def test_limits_and_slots_do_not_count_what_waits(ledger: Ledger, one: Run
     chain(ledger, max_running=1)
     one.slots = 2
     ledger.edit("load", overlap="wait", catch_up="all")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
     assert ledger.statuses("load") == ["PENDING"]
     await one.finish(extract)
@@ -359,8 +354,7 @@ async def test_limits_and_slots_do_not_count_what_waits(ledger: Ledger, one: Run
 @pytest.mark.parametrize("overlap", ["wait", "replace"])
 async def test_an_open_gate_obeys_overlap(ledger: Ledger, one: Runner, overlap: str) -> None:
     chain(ledger, overlap=overlap, wait_at_most="1 h")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
     await one.finish(extract)
     assert await one.check_gates()
@@ -386,8 +380,7 @@ async def test_a_change_of_the_required_job_during_a_check_is_not_lost(
 ) -> None:
     one, other = two
     chain(ledger, wait_at_most="1 h")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
 
     async def finish_meanwhile(name: str) -> None:
@@ -403,8 +396,7 @@ async def test_a_handler_that_is_not_ready_waits_without_losing_an_attempt(
     ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *", wait_at_most="10 min", stale_timeout="1 h")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     for again in range(1, 6):
         (start,) = await one.settle()
         await one.finish(start, NOT_READY)
@@ -429,8 +421,7 @@ async def test_a_handler_that_is_not_ready_at_the_end_of_the_wait_fails(
     ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule="* * * * *", wait_at_most="2 min", max_attempts=3)
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (start,) = await one.settle()
     await one.finish(start, outcome.failure(NotReady("1h", "no file")))
     assert ledger.one("SELECT next_attempt_at = waits_until FROM executions")
@@ -462,8 +453,7 @@ async def test_workers_claim_what_waited_once_its_gate_is_open(ledger: Ledger, o
     for name in ("extract", "load"):
         ledger.job(name, handler="external", schedule="* * * * *")
     ledger.edit("load", requires=requires("extract"))
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     await one.settle()
     take = "SELECT id, lease_token, job_name FROM claim_next('default', 'w', 9)"
     ((execution, token, job),) = ledger.values(take)
@@ -481,8 +471,7 @@ async def test_workers_claim_what_waited_once_its_gate_is_open(ledger: Ledger, o
 async def test_verify_finds_a_start_before_the_gate_was_open(ledger: Ledger, one: Runner) -> None:
     chain(ledger)
     ledger.edit("extract", stale_timeout="1 h")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
     ledger.values("UPDATE executions SET next_attempt_at = due_at WHERE job_name = 'load'")
     ledger.values("DELETE FROM gates")
@@ -507,8 +496,7 @@ async def test_verify_finds_a_waiting_execution_without_its_gate_and_a_gate_with
     ledger: Ledger, one: Runner, change: str, text: str
 ) -> None:
     chain(ledger)
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     await one.settle()
     assert ledger.violations() == []
     ledger.values(change)
@@ -532,8 +520,7 @@ async def test_verify_finds_an_untrue_skip(
 ) -> None:
     chain(ledger, wait_at_most="1 h")
     ledger.edit("extract", stale_timeout="3 h")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     (extract,) = await one.settle()
     await one.check_gates()
     ledger.travel(by=HOUR + MINUTE)
@@ -556,8 +543,7 @@ async def test_a_firing_that_a_calendar_excludes_is_not_missing(
     )
     ledger.job("extract", schedule="* * * * *", calendar="closed")
     ledger.job("load", schedule="* * * * *", requires=requires("extract"), wait_at_most="1 h")
-    await until_planned(one)
-    fire(ledger)
+    await until_fired(ledger, one)
     await one.settle()
     assert ledger.skipped("extract") == [("calendar", 1)]
     assert await one.check_gates()

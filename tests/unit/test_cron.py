@@ -160,6 +160,7 @@ WORDS = (
 words = st.sampled_from(WORDS.split())
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(text=st.lists(words, min_size=5, max_size=6).map(" ".join) | st.text(max_size=20))
 def test_any_text_is_read_or_refused_as_by_the_audit(text: str) -> None:

@@ -13,7 +13,7 @@ from cronledger.explain.day import plan_times
 from cronledger.explain.day.account import AccountedDay
 from cronledger.explain.day.local_day import LocalDay
 from cronledger.explain.day.states import Counts, State
-from tests.marks import slow
+from tests.marks import first_short, slow
 from tests.unit.support.days import KEY, accounted, counted, revision, skipped
 
 BEGAN = datetime(2010, 1, 1, tzinfo=UTC)
@@ -122,7 +122,7 @@ INTERRUPTED = ("America/St_Johns", date(2010, 11, 6))
 
 
 @pytest.mark.parametrize("case", [
-    *map(Case, range(8)), Case(0, *INTERRUPTED), *slow(map(Case, range(8, 24))),
+    *first_short(map(Case, range(8))), Case(0, *INTERRUPTED), *slow(map(Case, range(8, 24))),
     *slow(Case(seed, *INTERRUPTED) for seed in (1, 2, 3)),
 ])  # fmt: skip
 def test_the_sums_are_those_of_its_plan_times_one_by_one(case: Case) -> None:

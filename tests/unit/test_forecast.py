@@ -364,6 +364,7 @@ policies = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
