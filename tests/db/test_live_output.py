@@ -240,7 +240,8 @@ async def test_f85_output_commits_with_the_writes_of_the_handler(whole: Whole) -
 
     job = whole.job(speaks)
     async with whole.replica():
-        assert (await whole.run(job))["output"] == "done\n"
+        row = await whole.run(job)
+        assert (row["status"], row["error_msg"], row["output"]) == ("SUCCESS", None, "done\n")
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
