@@ -93,7 +93,7 @@ def test_workers_of_celery_report_the_tasks_whose_message_names_a_job_F121(
     for what in ("", "no disk"):
         task.apply([what], headers={"cronledger_job": "tidy"})
     ended = [("celery", True, ""), ("celery", True, "FAILURE: ValueError('no disk')")]
-    until("both reports", lambda: tidy.values(REPORTS) == ended)
+    until("both reports", lambda: sorted(tidy.values(REPORTS)) == ended)
 
 
 def test_a_scheduler_of_apscheduler_reports_its_jobs_F121(tidy: Ledger) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from starlette.testclient import TestClient
 
 from cronledger.web import run_reports
@@ -151,14 +152,21 @@ def test_too_many_reports_are_told_when_to_come_again(cron: TestClient, db: Db) 
     assert stored(db) == []
 
 
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """The lines of a program that does not configure structlog."""
+    structlog.reset_defaults()  # an earlier test may have configured it
+    return caplog
+
+
 def test_a_refused_report_has_the_reason(
-    cron: TestClient, db: Db, caplog: pytest.LogCaptureFixture
+    cron: TestClient, db: Db, log: pytest.LogCaptureFixture
 ) -> None:
     db.execute("DELETE FROM cronledger.schedules")
     refused = cron.get(f"/report/{TOKEN}")
     assert refused.status_code == 409
     assert refused.text == "The ledger refused the report: job 'seen' has no scope global/global\n"
-    assert "web_report_refused" in caplog.text and TOKEN not in caplog.text
+    assert "web_report_refused" in log.text and TOKEN not in log.text
 
 
 def test_a_body_that_does_not_arrive_ends_the_request(
@@ -175,7 +183,7 @@ def test_a_body_that_does_not_arrive_ends_the_request(
 
 
 def test_while_the_database_is_away_a_client_is_told_to_repeat(
-    cron: TestClient, db: Db, database_url: str, caplog: pytest.LogCaptureFixture
+    cron: TestClient, db: Db, database_url: str, log: pytest.LogCaptureFixture
 ) -> None:
     db.close()
     with away(database_url):
@@ -183,8 +191,8 @@ def test_while_the_database_is_away_a_client_is_told_to_repeat(
             answer = cron.get(f"/report/{TOKEN}")
             assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
             assert TOKEN not in answer.text
-    assert caplog.text.count("web_report_failed") == 1
-    assert TOKEN not in caplog.text
+    assert log.text.count("web_report_failed") == 1
+    assert TOKEN not in log.text
     assert cron.get(f"/report/{TOKEN}").status_code == 200
     with rows.connected(database_url) as again:
         assert len(stored(again)) == 1

@@ -60,7 +60,7 @@ LANGUAGE sql STABLE AS $$
           FROM (SELECT a.*, x.at, x.step
                 FROM {schema}.attempts a
                 CROSS JOIN LATERAL (VALUES (a.started_at, 1), (greatest(a.started_at, a.ran_until), -1)) x(at, step)
-                WHERE a.plan_time >= first AND a.job_name IN (
+                WHERE a.plan_time >= first AND a.runner_id IS DISTINCT FROM 'observed' AND a.job_name IN (
                     SELECT h.job_name FROM {schema}.job_history h
                     WHERE h.definition ->> 'max_running' IS NOT NULL)) c) n
     CROSS JOIN LATERAL (

@@ -202,7 +202,7 @@ class Why:
             case "overlap":
                 return self._overlap(skip["blocked_by"], key)
             case "superseded" | "calendar" | "upstream" | "host_absent" | "not_reported" as reason:
-                return _CAUSES[reason].format(skip["detail"])
+                return self._cause(reason, skip, key)
             case "paused":
                 return self._paused(skip["through_plan_time"], key)
             case "retired":
@@ -211,6 +211,12 @@ class Why:
                 return self._by_operator(skip, key)
             case _:
                 return self._missed(skip, key)
+
+    def _cause(self, reason: str, skip: Row, key: ScopeKey) -> str:
+        cause = _CAUSES[reason].format(skip["detail"])
+        if reason != "superseded":
+            return cause
+        return f"{cause}; {self._life(self._due_at(key, skip['through_plan_time']))}"
 
     def _covered(self, key: ScopeKey, plan_times: Sequence[datetime]) -> Iterator[str]:
         """Name the windows that contain these plan_times, each once."""
@@ -468,7 +474,9 @@ def _state(row: Row) -> str:
                 then = "it is not retried" + (f": {not_retried}" if not_retried else "")
             began = _started(row) if row["started_at"] else "never started"
             code = f"{row['error_code']}: {message or 'no message'}"
-            return f"{attempt} {began} and failed after {_length(row)} ({code}); {then}"
+            is_known = row["error_code"] != ErrorCode.STALE_TIMEOUT
+            end = f"failed after {_length(row)}" if is_known else "its end is unknown"
+            return f"{attempt} {began} and {end} ({code}); {then}"
         case _:
             by = row["cancel_requested_by"] or "its runner"
             waited = "it waited for another attempt" if row["attempt"] else "it had not started"

@@ -137,13 +137,17 @@ _users = 0
 
 
 def install() -> None:
-    """Capture in this process, until each call is undone by `uninstall`."""
+    """Capture in this process, until each call is undone by `uninstall`.
+
+    A stream that the program has replaced since an earlier call is captured from now on.
+    """
     global _users  # noqa: PLW0603 - the streams are global, too
     _users += 1
+    for name in ("stdout", "stderr"):
+        if not isinstance(getattr(sys, name), _Stream):
+            _replace(name, sys, name, _Stream)
     if _users > 1:
         return
-    for name in ("stdout", "stderr"):
-        _replace(name, sys, name, _Stream)
     _replace("start", threading.Thread, "start", _start)
     _replace("submit", ThreadPoolExecutor, "submit", _submit)
     before = logging.getLogRecordFactory()
