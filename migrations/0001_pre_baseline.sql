@@ -823,18 +823,18 @@ CREATE TABLE {schema}.report_tokens (
     CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
 ) WITH (fillfactor = 50);
 COMMENT ON SEQUENCE {schema}.report_token_id IS 'Numbers report_tokens.';
-COMMENT ON TABLE {schema}.report_tokens IS 'Tokens with which programs report runs of observed jobs to the web page (/report/TOKEN). Dumps of it allow nobody to report.';
+COMMENT ON TABLE {schema}.report_tokens IS 'Tokens with which programs report runs of observed jobs to the web page (/report/TOKEN). The table has only hashes, so nobody can report runs with a dump of it.';
 COMMENT ON COLUMN {schema}.report_tokens.id IS 'Id of the token.';
 COMMENT ON COLUMN {schema}.report_tokens.token_hash IS 'SHA-256 of the token.';
 COMMENT ON COLUMN {schema}.report_tokens.job_name IS 'The job whose runs the token reports.';
 COMMENT ON COLUMN {schema}.report_tokens.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.report_tokens.scope_id IS 'Id of the scope.';
-COMMENT ON COLUMN {schema}.report_tokens.host IS 'Host that the reports state; NULL: none.';
+COMMENT ON COLUMN {schema}.report_tokens.host IS 'Host that is recorded with each report; NULL: none.';
 COMMENT ON COLUMN {schema}.report_tokens.created_at IS 'When the token was created.';
 COMMENT ON COLUMN {schema}.report_tokens.created_by IS 'The person who created the token.';
-COMMENT ON COLUMN {schema}.report_tokens.last_used_at IS 'When its last report arrived; NULL: none has.';
+COMMENT ON COLUMN {schema}.report_tokens.last_used_at IS 'When its last report arrived; NULL: none has arrived.';
 COMMENT ON COLUMN {schema}.report_tokens.minute_from IS 'Start of the minute in which reports are counted.';
-COMMENT ON COLUMN {schema}.report_tokens.minute_count IS 'Reports of this minute, which are limited.';
+COMMENT ON COLUMN {schema}.report_tokens.minute_count IS 'Number of reports in this minute, which is limited.';
 COMMENT ON COLUMN {schema}.report_tokens.revoked_at IS 'When the token was revoked; NULL: it is valid.';
 COMMENT ON COLUMN {schema}.report_tokens.revoked_by IS 'The person who revoked the token.';
 
@@ -1542,7 +1542,7 @@ CREATE TABLE {schema}.saved_views (
     created_at timestamptz NOT NULL,
     PRIMARY KEY (person, name)
 );
-COMMENT ON TABLE {schema}.saved_views IS 'The filters of the page Ledger that people saved under a name. save_view and delete_view write it.';
+COMMENT ON TABLE {schema}.saved_views IS 'Filters of the page Ledger that people saved under a name. save_view and delete_view write this table.';
 COMMENT ON COLUMN {schema}.saved_views.person IS 'The login name of the person on the page.';
 COMMENT ON COLUMN {schema}.saved_views.name IS 'The name of the view.';
 COMMENT ON COLUMN {schema}.saved_views.address IS 'Path and query on the page, below its prefix.';

@@ -19,5 +19,5 @@ COMMENT ON COLUMN {schema}.queue_status.paused_by IS 'The person who paused it.'
 COMMENT ON COLUMN {schema}.queue_status.paused_reason IS 'Why it is paused.';
 COMMENT ON COLUMN {schema}.queue_status.jobs IS 'Number of jobs that are not retired.';
 COMMENT ON COLUMN {schema}.queue_status.waiting IS 'Number of executions that are PENDING or await a retry.';
-COMMENT ON COLUMN {schema}.queue_status.running IS 'Number of executions that are RUNNING, without runs of another scheduler, which do not count for max_running.';
+COMMENT ON COLUMN {schema}.queue_status.running IS 'Number of executions that are RUNNING. Runs of another scheduler are not included, because they do not count for max_running.';
 COMMENT ON COLUMN {schema}.queue_status.runners IS 'Number of live runners that have this queue.';

@@ -220,7 +220,7 @@ def test_a_service_gets_a_drop_in_that_wraps_its_command_F121(
 @pytest.mark.parametrize(
     ("timer", "service", "told"),
     [
-        ("OnCalendar=daily\nOnCalendar=12:00\n", "ExecStart=/a\n", "one of these 2 schedules"),
+        ("OnCalendar=daily\nOnCalendar=12:00\n", "ExecStart=/a\n", "which of these 2 schedules"),
         ("OnUnitActiveSec=1h\n", "ExecStart=/a\n", "the job has no schedule"),
         ("OnCalendar=daily\n", "ExecStart=/a ; /b\n", "write each on a line of its own"),
         ("OnCalendar=daily\n", "Type=oneshot\n", "has no ExecStart"),

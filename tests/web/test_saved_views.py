@@ -123,7 +123,7 @@ def test_a_view_leads_to_the_ledger_alone_and_only_functions_write_it_F123(
     insert = "INSERT INTO cronledger.saved_views VALUES ('p', 'x', %s, now())"
     with connected(logins.url(database_url, "viewer")) as viewer:
         for address in foreign:
-            with pytest.raises(errors.InvalidParameterValue, match="is not one of the page Ledger"):
+            with pytest.raises(errors.InvalidParameterValue, match="is not an address of the page"):
                 viewer.execute("SELECT cronledger.save_view('x', %s)", [address])
             with pytest.raises(errors.CheckViolation):
                 db.execute(insert, [address])

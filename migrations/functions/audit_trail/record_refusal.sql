@@ -47,4 +47,4 @@ BEGIN
         arguments => kept - ARRAY['job', 'queue', 'execution_id', 'channel', 'delivery', 'acceptance', 'host', 'old', 'name'],
         reason => left(arguments ->> 'reason', 4000), error => error);
 END $$;
-COMMENT ON FUNCTION {schema}.record_refusal(text, jsonb, text, text) IS 'Records in the audit trail that an operator function refused a call. verb: the function. arguments: those of the call by name, of which payloads, hashes of tokens and lists are left out. error: its message. Call it in a new transaction, because the refusal has ended the other one.';
+COMMENT ON FUNCTION {schema}.record_refusal(text, jsonb, text, text) IS 'Records in the audit trail that an operator function refused a call. verb: the function. arguments: those of the call by name; payloads, hashes of tokens and lists are not recorded. error: its message. Call it in a new transaction, because the refusal has ended the other one.';

@@ -16,8 +16,8 @@
 -- A loose scan of the job names that have such rows, then of as many rows of each job as it has room for, so
 -- that a backlog of one job does not delay the others. Excluded are jobs that are paused (except for manual
 -- executions created during the pause, which were forced), retired, full, or not for this runner; queues that
--- are paused or full; and scopes that a runner executes unless they may overlap (one hash of them, because a probe
--- per row would open every partition for each). The limits are counted again under their locks.
+-- are paused or full; and scopes with an execution of a runner unless they may overlap (one hash of them, because a
+-- probe per row would open every partition for each). The limits are counted again under their locks.
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_existing(
     of_queues text[], of_kinds text[], of_functions text[], of_labels text[], sql_commands boolean,
     excluded_jobs text[], max_rows integer)
@@ -168,7 +168,7 @@ BEGIN
                                   ORDER BY h.place), '{}')
         FROM chosen h);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.decide_existing({schema}_internal.claim_candidate[], text[], text[], integer) IS 'Returns those of these candidates that may start. The caller holds the locks of their schedules. Unless overlap is allow, at most one of a (job, scope) starts, and none beside one that a runner executes. Limited jobs and queues need room, and their row has to be locked. At most max_rows start.';
+COMMENT ON FUNCTION {schema}_internal.decide_existing({schema}_internal.claim_candidate[], text[], text[], integer) IS 'Returns those of these candidates that may start. The caller holds the locks of their schedules. Unless overlap is allow, at most one of a (job, scope) starts, and none while a runner executes another one. Limited jobs and queues need room, and their row has to be locked. At most max_rows start.';
 
 -- The statement that claims. It repeats every condition of the scans. A locked row has a live writer, or a
 -- user's assert_lease holds it FOR KEY SHARE.

@@ -1,5 +1,5 @@
--- Tokens with which programs report the runs of observed jobs over HTTP. The web page takes the requests, and sends only
--- the SHA-256 of a token. Lock order: the token, then as in observe.sql.
+-- Tokens with which programs report the runs of observed jobs over HTTP. The web page receives the requests. It sends
+-- only the SHA-256 of a token to the database. Lock order: the token, then as in observe.sql.
 
 CREATE OR REPLACE FUNCTION {schema}.create_report_token(
     token_hash text, job text, scope_kind text DEFAULT 'global', scope_id text DEFAULT 'global', host text DEFAULT NULL,
@@ -21,13 +21,13 @@ BEGIN
     RETURNING t.id INTO made;
     IF made IS NULL THEN
         RAISE EXCEPTION 'job %: this token exists already', job
-            USING HINT = 'Make another random token. A token belongs to one job and scope.', ERRCODE = 'invalid_parameter_value';
+            USING HINT = 'Create another random token. A token belongs to one job and scope.', ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM {schema}_internal.record_action('create_report_token', 'job', job, requested_by, 'done', job,
         arguments => jsonb_build_object('token_id', made, 'scope_kind', scope_kind, 'scope_id', scope_id, 'host', host));
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.create_report_token(text, text, text, text, text, text) IS 'Creates a token with which programs report runs of this scope of an observed job to the web page, and returns its id. token_hash: SHA-256 of the token, of which the ledger stores nothing else. host: the host that its reports state.';
+COMMENT ON FUNCTION {schema}.create_report_token(text, text, text, text, text, text) IS 'Creates a token with which programs report runs of this scope of an observed job to the web page, and returns its id. token_hash: SHA-256 of the token; the ledger does not store the token itself. host: the host that is recorded with each report.';
 
 CREATE OR REPLACE FUNCTION {schema}.revoke_report_token(token_id bigint, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -47,9 +47,9 @@ BEGIN
         arguments => jsonb_build_object('token_id', token_id));
     RETURN held.revoked_at IS NULL;
 END $$;
-COMMENT ON FUNCTION {schema}.revoke_report_token(bigint, text) IS 'Revokes a report token: from its COMMIT on, the page refuses reports with it. Returns false if it was revoked already.';
+COMMENT ON FUNCTION {schema}.revoke_report_token(bigint, text) IS 'Revokes a report token. After the COMMIT, the page refuses reports with it. Returns false if it was revoked already.';
 
--- It returns a refusal instead of raising it, so that refused reports count for the limit as well.
+-- The function returns a refusal instead of raising it, so that refused reports count for the limit as well.
 CREATE OR REPLACE FUNCTION {schema}.report_by_token(
     token_hash text, has_ended boolean, run_key text DEFAULT NULL, exit_status integer DEFAULT NULL,
     error text DEFAULT NULL, output text DEFAULT NULL, OUT outcome text, OUT retry_after integer, OUT problem text)
@@ -66,7 +66,7 @@ BEGIN
         outcome := 'unknown';
         RETURN;
     END IF;
-    -- A report that was locked first may have arrived later, and the clock may go back.
+    -- A report that took the lock first may have arrived later, and the clock may go back.
     counted := abs(extract(epoch FROM arrived - held.minute_from)) < 60;
     IF counted AND held.minute_count >= most_in_a_minute THEN
         outcome := 'limited';
@@ -91,4 +91,4 @@ BEGIN
         problem := SQLERRM;
     END;
 END $$;
-COMMENT ON FUNCTION {schema}.report_by_token(text, boolean, text, integer, text, text) IS 'Reports the start or the end of a run with the SHA-256 of a report token; the web page calls it. It calls observe_start() or observe_end() with the time of its call. outcome: accepted; refused, for the reason in problem; unknown: there is no such token, or it was revoked; limited: the token has 300 reports within a minute, and the next one is accepted after retry_after seconds.';
+COMMENT ON FUNCTION {schema}.report_by_token(text, boolean, text, integer, text, text) IS 'Reports the start or the end of a run, with the time of the call. The web page calls this function. token_hash: SHA-256 of a report token. outcome: accepted; refused: observe_start() or observe_end() raised, and problem states why; unknown: the token does not exist, or was revoked; limited: the token has 300 reports within a minute, and the next one is accepted after retry_after seconds.';

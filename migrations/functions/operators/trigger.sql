@@ -85,7 +85,7 @@ BEGIN
         END IF;
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'Applies the overlap policy to a triggered execution: skip raises while an execution is RUNNING, and replace requests that it ends. A run of another scheduler counts for neither. The caller holds the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'Applies the overlap policy to a triggered execution: skip raises while an execution is RUNNING, and replace requests that it ends. Both ignore runs of another scheduler. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.free_plan_time(
     scope {schema}.schedules, near timestamptz, step interval DEFAULT '1 microsecond')

@@ -1,5 +1,5 @@
 -- Saved views of the web page. A viewer may call these functions too, because a view belongs to the person alone. They
--- write nothing but saved_views, whose addresses lead only to the page Ledger.
+-- write only saved_views, whose addresses lead only to the page Ledger.
 -- Lock: save_view locks saved_views, and waits only for other calls of save_view and delete_view.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_view(person text, view text, address text)
@@ -19,13 +19,13 @@ BEGIN
             USING HINT = 'Use shorter filters: an address has at most 2,000 characters.',
                   ERRCODE = 'invalid_parameter_value';
     ELSIF address !~ '^/ledger([?][!-~]+)?$' THEN
-        RAISE EXCEPTION 'address % is not one of the page Ledger', quote_literal(left(address, 80))
+        RAISE EXCEPTION 'address % is not an address of the page Ledger', quote_literal(left(address, 80))
             USING HINT = 'Write /ledger with an encoded query, such as /ledger?outcome=FAILED.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM {schema}_internal.check_name('view', view);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_view(text, text, text) IS 'Raises if this cannot be a saved view.';
+COMMENT ON FUNCTION {schema}_internal.check_view(text, text, text) IS 'Raises if the person, the name or the address of a saved view is invalid.';
 
 CREATE OR REPLACE FUNCTION {schema}.save_view(view text, address text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -35,12 +35,12 @@ DECLARE
     is_new boolean;
 BEGIN
     PERFORM {schema}_internal.check_view(person, view, address);
-    -- So that two calls at once do not exceed the limit.
+    -- Otherwise two calls at once could exceed the limit.
     LOCK TABLE {schema}.saved_views IN SHARE ROW EXCLUSIVE MODE;
     is_new := NOT EXISTS (SELECT FROM {schema}.saved_views v WHERE v.person = person AND v.name = view);
     IF is_new AND (SELECT count(*) FROM {schema}.saved_views v WHERE v.person = person) >= 50 THEN
         RAISE EXCEPTION '% has 50 saved views already', person
-            USING HINT = 'Delete a view first, or save under the name of one to replace it.',
+            USING HINT = 'Delete a view first, or save under the name of an existing view to replace it.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     INSERT INTO {schema}.saved_views AS v (person, name, address, created_at)
@@ -49,7 +49,7 @@ BEGIN
         DO UPDATE SET address = excluded.address, created_at = excluded.created_at;
     RETURN is_new;
 END $$;
-COMMENT ON FUNCTION {schema}.save_view(text, text, text) IS 'Saves an address of the page Ledger under a name, for one person. A view of this name is replaced. Returns false if there was one. The web page calls this function.';
+COMMENT ON FUNCTION {schema}.save_view(text, text, text) IS 'Saves an address of the page Ledger under a name, for one person. Replaces a view of this name, and then returns false. The web page calls this function.';
 
 CREATE OR REPLACE FUNCTION {schema}.delete_view(view text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

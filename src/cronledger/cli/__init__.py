@@ -28,7 +28,7 @@ COMMANDS = {
     "observe": ("observe:observe", "Run a command of another scheduler, and report its run."),
     "report-tokens": (
         "report_tokens:report_tokens",
-        "Create, list and revoke the tokens of reports over HTTP.",
+        "Create, list and revoke tokens for reports over HTTP.",
     ),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "pauses": ("pauses:pauses", "List, plan, change and end pauses of jobs."),

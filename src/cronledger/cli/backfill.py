@@ -58,7 +58,7 @@ DRY_OF_HOSTS = Listing({"host": "HOST", **COLUMNS}, drop=("status", "id"), none=
 @click.option(
     "--cap",
     type=click.IntRange(1, 2**31 - 1),
-    help="Maximum number of unfinished executions at once, of each host.",
+    help="Maximum number of unfinished executions at once, for each host.",
 )
 @click.option(
     "--ended-before", metavar="ISO", help="Reprocess only executions that ended before this time."
@@ -93,8 +93,8 @@ def backfill(
     With --reprocess failed, executions that ended as FAILED or CANCELLED are retried. With
     --reprocess all, each SUCCESS is also repeated, as an additional execution.
 
-    A job that runs on several hosts is backfilled on each of them that is not retired, also for the
-    time before its first check-in; --host or --scope selects one.
+    A job that runs on several hosts is backfilled on each host that is not retired, including the
+    time before the first check-in of the host. --host or --scope selects one host.
     """
     with session() as ledger:
         now = ledger.reports.now()
@@ -118,7 +118,7 @@ def backfill(
 def _scopes(
     ledger: Session, name: str, kind: str | None, scope: str | None, host: str | None
 ) -> list[ScopeKey]:
-    """Return the scope that the options name, or each host of a job that runs on hosts."""
+    """Return the scope that the options select, or all hosts of a job that runs on hosts."""
     if host is not None and (scope, kind) != (None, None):
         raise click.UsageError("--host excludes --scope and --scope-kind; omit them")
     hosts = [] if scope is not None or kind not in (None, HOST) else ledger.reports.job_hosts(name)
@@ -129,7 +129,8 @@ def _scopes(
     ledger.require_job(name)
     if not hosts:
         raise click.UsageError(
-            f"--host {host!r}: job {name!r} has no hosts; omit --host, unless the job gets `every`"
+            f"--host {host!r}: job {name!r} has no hosts; omit --host, or add `every` to the "
+            "job and start a replica with its labels"
         )
     if host not in hosts:
         some = ", ".join(hosts[:5]) + (f" and {len(hosts) - 5} more" if len(hosts) > 5 else "")
@@ -160,8 +161,8 @@ def _plan_times(
 class _Work:
     """The backfill of one scope: its `plan_times` in the order in which they start, and counts.
 
-    `done`: the number of plan_times that were processed. `unfinished`: of executions, if it is
-    known.
+    `done`: the number of processed plan_times. `unfinished`: the number of unfinished executions,
+    if it is known.
     """
 
     ledger: Session
@@ -177,7 +178,7 @@ class _Work:
     ends: dict[str, int] = field(default_factory=dict)
 
     def create(self, wait: bool) -> None:
-        """Create the executions, as many as `cap` allows now.
+        """Create as many executions as `cap` allows now.
 
         Raises psycopg.Error. What was created until then stays, and another run continues there.
         """
@@ -267,7 +268,7 @@ def _dry(works: Sequence[_Work], as_json: bool) -> None:
 
 
 def _actions(work: _Work) -> Iterator[dict[str, Any]]:
-    """Yield what would become of each plan_time; on a host, the row has its name."""
+    """Yield the action for each plan_time. A row of a host contains its name."""
     host = {} if work.key.host is None else {"host": work.key.host}
     for at in range(0, len(work.plan_times), BATCH):
         batch = work.plan_times[at : at + BATCH]

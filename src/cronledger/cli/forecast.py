@@ -303,7 +303,7 @@ def _queues(basis: Basis, found: Forecast) -> list[dict[str, Any]]:
     starts: dict[str, int] = {}
     for (job, _), of in found.jobs.items():
         one = basis.jobs[job].job
-        if one.handler != Handler.OBSERVED:  # which no replica of the queue runs
+        if one.handler != Handler.OBSERVED:  # no replica runs these
             starts[one.queue] = starts.get(one.queue, 0) + of.get(STARTS, 0)
     return [
         {

@@ -28,8 +28,8 @@ def import_apscheduler(*, scheduler: str, output: str | None, force: bool, obser
     such as paused ones, lambdas and triggers of your own, are reported on standard error, and stay
     in the output as comments.
 
-    With --observe, the scheduler keeps the jobs and its program reports their runs: the jobs are
-    observed, and the comment of each job has an item for the mapping of the program.
+    With --observe, the scheduler keeps its jobs, and its program reports their runs. The output
+    contains observed jobs, and the comment of each job has an item for the mapping of the program.
 
     Exit status: 0 if every job has an equivalent, 1 if not, 2 for a usage error.
     """

@@ -41,8 +41,8 @@ def import_celery(
     without an equivalent, such as solar schedules, are reported on standard error, and stay in the
     output as comments.
 
-    With --observe, beat still sends the messages and the workers report the runs: the jobs are
-    observed, and the comment of each job has a header for its entry.
+    With --observe, beat still sends the messages, and the workers report the runs. The output
+    contains observed jobs, and the comment of each job has a header for its entry.
 
     Exit status: 0 if every entry has an equivalent, 1 if not, 2 for a usage error.
     """

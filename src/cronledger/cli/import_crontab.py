@@ -108,8 +108,8 @@ def import_crontab(
     copy of /etc/crontab), `crontab.USER` (the output of crontab -l), `cron.d`, `crontabs` (a copy
     of the spool directory), and `timezone` (a copy of /etc/timezone).
 
-    With --observe, cron keeps the entries and reports their runs: the jobs are observed, and the
-    comment of each job has the line for the crontab.
+    With --observe, cron keeps its entries and reports their runs. The output contains observed
+    jobs, and the comment of each job has the new line for the crontab.
 
     Exit status: 0 if every line has an equivalent, 1 if a line has none, 2 for a usage error.
     """

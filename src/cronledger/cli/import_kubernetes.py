@@ -30,8 +30,8 @@ def import_kubernetes(
     `kubectl get cronjobs -A -o yaml | cronledger import kubernetes -`. Other kinds of objects are
     ignored. Only the current user can read the file of --output.
 
-    With --observe, Kubernetes keeps the CronJobs and their pods report their runs: the jobs are
-    observed, and the comment of each job has a patch of its CronJob.
+    With --observe, Kubernetes keeps the CronJobs, and their pods report the runs. The output
+    contains observed jobs, and the comment of each job has a patch for its CronJob.
 
     Exit status: 0 if every CronJob has an equivalent, 1 if a part of one has none, 2 for a usage
     error.

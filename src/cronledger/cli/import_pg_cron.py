@@ -36,8 +36,8 @@ def import_pg_cron(
     It reads the table cron.job, and writes nothing to the database. A role that is not a superuser
     sees only its own jobs. Only the current user can read the file of --output.
 
-    With --observe, pg_cron keeps the jobs and their commands report their runs: the jobs are
-    observed, and the comment of each job has the SQL that changes its command.
+    With --observe, pg_cron keeps its jobs, and their commands report the runs. The output contains
+    observed jobs, and the comment of each job has the SQL that changes its command.
 
     Exit status: 0 if every job has an equivalent, 1 if a part of one has none, 2 for a usage error,
     3 if the database cannot be reached.

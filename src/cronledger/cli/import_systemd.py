@@ -50,12 +50,12 @@ def import_systemd(
     service of a timer, and drop-ins of both, are read from the directory of the timer, and then
     from the directories that are named. Only the current user can read the file of --output.
 
-    HOST=PATH names the host of a path, so that the timers of many hosts become one file: those of
-    one host have `on`, and equal ones of several hosts become one job. The differences between the
-    hosts are reported.
+    HOST=PATH names the host of a path, so that the timers of many hosts become one file. A timer of
+    one host becomes a job with `on`, and equal timers of several hosts become one job. The
+    differences between the hosts are reported.
 
-    With --observe, systemd keeps the timers and their services report their runs: the jobs are
-    observed, and the comment of each job has a drop-in of its service.
+    With --observe, systemd keeps the timers, and their services report the runs. The output
+    contains observed jobs, and the comment of each job has a drop-in for its service.
 
     Exit status: 0 if every timer has an equivalent, 1 if a part of one has none, 2 for a usage
     error.
@@ -71,7 +71,9 @@ def import_systemd(
     if not named:
         found = Import("systemd", tuple(_read(paths, options)), header)
     elif observe:
-        raise click.UsageError("--observe takes no hosts; import the timers of each host alone")
+        raise click.UsageError(
+            "--observe does not accept hosts; import the timers of each host separately"
+        )
     elif None in by_host:
         raise click.UsageError(
             "some paths have a host, and others have none; write HOST=PATH for each of them"

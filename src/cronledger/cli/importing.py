@@ -38,7 +38,7 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 observe_option = click.option(
     "--observe", is_flag=True,
-    help="Write observed jobs, and what to write into the other scheduler.",
+    help="Write observed jobs. Their comments show what to change in the other scheduler.",
 )  # fmt: skip
 
 _LABEL = re.compile(r"[A-Za-z0-9._/-]+=[A-Za-z0-9._:@/+-]+")
@@ -59,7 +59,10 @@ every_option = click.option(
 
 
 def divided(argument: str) -> tuple[str | None, str]:
-    """Return the host and the path of an argument HOST=PATH. A path that exists has no host."""
+    """Return the host and the path of an argument HOST=PATH.
+
+    An argument that is an existing path has no host.
+    """
     host, _, path = argument.partition("=")
     if path and HOST.fullmatch(host) and not Path(argument).exists():
         return host, path

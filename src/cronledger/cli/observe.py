@@ -51,9 +51,9 @@ def observe(
     end of the command, the delivery takes at most 5 s.
 
     It reads CRONLEDGER_DATABASE_URL, CRONLEDGER_SCHEMA, CRONLEDGER_SPOOL_DIR and CRONLEDGER_HOST
-    from the environment. With `cronledger --ledger NAME observe`, the ledger is that of the file
-    which CRONLEDGER_LEDGERS_FILE or --ledgers-file names. Each report in the spool is delivered to
-    its own ledger.
+    from the environment. `cronledger --ledger NAME observe` reports to this ledger of the file that
+    CRONLEDGER_LEDGERS_FILE or --ledgers-file names. Each report in the spool is delivered to its
+    own ledger.
 
     Exit status: that of the command; 127 or 126 if it cannot be started. With --deliver: 1 if
     something is left.
@@ -66,7 +66,7 @@ def observe(
         if job is not None:
             raise click.UsageError("--deliver takes no job; omit it")
         if ledger:
-            raise click.UsageError("--deliver is for all ledgers; omit --ledger")
+            raise click.UsageError("--deliver sends the reports of all ledgers; omit --ledger")
         sys.exit(_deliver(spool, ledgers, refused=refused))
     if refused:
         raise click.UsageError("--refused is for --deliver; add it, or omit both")
@@ -172,7 +172,7 @@ def _deliver(spool: Spool, ledgers: "_Ledgers", *, refused: bool) -> int:
 
 
 class _Ledgers:
-    """The ledgers that this process knows. `file`: that of the named ones."""
+    """The ledgers that this process knows. `file`: the ledgers file, which has the named ones."""
 
     def __init__(self, file: str | None) -> None:
         self._file = file
@@ -180,11 +180,14 @@ class _Ledgers:
 
     @property
     def are_known(self) -> bool:
-        """Return whether there is a ledger at all. Warn if there is none."""
+        """Return whether any ledger is configured. Warn if none is."""
         return self._file is not None or self.target("") is not None
 
     def target(self, name: str) -> Target | None:
-        """Return a ledger, or None with a warning. Empty: that of CRONLEDGER_DATABASE_URL."""
+        """Return the ledger of a name, or None with a warning.
+
+        Empty name: the ledger of CRONLEDGER_DATABASE_URL.
+        """
         if name not in self._targets:
             self._targets[name] = self._named(name) if name else _of_environment()
         return self._targets[name]
@@ -192,7 +195,7 @@ class _Ledgers:
     def _named(self, name: str) -> Target | None:
         if self._file is None:
             _warn(
-                f"no file names the ledger {name}, so its reports stay in the spool; set "
+                f"no ledgers file is given, so reports of the ledger {name} stay in the spool; set "
                 "CRONLEDGER_LEDGERS_FILE"
             )
             return None

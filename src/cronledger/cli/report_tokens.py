@@ -1,4 +1,4 @@
-"""`cronledger report-tokens`: create, list and revoke the tokens of reports over HTTP."""
+"""`cronledger report-tokens`: create, list and revoke tokens for reports over HTTP."""
 
 from hashlib import sha256
 from secrets import token_urlsafe
@@ -25,27 +25,27 @@ LISTING = Listing(
         "revoked_by": "REVOKED BY",
     },
     drop=("revoked_by", "created_by", "scope_kind", "revoked_at", "created_at", "host"),
-    none="there are no such tokens; `cronledger report-tokens create` makes one",
+    none="there are no such tokens; `cronledger report-tokens create` creates one",
 )
 
 
 @click.group("report-tokens")
 def report_tokens() -> None:
-    """Create, list and revoke the tokens of reports over HTTP."""
+    """Create, list and revoke tokens for reports over HTTP."""
 
 
 @report_tokens.command()
 @click.argument("job", shell_complete=complete.jobs)
 @scope_options
-@click.option("--host", metavar="NAME", help="Host that the reports state.")
+@click.option("--host", metavar="NAME", help="Host to record with each report.")
 @json_option
 def create(
     *, job: str, scope_kind: str | None, scope: str | None, host: str | None, as_json: bool
 ) -> None:
-    """Create a token, with which a program reports the runs of the observed job JOB.
+    """Create a token with which a program reports the runs of the observed job JOB.
 
-    The program sends requests to /report/TOKEN of the web page. The token is printed once: the
-    ledger stores only its SHA-256.
+    The program sends requests to /report/TOKEN of the web page. The token is printed only once,
+    because the ledger stores only its SHA-256.
     """
     token = token_urlsafe(32)
     with session() as ledger:
@@ -63,11 +63,11 @@ def create(
 
 @report_tokens.command("list")
 @job_option("tokens of")
-@click.option("--all", "revoked", is_flag=True, help="List revoked tokens, too.")
+@click.option("--all", "revoked", is_flag=True, help="Also list revoked tokens.")
 @limit_option("tokens")
 @listed(LISTING)
 def list_tokens(*, job: str | None, revoked: bool, limit: int, show: Printer) -> None:
-    """List the tokens, without the tokens themselves, which the ledger does not have."""
+    """List the report tokens by number. The ledger does not store the tokens themselves."""
     with session() as ledger:
         if job is not None:
             ledger.require_job(job)
@@ -82,7 +82,8 @@ def list_tokens(*, job: str | None, revoked: bool, limit: int, show: Printer) ->
 def revoke(*, token: int, as_json: bool) -> None:
     """Revoke a token by its number, which `report-tokens list` shows.
 
-    Reports with it are answered with 404 from then on. A revoked token stays in the ledger.
+    From then on, the page refuses reports with this token, with the status 404. A revoked token
+    stays in the ledger.
     """
     with session() as ledger:
         fresh = ledger.call("revoke_report_token", token_id=token)

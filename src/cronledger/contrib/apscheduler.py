@@ -1,6 +1,6 @@
 """The handlers of jobs that `cronledger import apscheduler` writes: they call a function.
 
-The replica needs the program, and not APScheduler. `observe` is for the program of a scheduler that
+The replica needs the program, but not APScheduler. `observe` is for the program of a scheduler that
 keeps its jobs.
 """
 
@@ -42,7 +42,8 @@ def observe(
 ) -> None:
     """Report the runs of a scheduler of APScheduler 3.
 
-    `jobs`: the observed job of each job, by its id. `url`: the connection string of the ledger.
+    `jobs`: the names of the observed jobs, by the ids of the scheduler's jobs. `url`: the
+    connection string of the ledger.
     """
     from apscheduler import events  # noqa: PLC0415 - handlers do not need it
 
@@ -58,7 +59,7 @@ def observe(
             if is_start:
                 reporter.started(job, key)
             elif event.code == events.EVENT_JOB_MISSED:
-                reporter.ended(job, key, "it was not started within its misfire_grace_time")
+                reporter.ended(job, key, "the run did not start within its misfire_grace_time")
             else:
                 failed = event.exception
                 reporter.ended(job, key, None if failed is None else repr(failed))

@@ -1,7 +1,7 @@
 """The handler of jobs that `cronledger import celery` writes: it sends a message, as beat does.
 
 The replica needs Celery and the project. Celery's workers run the task. `observe` is for workers
-of a beat that keeps its entries.
+of an app whose beat keeps its entries.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Report the runs of another scheduler from its program, in a thread.
 
 No fault of the database delays or prevents the work. Reports wait in memory until the database can
-be reached, and those that a process has not delivered when it ends are lost.
+be reached. When a process ends, its undelivered reports are lost.
 """
 
 import logging
@@ -52,7 +52,9 @@ class Reporter:
         try:
             self._waiting.put_nowait(_Report(function, time.monotonic(), arguments))
         except queue.Full:
-            _log.warning("a report of job %s is lost: %s wait", arguments["job"], MOST_WAITING)
+            _log.warning(
+                "a report of job %s is lost: %s are waiting", arguments["job"], MOST_WAITING
+            )
 
     def _deliver(self, waiting: "queue.Queue[_Report]") -> None:
         while True:

@@ -325,7 +325,7 @@ def jobs(context: DoctorContext) -> Iterator[Finding]:
     if partly:
         remedy = (
             "start a replica with this queue, these labels and this function on each of these "
-            "hosts, or take the labels from their replicas"
+            "hosts, or remove the labels from their replicas"
         )
         yield Finding("jobs", "problem", f"no live runner can run {'; '.join(partly)}", remedy)
 

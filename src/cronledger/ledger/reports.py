@@ -337,7 +337,7 @@ class Reports:
     def report_tokens(
         self, *, job: str | None = None, revoked: bool = False, limit: int = 1000
     ) -> list[Row]:
-        """Return the valid report tokens by id. `revoked`: the others as well."""
+        """Return the valid report tokens by id. `revoked`: include revoked tokens."""
         return self._read("list_report_tokens", job=job, revoked=revoked, max_rows=limit)
 
     def job_names(self, prefix: str, limit: int) -> list[Row]:

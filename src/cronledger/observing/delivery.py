@@ -67,10 +67,10 @@ def deliver_own(target: Target, run: Run, spool: Spool | None) -> bool:
 
 
 def deliver_all(target_of: Callable[[str], Target | None], spool: Spool) -> int:
-    """Send the ends that the spool has to their ledgers. Return how many are left.
+    """Send the ends in the spool to their ledgers. Return how many are left.
 
-    `target_of`: the ledger of a name; None: its reports are left. A ledger that cannot be reached
-    does not delay the reports of the others. Raises as `deliver_own` does.
+    `target_of` returns the ledger of a name, or None to leave its reports in the spool. A ledger
+    that cannot be reached does not delay the reports of the others. Raises as `deliver_own` does.
     """
     with spool.turn() as is_own:
         runs = [run for run in spool.runs() if run.ended is not None or run.is_lost]

@@ -250,7 +250,7 @@ class ScopeKey(NamedTuple):
 
     @property
     def on_host(self) -> JobOnHost:
-        """The job and the host, on which a runner needs what executions of the scope need."""
+        """The job, and the host whose runners have to be able to run it; None: any host."""
         return self.job_name, self.host
 
 

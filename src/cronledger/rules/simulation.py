@@ -8,7 +8,7 @@ An execution of a job with a gate waits, without a slot, until each plan_time th
 ended here. What was due before the start is taken as a success, unless it still runs.
 
 Another scheduler starts the plan_times of an observed job when they are due, whatever else runs.
-They use no slot and count for no limit.
+Its runs use no slot and do not count for limits.
 """
 
 from collections import Counter, defaultdict
@@ -174,7 +174,7 @@ class _Execution:
     """An execution that runs. `planned` None: one that ran at the start.
 
     `gate`: what it has waited for. `is_replaced`: it ends without success. `is_observed`: it uses
-    no slot, counts for no limit and blocks nothing, because another scheduler has started it.
+    no slot, does not count for limits and blocks nothing, because another scheduler started it.
     """
 
     key: ScopeKey
@@ -702,7 +702,7 @@ def _waiting_beside(revisions: Sequence[Revision]) -> list[Revision]:
 
 
 def _started_elsewhere(revisions: Sequence[Revision]) -> list[Revision]:
-    """Let each plan_time that another scheduler starts run, because its reports are to come."""
+    """Return revisions with which each plan_time runs, because its reports are expected."""
     started = {"handler": Handler.COMMAND, "overlap": Overlap.ALLOW}
     return [replace(one, job=one.job.model_copy(update=started)) for one in revisions]
 

@@ -29,7 +29,7 @@ HEADER = (
 
 OBSERVED_HEADER = (
     *observed.HEADER,
-    "The comment of each job is an item of the mapping that the program gives to "
+    "The comment of each job is an item for the mapping that the program passes to "
     "cronledger.contrib.apscheduler.observe, which reports the runs of these jobs.",
 )
 

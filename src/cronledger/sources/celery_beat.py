@@ -39,7 +39,7 @@ HEADER = (
 OBSERVED_HEADER = (
     *observed.HEADER,
     "The comment of each job is a header for the options of its entry. A worker that calls "
-    "cronledger.contrib.celery.observe reports the runs of tasks whose message has it.",
+    "cronledger.contrib.celery.observe reports the runs of tasks whose message has this header.",
 )
 JOB_HEADER = "cronledger_job"
 """The header of a message that names the observed job."""

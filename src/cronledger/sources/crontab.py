@@ -81,7 +81,7 @@ class ImportedJob:
     `single`: cron itself never lets it overlap, so a faithful import does not either. `mail`: the
     recipients of MAILTO; None: no mail is sent. `user`: the user of the entry, if it is known.
     `before` and `line_command`: the text before the command, and the command as cron reads it.
-    `shell`: that of its crontab.
+    `shell`: the shell of its crontab.
     """
 
     line: int

@@ -43,7 +43,7 @@ class Note:
 class Entry:
     """One entry. `place`: where it is, such as `crontab:3`. `jobs`: their tables by name.
 
-    `wrapper`: what to write into the other scheduler, so that it reports the runs.
+    `wrapper`: the text for the other scheduler with which it reports the runs.
     """
 
     place: str

@@ -1,4 +1,4 @@
-"""The entries of many hosts as one import: equal ones become one job."""
+"""The entries of many hosts as one import, in which equal entries become one job."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ def selection(hosts: Sequence[str], every: Sequence[str], label: str) -> Table:
 
 
 def source_name(hosts: Sequence[str], every: Sequence[str]) -> str:
-    """Return the name of what these hosts have."""
+    """Return the name of the source that has the entries of these hosts."""
     return f"all {len(every)} hosts" if len(hosts) == len(every) > 1 else " + ".join(hosts)
 
 
@@ -48,8 +48,8 @@ def merged(
 ) -> tuple[tuple[Source, ...], bool]:
     """Return the sources, those of every host first, and whether a job has `every`.
 
-    `by_host`: the entries of each host, with the name of each. Entries are equal if their name,
-    jobs and notes are. A job that differs between hosts has the host in its name.
+    `by_host`: the entries of each host, with the name of each. Entries are equal if their names,
+    jobs and notes are equal. A job that differs between hosts has the host in its name.
     """
     every = list(by_host)
     groups: list[_Group] = []

@@ -47,10 +47,10 @@ HEADER = (
 
 OBSERVED_HEADER = (
     *observed.HEADER,
-    "The comment of each job is a patch of its CronJob, for `kubectl patch --patch-file` or "
-    "kustomize. The image must contain the program cronledger, and the Secret cronledger the "
-    "connection string as url. A pod keeps no spool: without a volume for CRONLEDGER_SPOOL_DIR, a "
-    "report that cannot be delivered within 5 s is lost.",
+    "The comment of each job is a patch for its CronJob, for `kubectl patch --patch-file` or "
+    "kustomize. The image must contain the program cronledger. The Secret cronledger must contain "
+    "the connection string under the key url. A pod does not keep its spool: without a volume for "
+    "CRONLEDGER_SPOOL_DIR, a report that cannot be delivered within 5 s is lost.",
 )
 
 

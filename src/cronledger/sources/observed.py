@@ -12,17 +12,17 @@ from cronledger.rules import cron, durations
 from cronledger.sources.imported import Entry, Import, Note, Table
 
 PROGRAM = "/opt/cronledger/bin/cronledger"
-"""The program where the schedulers of hosts find it, which have a short PATH."""
+"""The full path of the program, because the schedulers of hosts have a short PATH."""
 GRACE = "1m"
 QUEUED = "5m"
-"""How late a run may start that waits for a worker, or for a pod."""
+"""How late a run may start if it has to wait for a worker or a pod."""
 LONGEST_RUN = "24h"
 HEADER = (
-    "observed = true: the other scheduler starts the runs, as it did before, and reports them. The "
-    "comment of each job shows what to write into that scheduler. It needs "
-    "CRONLEDGER_DATABASE_URL. See docs/howto/observe.md.",
-    "grace: a run that starts later belongs to no plan_time. It is shorter than the time between "
-    "two plan_times.",
+    "observed = true: the other scheduler still starts the runs, and reports them. The comment of "
+    "each job shows what to change in that scheduler. The reports need CRONLEDGER_DATABASE_URL. "
+    "See docs/howto/observe.md.",
+    "grace: a run that starts later belongs to no plan_time. grace is shorter than the time "
+    "between two plan_times.",
     f'run_timeout = "{LONGEST_RUN}", unless the scheduler has a limit: a run whose end is not '
     "reported by then is FAILED.",
 )
@@ -30,8 +30,8 @@ HEADER = (
 _KEPT = ("description", "timezone", "scope_kind", "scopes")
 _OF_SCHEDULE = ("schedule", "day_or", "dst_gap", "dst_fold", "starts_at", "ends_at")
 _UNKNOWN = re.compile(r"@every|.*\bH\b", re.DOTALL)
-"""Schedules whose plan_times are not those of the other scheduler: it counts from the last run, or
-draws them."""
+"""Schedules whose plan_times differ from those of the other scheduler, because it counts from the
+last run or chooses random times."""
 
 
 def observed(imported: Import) -> Import:
@@ -51,7 +51,7 @@ def _observed(entry: Entry) -> Entry:
     notes = list(entry.notes)
     unknown = list(_why_unknown([table for _, table in tables]))
     notes += [
-        Note(f"{why}, so the job has no schedule: its runs are recorded, and a missing one is not "
+        Note(f"{why}, so the job has no schedule: its runs are recorded, but a missing run is not "
              "noticed", "changed")
         for why in unknown
     ]  # fmt: skip
@@ -64,9 +64,9 @@ def _observed(entry: Entry) -> Entry:
 
 def _why_unknown(tables: list[Table]) -> Iterator[str]:
     if len(tables) > 1:
-        yield f"a report does not name one of these {len(tables)} schedules"
+        yield f"a report does not state which of these {len(tables)} schedules it belongs to"
     elif _UNKNOWN.match(tables[0].get("schedule") or ""):
-        yield "the scheduler counts from the last run, or draws the times of the runs"
+        yield "the scheduler counts from the last run, or chooses random times"
 
 
 def _timing(table: Table) -> Table:

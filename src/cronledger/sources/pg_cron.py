@@ -52,10 +52,10 @@ HEADER = (
 
 OBSERVED_HEADER = (
     *observed.HEADER,
-    "The comment of each job is a statement that changes its command: the new one reports and "
-    "commits the start, runs the SQL, and reports the end, also if the SQL fails. The role of the "
-    "job needs USAGE on the schema of the ledger, and EXECUTE on observe_start and observe_end. No "
-    "statement needs CRONLEDGER_DATABASE_URL.",
+    "The comment of each job is a statement that changes its command. The new command commits the "
+    "report of the start, runs the SQL, and reports the end, even if the SQL fails. The role of "
+    "the job needs USAGE on the schema of the ledger, and EXECUTE on observe_start and "
+    "observe_end. These commands do not need CRONLEDGER_DATABASE_URL.",
 )
 REPORTED = """\
 DO {quote}
@@ -76,8 +76,8 @@ BEGIN
         RAISE EXCEPTION '%', problem;
     END IF;
 END {quote}"""
-"""The command of an observed job. One statement, because several of a command are one transaction,
-in which a failure would also roll back the report of the start."""
+"""The command of an observed job. It is one statement, because pg_cron runs several statements in
+one transaction, in which a failure would also roll back the report of the start."""
 
 
 class Row(NamedTuple):
@@ -200,12 +200,12 @@ class _Reader:
         return _OUTSIDE.match(self.row.command, begin.end() if begin else 0) is not None
 
     def _reported(self, name: str) -> str:
-        """Return the statement that makes the command report its run; empty: none can do that."""
+        """Return the statement that makes the command report its run; empty: it cannot report."""
         row = self.row
         elsewhere = row.database != self.options.database
         if self._is_outside() or elsewhere:
             why = (
-                f"belongs to database {row.database}, and the ledger is not there"
+                f"belongs to database {row.database}, which does not contain the ledger"
                 if elsewhere else "may not run in a transaction"
             )  # fmt: skip
             self.note(f"the command {why}, so it cannot report its runs", "changed")
@@ -263,7 +263,7 @@ def _delimiter(text: str, tag: str) -> str:
 
 
 def _dollars(text: str, tag: str) -> str:
-    """Return `text` as a constant of SQL between dollar quotes, on its own lines as it is."""
+    """Return `text` unchanged as an SQL constant between dollar quotes."""
     delimiter = _delimiter(f"{text}$", tag)
     return f"{delimiter}{text}{delimiter}"
 

@@ -49,8 +49,9 @@ HEADER = (
 
 OBSERVED_HEADER = (
     *observed.HEADER,
-    "The comment of each job is a drop-in of its service. Write CRONLEDGER_DATABASE_URL into the "
-    "EnvironmentFile that it names, which nobody else can read, and run `systemctl daemon-reload`. "
+    "The comment of each job is a drop-in for its service. Write CRONLEDGER_DATABASE_URL into the "
+    "EnvironmentFile that the drop-in names. Only the owner of this file should be able to read "
+    "it. Then run `systemctl daemon-reload`. "
     f"{observed.PROGRAM} is the path of the program.",
 )
 _OF_THE_SYSTEM = "/etc/systemd/system", "/etc/cronledger/observe-environment"
@@ -135,7 +136,7 @@ class _Reader:
         return jobs
 
     def _drop_in(self, name: str) -> str:
-        """Return a drop-in of the service with the wrapper before its last command."""
+        """Return a drop-in for the service with the wrapper before its last command."""
         *others, last = self._starts()
         found = _PREFIX.match(last)
         marks = found[0] if found else ""
@@ -154,7 +155,7 @@ class _Reader:
         if others:
             self.note(
                 f"{self.service.name} has {len(others) + 1} commands; the drop-in wraps the last, "
-                "so a failure of an earlier one is a missing run",
+                "so no run is reported if an earlier one fails",
                 "changed",
             )
         kept = "".join(mark for mark in marks if mark not in "@|")

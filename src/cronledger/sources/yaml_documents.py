@@ -1,4 +1,4 @@
-"""Read YAML that people or Helm wrote: its documents, each with its text. Write a document.
+"""Read the documents of YAML that people or Helm wrote, each with its text, and write one.
 
 Only this module knows the library of the extra `import`.
 """
@@ -52,7 +52,7 @@ def read_documents(text: str, *, items: str | None = None) -> Iterator[Part]:
 
 
 def written(value: Any) -> str:
-    """Return a value as a document. The library is there, because the value was read with it."""
+    """Return a value as a YAML document. The library is installed, because it read the value."""
     import yaml  # noqa: PLC0415
 
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=88)

@@ -26,14 +26,14 @@ EXPORTS = (".csv", ".json")
 SAVE_VIEW = "/ledger/views/save"
 DELETE_VIEW = "/ledger/views/delete"
 OWN = frozenset({SAVE_VIEW, DELETE_VIEW})
-"""The actions of viewers as well: they change only what belongs to the person."""
+"""The actions that viewers may also request: they change only what belongs to the person."""
 
 
 class Gate:
     """Lets a request pass with its identity, or refuses it.
 
-    A method that changes something needs this page as its origin, and an operator unless it is one
-    of OWN.
+    A method that changes something needs this page as its origin. It also needs an operator, unless
+    its path is one of OWN.
     """
 
     def __init__(self, app: ASGIApp) -> None:

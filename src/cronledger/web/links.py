@@ -48,7 +48,7 @@ class Links:
         return top_of(self._request) + "/"
 
     def below_root(self, address: str) -> str:
-        """Return the whole address of a path and query below the prefix."""
+        """Return the full address of a path and query below the prefix."""
         return self._root + address
 
     def revision(self, job: str, revision: int) -> str:

@@ -1,4 +1,4 @@
-"""Reports of runs that another scheduler starts, which requests with a token make."""
+"""Record the reports of another scheduler's runs that arrive in requests with a token."""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MOST_CONNECTIONS = 2
 MOST_WAITING = 50
 """Reports that one process receives or records at a time."""
 PATIENCE = 10.0
-"""The longest time in seconds in which the database has to record a report."""
+"""The time limit of the database for recording a report, in seconds."""
 FAILED = "the run was reported as failed"
 
 
@@ -37,7 +37,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a report: accepted, refused, unknown or limited, as `report_by_token` says."""
+    """What became of a report: accepted, refused, unknown or limited, from `report_by_token`."""
 
     outcome: str
     retry_after: int | None = None
@@ -49,8 +49,8 @@ class DatabaseAwayError(Exception):
 
 
 class RunReports:
-    """Records reports. Its connections are its own, so that reports and people do not wait for
-    each other.
+    """Records reports. It has connections of its own, so that reports and people do not wait
+    for each other.
     """
 
     def __init__(self, access: Access, schema: str) -> None:
@@ -66,7 +66,7 @@ class RunReports:
             async with asyncio.timeout(PATIENCE):
                 receipt = await self._call(sha256(token.encode()).hexdigest(), report)
         except (psycopg.Error, OSError, TimeoutError) as error:
-            if not self._is_away:  # anybody may send requests, and would fill the log
+            if not self._is_away:  # otherwise anybody could fill the log
                 log.warning("web_report_failed", error=str(error) or "it did not respond in time")
             self._is_away = True
             raise DatabaseAwayError from error

@@ -47,7 +47,7 @@ class ClaimDecision:
     jobs that become executions. `replaced`: RUNNING executions that
     get a cancel request. `parked`: scopes parked as `waiting` or `limit`, with their queues.
     `excluded_jobs`: jobs that other live runners have to plan. `no_runner`: jobs that no live
-    runner can run, with the host on which it would have to. `delegated`: jobs that a runner with
+    runner can run, with the host on which they have to run. `delegated`: jobs that a runner with
     newer zone data plans. `slotless`: the number of due schedules that were not planned, because
     others took all slots.
     """
@@ -254,7 +254,8 @@ class _Decider:
     def _leave_to_others(self, row: ScheduleRow, facts: JobFacts, first: datetime) -> None:
         """Leave the row to a live runner that can run the job. Park the row if there is none.
 
-        Of a host only its own runners count, because no other runner starts its executions.
+        For the schedule of a host, only runners of this host count, because no other runner starts
+        its executions.
         `first`: the first plan_time that runs, which is overdue from then on.
         """
         if row.key.on_host in self._inputs.runnable:

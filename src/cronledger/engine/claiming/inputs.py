@@ -33,8 +33,8 @@ class ClaimInputs:
     `running`: the RUNNING executions per scope, by id. `unclaimed`: the id of the first
     PENDING execution per scope, only of external jobs. `locked_jobs`, `locked_queues`: the limited
     ones whose row this claim has locked. `queue_room`: room of the limited queues.
-    `runnable`: of the jobs that this runner cannot plan, those that another live runner can run,
-    on the host of the schedule.
+    `runnable`: the jobs that this runner cannot plan and another live runner can run, with the
+    host of the schedule.
     """
 
     now: datetime
@@ -126,7 +126,7 @@ class InputReader:
     async def _read_runnable(
         self, c: Connection, schedules: Sequence[ScheduleRow], jobs: Mapping[str, JobFacts]
     ) -> set[JobOnHost]:
-        """Return what another live runner can run, of the jobs that this one cannot plan."""
+        """Return the jobs that this runner cannot plan and another live runner can run."""
         planned = {row.key.on_host for row in schedules if row.key.job_name in jobs}
         others = [x for x in sorted(planned, key=str) if not self._abilities.plans(jobs[x[0]])]
         if not others:

@@ -55,7 +55,7 @@ class ProgressLines:
 
 
 def progress_of(line: bytes) -> dict[str, Any] | None:
-    """Return the progress that a line reports, or None if it is no progress line."""
+    """Return the progress that a line reports, or None if it is not a progress line."""
     if not line.startswith(MARK) or (found := _LINE.match(line)) is None:
         return None
     done, total, text = found.groups()

@@ -1,4 +1,4 @@
--- Lists report tokens by id, those that are valid and, if `revoked`, the others. NULL: no restriction. No lock.
+-- Lists the valid report tokens by id, and the revoked ones too if `revoked`. job NULL: all jobs. No lock.
 -- Zero rows: there are none.
 SELECT t.id, t.job_name, t.scope_kind, t.scope_id, t.host, t.created_at, t.created_by, t.last_used_at, t.revoked_at,
        t.revoked_by

@@ -202,7 +202,7 @@ async def show(request: Request) -> Response:
 
 
 def viewed(request: Request, filters: Filters) -> dict[str, object]:
-    """Return the fields of the address for a view: `since=6h` stays the last six hours."""
+    """Return the filters of a view as the address has them: `since=6h` stays a duration."""
     return filters.query | dict(_window(request))
 
 

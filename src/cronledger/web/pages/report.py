@@ -1,7 +1,7 @@
 """The addresses to which programs report the runs of observed jobs, as to Healthchecks.
 
-A token in the path takes the place of a sign-in. A token must not be logged, so that nothing here
-raises an exception which has the address of the request.
+A token in the path takes the place of a sign-in. A token must not be logged, so nothing here raises
+an exception that contains the address of the request.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _UNKNOWN = (404, "There is no such address.")
 
 
 class _Endpoint:
-    """Takes the reports of all methods, so that no other page responds to such an address."""
+    """Handles requests of all methods, so that no other page responds to these addresses."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -56,7 +56,7 @@ async def _received(request: Request) -> Response:
         return response
     reports = site.run_reports
     if reports.waiting >= MOST_WAITING:
-        return _plain(429, "There are too many reports at this moment.", 1)
+        return _plain(429, "Too many reports arrive at this moment. Send it again.", 1)
     reports.waiting += 1
     try:
         return await _recorded(request, reports, *address.groups())
@@ -123,7 +123,9 @@ def _response(receipt: Receipt) -> Response:
         case "accepted":
             return _plain(200, "OK")
         case "limited":
-            return _plain(429, "The token has too many reports.", receipt.retry_after)
+            return _plain(
+                429, "The token has sent too many reports. Send it again.", receipt.retry_after
+            )
         case "refused":
             return _plain(409, f"The ledger refused the report: {receipt.problem}")
         case _:

@@ -118,7 +118,7 @@ class _Output:
     def notice(self, notice: Diagnostic) -> None:
         message = notice.message_primary or ""
         if len(message) <= LONGEST and (report := progress_of(message.encode())) is not None:
-            with suppress(LeaseLost):  # the commit finds it as well
+            with suppress(LeaseLost):  # the commit notices it as well
                 self._context.progress(**report)
         else:
             self.add(f"{notice.severity}: {message}")
