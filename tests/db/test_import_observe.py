@@ -65,6 +65,7 @@ def test_the_start_of_a_wrapped_command_is_visible_while_it_runs_F121(tidy: Ledg
         assert connection.execute("SELECT * FROM seen").fetchall() == [(1,)]
         ended = connection.execute(
             "SELECT count(*) FROM pg_locks WHERE relation = 'cronledger.schedules'::regclass"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
         assert ended.fetchall() == [(0,)]
 

@@ -359,7 +359,7 @@ def test_the_timers_of_hosts_have_the_hosts_that_have_them_F107(tmp_path: Path) 
     ("arguments", "told"),
     [
         (["web1={}", "{}"], "some paths have a host, and others have none"),
-        (["web1={}", "--observe"], "import the timers of each host alone"),
+        (["web1={}", "--observe"], "import the timers of each host separately"),
         (["web1={}", "--every", "web"], "'web' is not a label"),
     ],
 )
