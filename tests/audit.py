@@ -38,6 +38,7 @@ ANSWERS = (
     Answer("B603", "*", "a list, without a shell: the command of a job, or programs of PostgreSQL"),
     Answer("B604", "engine/running/handlers/command.py", "the job asks for a shell by a string"),
     Answer("B604", "engine/alerting/senders.py", "the channel asks for a shell by a string"),
+    Answer("B604", "sources/crontab.py", "notes the SHELL of a crontab; starts nothing"),
     Answer("B606", "engine/commands/spawn.py", "the child becomes the command of the job"),
     Answer("B108", "embedded/postmaster.py", "the socket has a directory of the user alone in it"),
     Answer("B311", "engine/running/executor.py", "spreads retries; no secret"),
