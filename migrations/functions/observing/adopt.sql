@@ -61,14 +61,14 @@ COMMENT ON FUNCTION {schema}_internal.replica_times({schema}.job_revisions) IS '
 
 CREATE OR REPLACE FUNCTION {schema}.hand_over(
     job text, started_at timestamptz DEFAULT NULL,
-    OUT runs boolean, OUT replicas_from timestamptz, OUT replicas_until timestamptz)
+    OUT runs boolean, OUT adoptable boolean, OUT replicas_from timestamptz, OUT replicas_until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     start  timestamptz := coalesce(started_at, {schema}.db_clock());
     owner  {schema}.job_revisions;
     newest {schema}.job_revisions;
 BEGIN
-    runs := true;
+    runs := true; adoptable := false;
     IF NOT EXISTS (SELECT FROM {schema}.job_revisions r
                    WHERE r.job_name = job AND {schema}_internal.may_be_observed(r.definition)) THEN
         RETURN;
@@ -78,6 +78,7 @@ BEGIN
     SELECT r.* INTO newest FROM {schema}.job_revisions r WHERE r.job_name = job ORDER BY r.revision DESC LIMIT 1;
     SELECT NOT coalesce(t.first <= start AND (t.until > start OR t.until IS NULL), false) INTO runs
     FROM {schema}_internal.replica_times(owner) t;
+    adoptable := newest.definition ->> 'handler' <> 'observed';
     SELECT t.first, t.until INTO replicas_from, replicas_until FROM {schema}_internal.replica_times(newest) t;
 END $$;
-COMMENT ON FUNCTION {schema}.hand_over(text, timestamptz) IS 'Returns whether another scheduler runs what it started at this instant (NULL: now), or replicas do. runs is true unless the job was adopted, also for an unknown job. replicas_from and replicas_until: when replicas fire the job, as decided now; NULL: never, and without end. cronledger observe asks it before it runs the command of a job that can be adopted.';
+COMMENT ON FUNCTION {schema}.hand_over(text, timestamptz) IS 'Returns whether another scheduler runs what it started at this instant (NULL: now), or replicas do. runs is true unless the job was adopted, also for an unknown job. adoptable: the job has a handler for replicas. replicas_from and replicas_until: when replicas fire the job, as decided now; NULL: never, and without end. cronledger observe asks it before it runs the command of a job that can be adopted.';
