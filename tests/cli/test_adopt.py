@@ -37,6 +37,8 @@ def test_the_switch_lies_between_two_plan_times(cli: Cli, seen: Ask, tmp_path: P
     made = json.loads(cli("adopt", "seen", "--at", day, "--reason", "moved", "--json").output)
     assert (made["revision"], made["last"][:10]) == (2, midnight(seen, 2)[:10])
     (before,) = seen(stored)
+    assert "another scheduler runs it" in cli("why", "seen", made["last"]).output
+    assert "it may start at" in cli("why", "seen", made["first"]).output
     # An apply keeps it, and has no difference.
     assert "differ" not in cli("jobs", "diff", str(tmp_path / "jobs.toml")).output
     cli("jobs", "apply", str(tmp_path / "jobs.toml"), "--source", "main")

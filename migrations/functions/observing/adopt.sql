@@ -38,7 +38,7 @@ BEGIN
         edited_by = requester
     WHERE j.name = job
     RETURNING j.revision INTO made;
-    UPDATE {schema}.job_revisions r SET reason = adopt.reason
+    UPDATE {schema}.job_revisions r SET reason = coalesce(r.reason, adopt.reason)
     WHERE (r.job_name, r.revision) = (job, made) AND made > definition.revision;
     PERFORM {schema}_internal.end_action(began);
     PERFORM {schema}_internal.record_action('adopt', 'job', job, requester,

@@ -34,7 +34,7 @@ LANGUAGE sql IMMUTABLE AS $$
              rename_source retire_host accept_violation withdraw_acceptance redact_revisions set_retention'),
         ('operator runner', 'EXECUTE', 'record_refusal'),
         ('operator runner', 'EXECUTE',
-            'trigger backfill pause resume skip unskip retire cancel cancel_many retry retry_many redact enqueue enqueue_many take_results set_calendar
+            'adopt trigger backfill pause resume skip unskip retire cancel cancel_many retry retry_many redact enqueue enqueue_many take_results set_calendar
              pause_channel resume_channel test_channel retry_delivery'),
         -- The record of verify, which needs only the views.
         ('operator runner', 'EXECUTE', 'begin_verification end_verification'),
@@ -81,7 +81,7 @@ LANGUAGE sql IMMUTABLE AS $$
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim claim_next heartbeat progress finish fail release not_ready upstream'),
         -- Reports of observed jobs.
-        ('operator runner', 'EXECUTE', 'observe_start observe_end hand_over adopt'),
+        ('operator runner', 'EXECUTE', 'observe_start observe_end hand_over'),
         ('runner', 'SELECT UPDATE', 'reports'),
         ('operator', 'EXECUTE', 'create_report_token revoke_report_token report_by_token'),
         ('', 'SELECT', 'report_tokens'), ('', 'USAGE', 'report_token_id'),

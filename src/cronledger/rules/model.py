@@ -537,12 +537,12 @@ class Job(BaseModel):
     @property
     def may_be_observed(self) -> bool:
         """Whether another scheduler fires some of its plan_times."""
-        return self.observed or self.handler is Handler.OBSERVED
+        return self.observed or self.handler == Handler.OBSERVED
 
     def is_observed(self, plan_time: datetime) -> bool:
         """Return whether another scheduler fires this plan_time."""
-        if not self.observed or self.handler is Handler.OBSERVED:
-            return self.handler is Handler.OBSERVED
+        if not self.observed or self.handler == Handler.OBSERVED:
+            return self.handler == Handler.OBSERVED
         return (
             self.adopted_at is None
             or plan_time < self.adopted_at
