@@ -248,7 +248,8 @@ def _observed(report: Report) -> None:
         for name in sorted(_NOT_ADOPTABLE) if job.observed else ():
             if getattr(job, name):
                 message = "conflicts with observed: another scheduler does not know it"
-                report.add(name, message, "remove it, or observed once replicas fire the job")
+                remedy = "remove it, or observed once replicas fire the job"
+                report.add(name, message, remedy, without_effect=True)
         return
     for name in sorted(_NOT_OBSERVED & job.model_fields_set):
         if getattr(job, name) is not None:
