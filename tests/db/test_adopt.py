@@ -115,13 +115,13 @@ def test_an_edit_of_the_source_keeps_the_side(ledger: Ledger, base: datetime) ->
 @pytest.mark.parametrize(
     ("columns", "at", "back", "problem"),
     [
-        ({"handler": "observed", "target": "{}", "observed": False}, MINUTE, False, "no handler"),
+        ({"handler": "observed"}, MINUTE, False, "no handler"),
         ({"observed": False}, MINUTE, False, "is not observed"),
         ({"retired_at": "now"}, MINUTE, False, "is retired"),
         ({}, MINUTE, True, "was not adopted"),
-        ({"adopted_at": "yesterday"}, MINUTE, False, "replicas fire it already"),
+        ({"adopted_at": "2020-01-01"}, MINUTE, False, "replicas fire it already"),
         (
-            {"adopted_at": "yesterday", "returned_at": "tomorrow"}, timedelta(days=3), False,
+            {"adopted_at": "2020-01-01", "returned_at": "2080-01-01"}, timedelta(days=25_000), False,
             "returns to the other scheduler",
         ),
         ({}, -MINUTE, False, "not a future instant"),
