@@ -121,8 +121,8 @@ def test_an_edit_of_the_source_keeps_the_side(ledger: Ledger, base: datetime) ->
         ({}, MINUTE, True, "was not adopted"),
         ({"adopted_at": "2020-01-01"}, MINUTE, False, "replicas fire it already"),
         (
-            {"adopted_at": "2020-01-01", "returned_at": "2080-01-01"}, timedelta(days=25_000), False,
-            "returns to the other scheduler",
+            {"adopted_at": "2020-01-01", "returned_at": "2080-01-01"},
+            timedelta(days=25_000), False, "returns to the other scheduler",
         ),
         ({}, -MINUTE, False, "not a future instant"),
         ({}, 4 * SECOND, False, "not a future instant"),
