@@ -85,8 +85,9 @@ def test_the_wrapper_starts_what_the_other_scheduler_has_to_run(
     assert fire(database_url) == (0, "ran", "")
     assert fire(NOWHERE)[:2] == (0, "ran")  # it keeps to the last reply
     adopted("adopted_at = cronledger.db_clock()")
-    reports = seen("SELECT count(*) FROM cronledger.reports")
     assert fire(database_url) == (0, "", "")
+    assert files(spool) == [".side"]  # it has delivered the last report
+    reports = seen("SELECT count(*) FROM cronledger.reports")
     assert fire(NOWHERE)[:2] == (0, "")
     assert seen("SELECT count(*) FROM cronledger.reports") == reports
     adopted("returned_at = cronledger.db_clock()")

@@ -91,6 +91,7 @@ def observe(
     if side is not None and not _runs_here(spool, run, ledgers, side):
         if sys.stderr.isatty():
             _warn(f"replicas run the job {job} now, so the command was not started")
+        _deliver(spool, ledgers, refused=False)  # of earlier runs
         return
     running: process.Command | None = None
     try:
