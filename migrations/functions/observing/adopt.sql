@@ -62,7 +62,7 @@ COMMENT ON FUNCTION {schema}_internal.replica_times({schema}.job_revisions) IS '
 CREATE OR REPLACE FUNCTION {schema}.hand_over(
     job text, started_at timestamptz DEFAULT NULL,
     OUT runs boolean, OUT adoptable boolean, OUT replicas_from timestamptz, OUT replicas_until timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     start  timestamptz := coalesce(started_at, {schema}.db_clock());
     owner  {schema}.job_revisions;
