@@ -95,6 +95,9 @@ CREATE TABLE {schema}.jobs (
     every               text[],
     handler             text NOT NULL
                         CHECK (handler IN ('python', 'command', 'sql', 'http', 'external', 'observed')),
+    observed            boolean NOT NULL DEFAULT false,
+    adopted_at          timestamptz,
+    returned_at         timestamptz,
     target              jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(target) = 'object'),
     payload             jsonb,
     payload_schema      jsonb CHECK (jsonb_typeof(payload_schema) = 'object'),
@@ -146,15 +149,19 @@ CREATE TABLE {schema}.jobs (
         OR (paused_by IS NULL AND paused_reason IS NULL AND paused_until IS NULL)),
     CONSTRAINT every_has_hosts CHECK (every IS NULL OR (scope_kind = 'host' AND scopes IS NULL AND every = "on")),
     -- Its firings are planned by any replica, and hosts are known from replicas only.
-    CONSTRAINT hosts_need_replicas CHECK (NOT (scope_kind = 'host' AND handler IN ('external', 'observed'))),
+    CONSTRAINT hosts_need_replicas CHECK (NOT (scope_kind = 'host' AND (observed OR handler IN ('external', 'observed')))),
+    -- Another scheduler knows no gates, windows and delays.
+    CONSTRAINT observed_has_plain_plan_times CHECK (NOT (observed AND (windows OR requires IS NOT NULL
+        OR after IS NOT NULL OR schedule_delay > '0' OR jitter > '0'))),
+    CONSTRAINT only_observed_is_adopted CHECK (observed OR (adopted_at IS NULL AND returned_at IS NULL)),
     CONSTRAINT scopes_need_a_kind CHECK (scopes IS NULL OR scope_kind <> 'global'),
     -- A value that replicas cannot read would stop them for all jobs.
     CONSTRAINT at_most_a_century CHECK (interval '36525 days' >= ALL (retry_backoff)
         AND greatest(schedule_delay, jitter, grace, catch_up_window, run_timeout, stale_timeout)
             <= interval '36525 days'),
     CONSTRAINT years_of_four_digits CHECK (
-        least(starts_at, ends_at, paused_at, paused_until, retired_at) >= '1000-01-01Z'
-        AND greatest(starts_at, ends_at, paused_at, paused_until, retired_at) < '9999-01-01Z')
+        least(starts_at, ends_at, adopted_at, returned_at, paused_at, paused_until, retired_at) >= '1000-01-01Z'
+        AND greatest(starts_at, ends_at, adopted_at, returned_at, paused_at, paused_until, retired_at) < '9999-01-01Z')
 );
 CREATE INDEX jobs_provided ON {schema}.jobs (name)
     WHERE scopes IS NULL AND scope_kind <> 'global' AND retired_at IS NULL;
@@ -196,6 +203,9 @@ COMMENT ON COLUMN {schema}.jobs.queue IS 'Queue of the job. Runners that serve i
 COMMENT ON COLUMN {schema}.jobs."on" IS 'Labels that a runner must have to run the job, all of them, such as {role=web} or {host=web1}; NULL: any runner. The name is a reserved word of SQL, so it needs quotes.';
 COMMENT ON COLUMN {schema}.jobs.every IS 'Each plan_time runs once on every host that has these labels, all of them, such as {role=web}. It sets "on" and scope_kind. NULL: the job is not run on every host.';
 COMMENT ON COLUMN {schema}.jobs.handler IS 'Kind of handler: python, command, sql, http, external, observed (another scheduler fires it).';
+COMMENT ON COLUMN {schema}.jobs.observed IS 'Another scheduler fires the job until adopt() moves it to replicas, which then run its handler.';
+COMMENT ON COLUMN {schema}.jobs.adopted_at IS 'Replicas fire the plan_times of an observed job from this instant on; set by adopt(). NULL: never.';
+COMMENT ON COLUMN {schema}.jobs.returned_at IS 'The other scheduler fires those from this instant on again; set by adopt(). NULL: never.';
 COMMENT ON COLUMN {schema}.jobs.target IS 'Target of the handler, with the keys of a file: {"python": "package.module:function"}, {"command": [list] or "shell line"} with env and cwd, {"sql": "statement"}, or the table of http: {"url": "https://…"}. {} for external.';
 COMMENT ON COLUMN {schema}.jobs.payload IS 'JSON that is passed to the handler.';
 COMMENT ON COLUMN {schema}.jobs.payload_schema IS 'JSON Schema of the payload, for people and forms; nothing is validated by it in SQL. NULL: any JSON.';
@@ -258,7 +268,7 @@ COMMENT ON COLUMN {schema}.job_revisions.state IS 'active, paused or retired fro
 COMMENT ON COLUMN {schema}.job_revisions.paused_until IS 'With state paused: when the pause ends by itself.';
 COMMENT ON COLUMN {schema}.job_revisions.definition IS 'The row of jobs after the edit.';
 COMMENT ON COLUMN {schema}.job_revisions.requested_by IS 'The person or program that requested it.';
-COMMENT ON COLUMN {schema}.job_revisions.reason IS 'Reason that was given for the pause.';
+COMMENT ON COLUMN {schema}.job_revisions.reason IS 'Reason that was given for the pause, or for the switch between schedulers.';
 
 -- Pauses. The columns paused_* of jobs state the union of those that are in force for a job (apply_pauses).
 

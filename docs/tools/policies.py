@@ -13,10 +13,10 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from cronledger.rules import durations, model, notify, requirements, selectors, urls
-from cronledger.rules.model import Job
+from cronledger.rules.model import OF_OPERATORS, Job
 
 SOURCE = Path(__file__).parents[2] / "src" / "cronledger" / "declaring"
-DECIDED = frozenset({"name", "schedule", "handler", "target", "payload_schema"})
+DECIDED = frozenset({"name", "schedule", "handler", "target", "payload_schema", *OF_OPERATORS})
 """Fields of `Job` that are no policies of `@app.job`: arguments of their own, or derived."""
 TYPED = "policies.py"
 DESCRIBED = "app.py"

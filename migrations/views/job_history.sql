@@ -12,4 +12,4 @@ COMMENT ON COLUMN {schema}.job_history.state IS 'State of the job from this chan
 COMMENT ON COLUMN {schema}.job_history.paused_until IS 'With state paused: when the pause ends by itself.';
 COMMENT ON COLUMN {schema}.job_history.definition IS 'The definition as it was, without target, payload and ping.';
 COMMENT ON COLUMN {schema}.job_history.requested_by IS 'The person or program that requested it.';
-COMMENT ON COLUMN {schema}.job_history.reason IS 'Reason that was given for the pause.';
+COMMENT ON COLUMN {schema}.job_history.reason IS 'Reason that was given for the pause, or for the switch between schedulers.';

@@ -107,6 +107,7 @@ MATRIX = {
     "enqueue": Entry("enqueue hourly --key k", DECIDE, "operator"),
     "backfill": Entry("backfill hourly --from 3h --to 1h", DECIDE, "operator"),
     "progress": Entry("progress 1", DEPLOY, "runner", code=1),  # under a lease that it has lost
+    "adopt": Entry("adopt seen --at 2090-01-01", DECIDE, "operator"),
     "observe": Entry("observe --deliver", EVERYBODY),
     "executions list": Entry("executions list", READ),
     "executions show": Entry("executions show 2", READ),
@@ -151,6 +152,8 @@ MATRIX = {
 }
 OBSERVED = "INSERT INTO cronledger.jobs (name, handler) VALUES ('seen', 'observed')"
 BEFORE = {
+    "adopt": "INSERT INTO cronledger.jobs (name, handler, schedule, observed)"
+    " VALUES ('seen', 'external', '0 0 * * *', true)",
     "accept-database": "UPDATE cronledger.identity SET database_oid = 0",
     "hosts retire": "INSERT INTO cronledger.hosts (name, present_through)"
     " VALUES ('gone', '2020-01-01')",

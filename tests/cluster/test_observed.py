@@ -1,15 +1,17 @@
-"""A replica beside another scheduler, which is then replaced by it."""
+"""A replica beside another scheduler, which then replaces it."""
 
 import subprocess
 import threading
 from collections import Counter
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
+from cronledger.observing.spool import wall_clock
 from tests.cluster.support.harness import Cluster
 from tests.processes import CRONLEDGER, clean_environ
 from tests.waiting import PATIENCE, until
@@ -22,9 +24,9 @@ class OtherScheduler(threading.Thread):
     """Starts `cronledger observe` at each plan_time, as a crontab does. One run is prevented, and
     one is doubled."""
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, period: int = PERIOD) -> None:
         super().__init__(daemon=True)
-        self._cluster = cluster
+        self._period = period
         self._command = [
             *CRONLEDGER, "observe", "seen", "--", "sh", "-c", f"echo ran >> {directory / 'lines'}"
         ]  # fmt: skip
@@ -34,13 +36,18 @@ class OtherScheduler(threading.Thread):
         }  # fmt: skip
         self._stopped = threading.Event()
         self.fired = 0
+        self.errs = True
         self.statuses: list[int] = []
 
     def run(self) -> None:
         processes = []
-        while not self._stopped.wait(PERIOD):
+        at = wall_clock() // self._period * self._period
+        while True:
+            at += self._period
+            if self._stopped.wait(at - wall_clock()):
+                break
             self.fired += 1
-            for _ in range({PREVENTED: 0, DOUBLED: 2}.get(self.fired, 1)):
+            for _ in range({PREVENTED: 0, DOUBLED: 2}.get(self.fired, 1) if self.errs else 1):
                 processes.append(subprocess.Popen(self._command, env=self._environ))
         self.statuses = [process.wait(PATIENCE) for process in processes]
 
@@ -83,4 +90,59 @@ def test_a_job_is_observed_and_then_moved_while_it_fires(cluster: Cluster, tmp_p
     )
     assert all(plan_time > moved for plan_time in fired)
     assert len(fired) == len(cluster.rows("SELECT at FROM public.lines"))
+    assert list(verify(cluster.url)) == []
+
+
+@pytest.mark.slow
+def test_a_job_moves_to_replicas_and_back_while_both_schedulers_fire(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    with psycopg.connect(cluster.url) as connection:
+        connection.execute("CREATE TABLE public.lines (at timestamptz DEFAULT clock_timestamp())")
+    (begun,) = cluster.rows(
+        "INSERT INTO cronledger.jobs (name, handler, target, observed, schedule, grace)"
+        " VALUES ('seen', 'sql', jsonb_build_object("
+        "'sql', 'INSERT INTO public.lines DEFAULT VALUES'), true, '@every 6s', '5 s')"
+        " RETURNING clock_timestamp()"
+    )
+    cluster.start("control")
+    other = OtherScheduler(cluster, tmp_path, 6)
+    other.errs = False
+    other.start()
+
+    def lines() -> int:
+        path = tmp_path / "lines"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def own() -> int:
+        return len(cluster.rows("SELECT at FROM public.lines"))
+
+    def switch(*options: str) -> None:
+        (at,) = cluster.rows("SELECT (clock_timestamp() + interval '15 s')::text")
+        command = [*CRONLEDGER, "adopt", "seen", "--at", at.replace(" ", "T"), *options]
+        environ = {**clean_environ(), "CRONLEDGER_DATABASE_URL": cluster.url}
+        subprocess.run(command, env=environ, check=True, timeout=PATIENCE)
+
+    until("the other scheduler has run it", lambda: lines() >= 1, 10 * PATIENCE)
+    switch()
+    until("replicas have run it", lambda: own() >= 2, 10 * PATIENCE)
+    before = lines()
+    switch("--back")
+    until("the other scheduler runs it again", lambda: lines() >= before + 2, 10 * PATIENCE)
+    other.stop()
+    assert set(other.statuses) == {0}
+    cluster.drain()
+    ran = cluster.rows(
+        "SELECT plan_time, runner_id = 'observed' FROM cronledger.executions"
+        " WHERE trigger = 'schedule' ORDER BY plan_time"
+    )
+    sides = [observed for _, observed in ran]
+    assert (sides.count(True), sides.count(False)) == (lines(), own())
+    assert Counter(cluster.rows("SELECT trigger FROM cronledger.executions")).total() == len(ran)
+    # One run of each plan_time, on one side: the other scheduler, replicas, the other scheduler.
+    plan_times = [plan_time for plan_time, _ in ran]
+    assert {(b - a).seconds for a, b in pairwise(plan_times)} == {6}
+    assert plan_times[0] > begun
+    assert sum(a != b for a, b in pairwise(sides)) == 2
+    assert cluster.rows("SELECT reason FROM cronledger.skips") == []
     assert list(verify(cluster.url)) == []

@@ -112,9 +112,16 @@ def failed_delivery(db: Db) -> object:
     return insert(db, "deliveries", channel="ops", status="FAILED", due_at=None)["id"]
 
 
+def adoptable(db: Db) -> object:
+    """A time at which the job `other` moves to replicas."""
+    db.execute("UPDATE cronledger.jobs SET observed = true WHERE name = 'other'")
+    return value(db, "SELECT (cronledger.db_now() + interval '2 days')::date::text")
+
+
 Prepare = Callable[[Db], object]
 HOUR = "ARRAY[date_trunc('hour', cronledger.db_now()) - interval '3 h']"
 CALLS: dict[str, tuple[Prepare | None, str]] = {
+    "adopt": (adoptable, "'other', '{0}'"),
     "trigger": (None, "'job'"),
     "backfill": (failed, f"'job', {HOUR}"),
     "pause": (None, "'job', 'why'"),
@@ -504,6 +511,7 @@ def lost(db: Db) -> None:
 
 COMMANDS: dict[str, tuple[Prepare | None, str]] = {
     "accept_violation": (lost, "verify job --accept known"),
+    "adopt": (adoptable, "adopt other --at {0}"),
     "trigger": (None, "trigger job"),
     "backfill": (None, "backfill job --from 3h --to 1h"),
     "pause": (None, "jobs pause job --reason night"),

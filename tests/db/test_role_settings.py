@@ -327,6 +327,8 @@ CALLS: dict[str, str] = {
     "an observed job": "INSERT INTO jobs (name, handler) VALUES ('seen', 'observed')",
     "observe_start": "SELECT observe_start('seen')",
     "observe_end": "SELECT observe_end('seen')",
+    "an adoptable job": "UPDATE jobs SET handler = 'external', observed = true WHERE name = 'seen'",
+    "adopt": "SELECT adopt('seen', db_clock() + interval '1 d')",
     "create_report_token": "SELECT create_report_token(repeat('a', 64), 'seen')",
     "report_by_token": "SELECT report_by_token(repeat('a', 64), true)",
     "revoke_report_token": "SELECT revoke_report_token(max(id)) FROM report_tokens",

@@ -55,6 +55,8 @@ REPORTS = "tests/unit/test_planner_reports.py::"
 WRAPPER = "tests/cli/test_observe.py::"
 PROGRESS_RULES = "tests/unit/test_progress.py::"
 HOSTS = "tests/db/test_hosts.py::"
+ADOPT = "tests/db/test_adopt.py::"
+ADOPTED = "tests/cli/test_adopt.py::"
 
 
 class AnchorError(AssertionError):
@@ -1282,9 +1284,9 @@ MISTAKES = [
         SRC + "rules/planner.py",
         ("an observed plan_time is skipped within its grace",
          REPORTS + "test_a_plan_time_without_a_report_waits_for_its_grace",
-         "    if is_observed(line.current) and line.now < settled_at(planned):\n", "    if False:\n"),
+         "    if line.current.job.may_be_observed and line.now < _settled_at(line, planned):\n", "    if False:\n"),
         ("a move to replicas waits for reports", REPORTS + "test_a_move_to_replicas_settles_what_is_not_reported",
-         "    if is_observed(line.current) and line.now < settled_at(planned):\n", "    if line.now < settled_at(planned):\n"),
+         "    if line.current.job.may_be_observed and line.now < _settled_at(line, planned):\n", "    if line.now < _settled_at(line, planned):\n"),
         ("skips are recorded before all reports were read",
          REPORTS + "test_more_reports_than_a_claim_reads_are_settled_by_the_next_one",
          "    if matching.has_more and settled.progressed:\n", "    if False:\n"),
@@ -1298,7 +1300,41 @@ MISTAKES = [
         ("an end that is reported late is lost", OBSERVED + "test_a_run_without_an_end_fails_after_run_timeout",
          " OR e.error_code = 'not_ended')", ")"),
         ("a report of a job of replicas is accepted", OBSERVED + "test_a_report_that_cannot_be_is_refused",
-         "IF definition.handler <> 'observed' AND NOT EXISTS", "IF false AND NOT EXISTS"),
+         "IF definition.handler <> 'observed' AND NOT definition", "IF false AND NOT definition"),
+    ),
+    *_of(
+        SRC + "rules/planner.py",
+        ("the first plan_time of replicas waits for a report",
+         ADOPT + "test_the_first_plan_time_of_replicas_does_not_wait_for_a_missing_report",
+         "    return min(settled_at(planned), at)\n", "    return settled_at(planned)\n"),
+    ),
+    *_of(
+        SRC + "rules/model.py",
+        ("replicas keep a job that returns", ADOPT + "test_each_plan_time_runs_on_exactly_one_side",
+         "and plan_time >= self.returned_at)", "and False)"),
+    ),
+    *_of(
+        SRC + "audit/history.py",
+        ("verify takes every plan_time of an adopted job as its own", ADOPT + "test_verify_finds_a_plan_time_on_the_wrong_side",
+         "        if adopted is None or plan_time < datetime.fromisoformat(adopted):", "        if adopted is None:"),
+    ),
+    *_of(
+        SQL + "observing/adopt.sql",
+        ("the other scheduler stops before the switch", ADOPT + "test_each_plan_time_runs_on_exactly_one_side",
+         "t.first <= start AND", "t.first IS NOT NULL AND"),
+        ("an adoption may come too late for the other scheduler", ADOPT + "test_an_impossible_switch_is_refused",
+         "at > now_ + interval '5 seconds'", "at > now_"),
+    ),
+    *_of(
+        SRC + "ledger/queries.py",
+        ("an apply undoes an adoption", ADOPTED + "test_the_switch_lies_between_two_plan_times",
+         '_KEPT = OF_OPERATORS | {"name"}', '_KEPT = {"name"}'),
+    ),
+    *_of(
+        SRC + "cli/observe.py",
+        ("an adopted job runs twice while the database is away",
+         ADOPTED + "test_the_wrapper_starts_what_the_other_scheduler_has_to_run",
+         "if replies else side.runs(run.started)", "if replies else True"),
     ),
     *_of(
         SQL + "claiming/claim_existing.sql",

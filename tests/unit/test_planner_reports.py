@@ -236,3 +236,31 @@ def unreported(
         for one in skips
         if one.from_plan_time <= high and one.through_plan_time >= low
     ]
+
+
+@pytest.mark.parametrize(
+    ("now", "starts", "sides", "skips", "due"),
+    [
+        ("09:01:50", [], ([], []), [], "09:01:55"),
+        ("09:01:55", [], ([], []), [("not_reported", 1)], "09:02"),
+        ("09:02:10", ["09:01:01"], (["09:01"], ["09:02"]), [], "09:03"),
+        # Replicas catch up with their own plan_times only.
+        ("09:03:10", [], ([], ["09:03"]), [("not_reported", 1), ("superseded", 1)],
+         "09:05:10.000001"),
+        ("09:04:02", ["09:01:01", "09:04:01"], (["09:01", "09:04"], []), [("superseded", 2)],
+         "09:06:10.000001"),
+    ],
+)  # fmt: skip
+def test_each_side_has_its_own_plan_times(
+    now: str, starts: list[str], sides: tuple[list[str], list[str]],
+    skips: list[tuple[str, int]], due: str,
+) -> None:  # fmt: skip
+    moved = job(
+        "* * * * *", grace=GRACE, observed=True, adopted_at=at("09:01:55"),
+        returned_at=at("09:03:55"),
+    )  # fmt: skip
+    found = planned("09:00:30", now, starts, revision(1, "00:00", moved))
+    assert ([at(one) for one in sides[0]], [at(one) for one in sides[1]]) == (
+        [one.plan_time for one in found.reported], [one.plan_time for one in found.runs]
+    )  # fmt: skip
+    assert (skipped(found), found.next_due_at) == (skips, at(due))

@@ -51,6 +51,11 @@ def test_each_handler_has_a_target(file: Path) -> None:
         payload_schema = { type = "object", properties.day = { examples = [2026-01-01] } }
         [jobs.external]
         external = true
+        [jobs.seen]
+        observed = true
+        [jobs.adoptable]
+        command = "a"
+        observed = true
         """,
     )
     argv = {"command": ["backup", "--full"], "env": {"LEVEL": "9"}, "cwd": "/srv"}
@@ -62,7 +67,10 @@ def test_each_handler_has_a_target(file: Path) -> None:
         "http": (Handler.HTTP, http),
         "python": (Handler.PYTHON, {"python": "myproject.jobs:refresh"}),
         "external": (Handler.EXTERNAL, {}),
+        "seen": (Handler.OBSERVED, {}),
+        "adoptable": (Handler.COMMAND, {"command": "a"}),
     }
+    assert [job.name for job in source.jobs if job.observed] == ["adoptable"]
     assert source.jobs[4].payload == {"day": "2026-01-01", "n": [1, 2.5]}
     properties = {"day": {"examples": ["2026-01-01"]}}
     assert source.jobs[4].payload_schema == {"type": "object", "properties": properties}

@@ -138,6 +138,14 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
         {"handler": "observed", "target": {}, "catch_up": "skip", "max_attempts": 2, "grace": "1h"},
         ["catch_up", "max_attempts"],
     ),
+    (
+        {"observed": True, "jitter": "1s", "windows": True, "overlap": "wait", "catch_up": "skip"},
+        ["jitter", "windows"],
+    ),
+    (
+        {"observed": True, "scope_kind": "host", "scopes": ["a"]},
+        ["scope_kind"],
+    ),
     ({"target": {"command": "a", "cwd": "work"}}, ["target.cwd"]),
     ({"payload": nested(101)}, ["payload"]),
     ({"payload": nested(99, [[]])}, ["payload"]),

@@ -4,7 +4,7 @@
 
 -- The operator functions. A caller records a refusal under one of these names.
 CREATE OR REPLACE FUNCTION {schema}_internal.operator_verbs() RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
-    SELECT ARRAY['accept_database', 'accept_violation', 'backfill', 'cancel', 'cancel_many', 'change_pause', 'create_report_token', 'end_pause', 'limit_queue',
+    SELECT ARRAY['accept_database', 'accept_violation', 'adopt', 'backfill', 'cancel', 'cancel_many', 'change_pause', 'create_report_token', 'end_pause', 'limit_queue',
                  'pause', 'pause_all', 'pause_channel', 'pause_queue', 'plan_pause', 'redact', 'redact_revisions', 'refuse_database', 'rename_source', 'resume',
                  'resume_all', 'resume_channel', 'resume_queue', 'retire', 'retire_host', 'retry', 'retry_delivery', 'retry_many', 'revoke_report_token', 'set_calendar',
                  'set_retention', 'skip', 'test_channel', 'trigger', 'unskip', 'withdraw_acceptance']

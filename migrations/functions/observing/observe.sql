@@ -3,6 +3,11 @@
 -- execution, then the report. A claim holds the lock of the schedule from its reads to its COMMIT, so it knows every
 -- report that was committed before.
 
+CREATE OR REPLACE FUNCTION {schema}_internal.may_be_observed(definition jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(definition ->> 'handler' = 'observed' OR (definition -> 'observed')::boolean, false)
+$$;
+COMMENT ON FUNCTION {schema}_internal.may_be_observed(jsonb) IS 'Returns whether another scheduler fires plan_times of a job with this definition.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_observed(job text, scope_kind text, scope_id text)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -19,9 +24,9 @@ BEGIN
     END IF;
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job;
     -- A job that was adopted still gets the last reports of the other scheduler.
-    IF definition.handler <> 'observed' AND NOT EXISTS (
+    IF definition.handler <> 'observed' AND NOT definition.observed AND NOT EXISTS (
         SELECT FROM {schema}.job_revisions r
-        WHERE r.job_name = job AND r.definition ->> 'handler' = 'observed') THEN
+        WHERE r.job_name = job AND {schema}_internal.may_be_observed(r.definition)) THEN
         RAISE EXCEPTION 'job %: its handler is %, and only an observed job accepts reports', job, definition.handler
             USING HINT = 'If another scheduler fires the job, declare it with observed = true; in SQL, set the handler observed.',
                   ERRCODE = 'object_not_in_prerequisite_state';

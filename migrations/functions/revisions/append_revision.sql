@@ -24,6 +24,9 @@ BEGIN
     IF NEW.paused_at IS NULL THEN
         NEW.paused_by := NULL; NEW.paused_reason := NULL; NEW.paused_until := NULL;
     END IF;
+    IF NOT NEW.observed THEN
+        NEW.adopted_at := NULL; NEW.returned_at := NULL;
+    END IF;
     NEW.calendar_revision := {schema}_internal.use_calendar(NEW.name, NEW.calendar);
     IF TG_OP = 'INSERT' THEN
         NEW.revision := 1 + coalesce((SELECT max(r.revision) FROM {schema}.job_revisions r

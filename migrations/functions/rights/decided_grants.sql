@@ -19,7 +19,7 @@ LANGUAGE sql IMMUTABLE AS $$
               calendars calendar_revisions gates windows running_output report_status report_token_status'),
         ('viewer operator runner', 'EXECUTE',
             'history_violations window_violations may_be_stolen loop_errors missing_runner recent_violations present_violations wrong_hours max_steals is_dirty has_label next_firings group_status
-             queues_in_use preview_backfill late_steps unconfirmed_failover'),
+             queues_in_use preview_backfill late_steps unconfirmed_failover may_be_observed'),
         ('operator runner', 'SELECT', 'execution_payloads job_targets'),
         -- Sessions of the web page.
         ('viewer operator runner', 'EXECUTE', 'begin_page_session page_session end_page_session'),
@@ -34,7 +34,7 @@ LANGUAGE sql IMMUTABLE AS $$
              rename_source retire_host accept_violation withdraw_acceptance redact_revisions set_retention'),
         ('operator runner', 'EXECUTE', 'record_refusal'),
         ('operator runner', 'EXECUTE',
-            'trigger backfill pause resume skip unskip retire cancel cancel_many retry retry_many redact enqueue enqueue_many take_results set_calendar
+            'adopt trigger backfill pause resume skip unskip retire cancel cancel_many retry retry_many redact enqueue enqueue_many take_results set_calendar
              pause_channel resume_channel test_channel retry_delivery'),
         -- The record of verify, which needs only the views.
         ('operator runner', 'EXECUTE', 'begin_verification end_verification'),
@@ -81,12 +81,12 @@ LANGUAGE sql IMMUTABLE AS $$
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim claim_next heartbeat progress finish fail release not_ready upstream'),
         -- Reports of observed jobs.
-        ('operator runner', 'EXECUTE', 'observe_start observe_end'),
+        ('operator runner', 'EXECUTE', 'observe_start observe_end hand_over'),
         ('runner', 'SELECT UPDATE', 'reports'),
         ('operator', 'EXECUTE', 'create_report_token revoke_report_token report_by_token'),
         ('', 'SELECT', 'report_tokens'), ('', 'USAGE', 'report_token_id'),
         ('runner', 'EXECUTE', 'unmatched_reports record_reports reported_outcome'),
-        ('', 'EXECUTE', 'lock_observed check_report wake_observed end_observed refuse_observed'), ('', 'USAGE', 'report_id'),
+        ('', 'EXECUTE', 'replica_times lock_observed check_report wake_observed end_observed refuse_observed'), ('', 'USAGE', 'report_id'),
         -- Requirements of transactions.
         ('', 'EXECUTE', 'commit_durably'), ('runner', 'EXECUTE', 'require_read_committed'),
         -- The dates of edits, written at COMMIT.

@@ -145,7 +145,7 @@ class ScheduleComparison:
         late = self.window.now - _BEHIND
         due = self.history.expected(self.state.key, after, min(end, late))
         return any(
-            one.due_at + (one.edit.grace or _NONE if one.edit.is_observed else _NONE) <= late
+            one.due_at + (one.edit.grace or _NONE if one.is_observed else _NONE) <= late
             and not self.history.paused(one.due_at)
             and not self.history.retired(self.state, one.due_at)
             for one in islice(due, _LOOK_AHEAD)

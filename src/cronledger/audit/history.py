@@ -35,9 +35,21 @@ class Edit:
     revisions: frozenset[int]
 
     @property
-    def is_observed(self) -> bool:
-        """Whether another scheduler runs the plan_times of this revision."""
+    def never_fires(self) -> bool:
+        """Whether another scheduler runs all plan_times of this revision, and none is the ledger's.
+
+        It has no handler.
+        """
         return self.raw.get("handler") == "observed"
+
+    def is_observed(self, plan_time: datetime) -> bool:
+        """Return whether another scheduler runs this plan_time of the revision."""
+        if self.never_fires or not self.raw.get("observed"):
+            return self.never_fires
+        adopted, returned = (self.raw.get(name) for name in ("adopted_at", "returned_at"))
+        if adopted is None or plan_time < datetime.fromisoformat(adopted):
+            return True
+        return returned is not None and plan_time >= datetime.fromisoformat(returned)
 
     @property
     def grace(self) -> timedelta | None:
@@ -91,6 +103,11 @@ class Expected(NamedTuple):
     edit: Edit
     excluded: str | None = None
     decisions: Sequence[Decision] = ()
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether another scheduler runs it."""
+        return self.edit.is_observed(self.plan_time)
 
     @property
     def never_runs(self) -> bool:

@@ -47,7 +47,7 @@ class ReportComparison:
             at = expected.plan_time
             previous, before = before, at
             last = max([last, *(end for _, end in skips.through(at))])
-            if not expected.edit.is_observed:
+            if not expected.is_observed:
                 continue
             self.tally.observed += 1
             if (run := runs.get(at)) is not None:

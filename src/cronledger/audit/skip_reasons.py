@@ -171,7 +171,7 @@ class SkipReasons:
             return  # its definition may have been invalid
         if self._history.was_retired_between(self._state, expected.due_at, recorded):
             return
-        if edit.is_observed and not expected.edit.is_observed:
+        if edit.never_fires and not expected.is_observed:
             return  # no replica may start it any more
         text = (
             f"the reason is missed, but it was recorded {late} after due_at, within grace {grace}"
@@ -193,7 +193,7 @@ class SkipReasons:
 
 def _misplaced(skip: SkippedRange, expected: Expected) -> str | None:
     """Return why no plan_time of this definition has such a reason, or None."""
-    observed = expected.edit.is_observed
+    observed = expected.is_observed
     if observed and skip.reason in _BY_POLICIES:
         return f"the reason is {skip.reason}, but another scheduler runs this plan_time"
     if skip.reason == "not_reported" and not observed:

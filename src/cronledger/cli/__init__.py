@@ -26,6 +26,7 @@ COMMANDS = {
     "backfill": ("backfill:backfill", "Run past plan_times of a job."),
     "progress": ("progress:progress", "Report the progress of the execution that calls it."),
     "observe": ("observe:observe", "Run a command of another scheduler, and report its run."),
+    "adopt": ("adopt:adopt", "Move an observed job to replicas at one instant, or back."),
     "report-tokens": (
         "report_tokens:report_tokens",
         "Create, list and revoke tokens for reports over HTTP.",

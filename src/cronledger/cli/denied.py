@@ -16,6 +16,7 @@ NEEDS = {
     "jobs resume": OPERATOR,
     "jobs remove": OPERATOR,
     "skip": OPERATOR,
+    "adopt": OPERATOR,
     "pauses plan": OPERATOR,
     "pauses change": OPERATOR,
     "pauses end": OPERATOR,

@@ -32,7 +32,6 @@ from cronledger.ledger.reports import Row
 from cronledger.ledger.transactions import transaction
 from cronledger.rules import forecast as rules
 from cronledger.rules.forecast import PERIODS, STARTS, Forecast, Outcomes
-from cronledger.rules.model import Handler
 
 SHOWN = 20
 """Most rows of each table for people."""
@@ -212,7 +211,7 @@ def _warnings(basis: Basis, found: Forecast) -> list[str]:
     queues = {
         one.job.queue
         for one in basis.jobs.values()
-        if one.job.schedule is not None and one.job.handler != Handler.OBSERVED
+        if one.job.schedule is not None and not one.job.is_observed(found.through)
     }
     if unserved := sorted(queues - served):
         warnings.append(
@@ -303,7 +302,7 @@ def _queues(basis: Basis, found: Forecast) -> list[dict[str, Any]]:
     starts: dict[str, int] = {}
     for (job, _), of in found.jobs.items():
         one = basis.jobs[job].job
-        if one.handler != Handler.OBSERVED:  # no replica runs these
+        if not one.is_observed(found.through):  # no replica runs these
             starts[one.queue] = starts.get(one.queue, 0) + of.get(STARTS, 0)
     return [
         {

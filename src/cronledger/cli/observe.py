@@ -1,20 +1,25 @@
 """`cronledger observe`: run a command that another scheduler starts, and report its run."""
 
 import os
+import signal
 import socket
 import sys
 import threading
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from cronledger.observing import process
-from cronledger.observing.delivery import Target, deliver_all, deliver_own
+from cronledger.observing.delivery import Target, deliver_all, deliver_own, runs_here
+from cronledger.observing.sides import Side
 from cronledger.observing.spool import Run, Spool, boot_id, default_directory, wall_clock
 
+ASK_SECONDS = 3.0
+"""How long the wrapper of a job that replicas may adopt waits for the ledger before it decides."""
 LAST_SECONDS = 5.0
 """How long the wrapper waits for the delivery after the end of the command."""
 
@@ -46,9 +51,11 @@ def observe(
 
     The command has the input, the output, the signals and the environment of the caller, and its
     exit status is that of this command. It starts at once, whether or not the database can be
-    reached. Reports that cannot be delivered stay in the spool (CRONLEDGER_SPOOL_DIR). The next
-    `observe` of any job delivers them with their original times, and so does --deliver. After the
-    end of the command, the delivery takes at most 5 s.
+    reached. Only if replicas may adopt the job, the wrapper first asks the ledger which side runs
+    it, for at most 3 s. While replicas do, it starts nothing, and exits with 0. Reports that cannot
+    be delivered stay in the spool (CRONLEDGER_SPOOL_DIR). The next `observe` of any job delivers
+    them with their original times, and so does --deliver. After the end of the command, the
+    delivery takes at most 5 s.
 
     It reads CRONLEDGER_DATABASE_URL, CRONLEDGER_SCHEMA, CRONLEDGER_SPOOL_DIR and CRONLEDGER_HOST
     from the environment. `cronledger --ledger NAME observe` reports to this ledger of the file that
@@ -77,15 +84,21 @@ def observe(
     if not (kind and slash and ident):
         raise click.UsageError(f"--scope {scope!r} is not KIND/ID, such as tenant/acme")
     begun, started = time.monotonic(), wall_clock()
+    host = os.environ.get("CRONLEDGER_HOST") or socket.gethostname()
+    key = uuid.uuid4().hex
+    run = Run(job, kind, ident, key, host, started, os.getpid(), boot_id(), ledger=ledger)
+    side = Side.read(spool, job, ledger)
+    if side is not None and not _runs_here(spool, run, ledgers, side):
+        if sys.stderr.isatty():
+            _warn(f"replicas run the job {job} now, so the command was not started")
+        _deliver(spool, ledgers, refused=False)  # of earlier runs
+        return
     running: process.Command | None = None
     try:
         running = process.Command(command)
     except OSError as error:
         _warn(f"{command[0]}: {error.strerror}")
         status = process.status_of(error)
-    host = os.environ.get("CRONLEDGER_HOST") or socket.gethostname()
-    key = uuid.uuid4().hex
-    run = Run(job, kind, ident, key, host, started, os.getpid(), boot_id(), ledger=ledger)
     reporter = _Reporter(spool, run, ledgers)
     reporter.begin()
     if running is not None:
@@ -94,6 +107,27 @@ def observe(
     if running is not None:
         running.release()
     sys.exit(status)  # a delivery that is still in progress ends here
+
+
+def _runs_here(spool: Spool, run: Run, ledgers: "_Ledgers", side: Side) -> bool:
+    """Return whether this scheduler runs a job that replicas may have adopted.
+
+    If the ledger does not reply in time, its last reply, `side`, decides.
+    """
+    replies = []
+
+    def ask() -> None:
+        # The process waits for signals in its main thread.
+        signal.pthread_sigmask(signal.SIG_BLOCK, process.WAITED)
+        target = ledgers.target(run.ledger)
+        with suppress(Exception):  # the command is what counts
+            if target is not None:
+                replies.append(runs_here(target, run, spool))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(ASK_SECONDS)
+    return replies[0] if replies else side.runs(run.started)
 
 
 class _Reporter:

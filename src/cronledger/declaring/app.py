@@ -319,6 +319,8 @@ class App:
             queue: Only runners that serve this queue run the job. Default: "default".
             on: Labels such as `role=web,dc=fra` or `host=web1`.
             every: Labels such as `role=web`.
+            observed: `True`, beside a handler: another scheduler fires the job until `cronledger
+                adopt` moves it to replicas.
             payload: JSON that is passed to the handler.
             run_timeout: An attempt is stopped after this time. None: no limit. Default: 1h.
             stale_timeout: Length of the lease, which is renewed every third of it. Default: 1m.

@@ -51,6 +51,7 @@ class Policies(TypedDict, total=False):
     queue: str
     on: str | Sequence[str] | None
     every: str | Sequence[str] | None
+    observed: bool
     payload: Any
     run_timeout: Length | None
     stale_timeout: Length

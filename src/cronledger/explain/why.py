@@ -19,7 +19,7 @@ from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import durations
 from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.instants import iso
-from cronledger.rules.model import ScopeKey
+from cronledger.rules.model import Job, ScopeKey
 from cronledger.rules.retry_filters import NOT_RETRIED, split_note
 
 _SHOWN_EXECUTIONS = 3
@@ -34,6 +34,8 @@ _CAUSES = {
     "not_reported": "no start was reported within grace",
 }
 """The reasons of skips that need no further rows to be explained, with the detail of the skip."""
+_SIDES = ("handler", "observed", "adopted_at", "returned_at")
+"""The policies that decide which scheduler runs a plan_time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +351,11 @@ class Why:
         now = self._reports.now()
         due = self._due_at(key, plan_time)
         if due > now - _SOON:
-            definition = self._definition(self._revisions[self._owner(plan_time)])
-            then = self._obstacle(definition, key, plan_time) or f"it may start at {_at(due)}"
+            row = self._revisions[self._owner(plan_time)]
+            start = f"it may start at {_at(due)}"
+            if Job.model_construct(**{name: row[name] for name in _SIDES}).is_observed(plan_time):
+                start = "another scheduler runs it"
+            then = self._obstacle(self._definition(row), key, plan_time) or start
             return f"{_at(plan_time)} is in the future: {then}. It is {_at(now)} now."
         overdue = self._reports.overdue(key)
         why = f" {overdue['reason']}: {overdue['detail']}." if overdue else ""

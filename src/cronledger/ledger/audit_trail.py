@@ -11,8 +11,8 @@ from typing import Any
 
 OPERATOR_FUNCTIONS = frozenset(
     {
-        "accept_database", "accept_violation", "backfill", "cancel", "cancel_many", "change_pause",
-        "create_report_token", "end_pause", "limit_queue", "pause",
+        "accept_database", "accept_violation", "adopt", "backfill", "cancel", "cancel_many",
+        "change_pause", "create_report_token", "end_pause", "limit_queue", "pause",
         "pause_all", "pause_channel", "pause_queue", "plan_pause", "redact", "redact_revisions",
         "refuse_database", "rename_source", "resume", "resume_all", "resume_channel",
         "resume_queue", "retire", "retire_host", "retry", "retry_delivery", "retry_many",

@@ -12,11 +12,12 @@ import psycopg
 from psycopg.rows import dict_row
 
 from cronledger.rules.calendars import CalendarKey
-from cronledger.rules.model import Job, ScopeKey
+from cronledger.rules.model import OF_OPERATORS, Job, ScopeKey
 
 Row = TypeVar("Row")
 
-_POLICIES = [f'"{name}"' for name in Job.model_fields if name != "name"]  # `on` is reserved
+_KEPT = OF_OPERATORS | {"name"}
+_POLICIES = [f'"{name}"' for name in Job.model_fields if name not in _KEPT]  # `on` is reserved
 
 
 @cache

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from cronledger.observing.sides import Side, remember
 from cronledger.observing.spool import Run, Spool, wall_clock
 
 if TYPE_CHECKING:
@@ -61,9 +62,51 @@ def deliver_own(target: Target, run: Run, spool: Spool | None) -> bool:
     """
     with target.connected() as connection:
         answer = _send(target, connection, run)
-    if spool is not None and run.ended is not None:
-        _settle(spool, run, answer)
+        if spool is not None and run.ended is not None:
+            _settle(spool, run, answer)
+            ask(target, connection, run, spool)
     return answer is Answer.ACCEPTED
+
+
+def runs_here(target: Target, run: Run, spool: Spool) -> bool:
+    """Ask the ledger whether this scheduler runs what has just started, or replicas do.
+
+    Raises psycopg.Error without a connection, and OSError.
+    """
+    with target.connected() as connection:
+        return ask(target, connection, run, spool)
+
+
+def ask(
+    target: Target, connection: "psycopg.Connection[tuple[object, ...]]", run: Run, spool: Spool
+) -> bool:
+    """Return the reply of hand_over() about the start of a run, and remember it.
+
+    If the ledger refuses to reply, return what is remembered.
+    """
+    import psycopg  # noqa: PLC0415
+    from psycopg import sql  # noqa: PLC0415
+
+    statement = sql.SQL(
+        "SELECT h.runs, h.adoptable, extract(epoch FROM h.replicas_from - {0}.db_clock())::float,"
+        " extract(epoch FROM h.replicas_until - {0}.db_clock())::float"
+        " FROM {0}.hand_over(%s, {0}.db_clock() - make_interval(secs => %s)) h"
+    ).format(sql.Identifier(target.schema))
+    try:
+        with connection.transaction():
+            connection.execute(f"SELECT {_LIMITS}".encode())
+            now = wall_clock()
+            row = connection.execute(statement, [run.job, max(0.0, now - run.started)]).fetchone()
+    except psycopg.Error as error:
+        if connection.broken or error.sqlstate is None:
+            raise
+        target.warn(f"job {run.job}: {str(error).partition(chr(10))[0]}")
+        known = Side.read(spool, run.job, run.ledger)
+        return known is None or known.runs(run.started)
+    runs, adoptable, first, until = cast("tuple[bool, bool, float | None, float | None]", row)
+    side = Side(*(None if one is None else now + one for one in (first, until)))
+    remember(spool, run.job, run.ledger, side if adoptable else None)
+    return runs
 
 
 def deliver_all(target_of: Callable[[str], Target | None], spool: Spool) -> int:

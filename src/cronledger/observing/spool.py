@@ -93,18 +93,21 @@ class Spool:
         return self.directory / f"{int(run.started * 1000):015d}-{run.key}{SUFFIX}"
 
     def write(self, run: Run) -> None:
-        """Write a run durably. A crash leaves the earlier file or this one.
+        """Write a run durably.
 
         Also raises OSError if the spool is full and does not have the run yet.
         """
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if run.ended is None and len(list(self.directory.glob(f"*{SUFFIX}"))) >= MOST_FILES:
             raise OSError(f"it has {MOST_FILES} runs; deliver or delete them")
-        path = self.path(run)
-        temporary = path.with_suffix(".tmp")
+        self.replace(self.path(run), asdict(run))
+
+    def replace(self, path: Path, content: object) -> None:
+        """Write a file of the spool durably. A crash leaves the earlier file or this one."""
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
         with temporary.open("w", encoding="utf-8") as file:
             os.fchmod(file.fileno(), 0o600)
-            json.dump(asdict(run), file)
+            json.dump(content, file)
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)

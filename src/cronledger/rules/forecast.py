@@ -16,7 +16,7 @@ from cronledger.rules import deadlines
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.deadlines import Kind
 from cronledger.rules.durations import DurationError
-from cronledger.rules.model import Handler, Job, ScopeKey, SkipReason
+from cronledger.rules.model import Job, ScopeKey, SkipReason
 from cronledger.rules.simulation import (
     Capacity,
     Cause,
@@ -312,7 +312,7 @@ class _Summing:
     def execute(self, one: Executed) -> None:
         """Add an execution."""
         self._count(one.series, one.plan_time, STARTS)
-        if self._series[one.series].job.handler != Handler.OBSERVED:
+        if not self._series[one.series].job.is_observed(self._through):
             self._add_load(one)
         if one.upstream is not None:
             self._add_gate(one.series, one.upstream, one.ready_at - one.due_at)

@@ -155,6 +155,8 @@ class Handler(StrEnum):
     OBSERVED = "observed"
 
 
+OF_OPERATORS = frozenset({"adopted_at", "returned_at"})
+"""The fields of `Job` that `adopt` sets. Sources do not declare them, and an apply keeps them."""
 RUN_BY_OTHERS = frozenset({Handler.EXTERNAL, Handler.OBSERVED})
 """The kinds that no replica runs. Workers claim executions, or another scheduler starts runs."""
 
@@ -439,6 +441,14 @@ class Job(BaseModel):
         "all of them. Instead of `on` and `scopes`. See [Every host](policies.md#every-host).",
     )
     handler: Handler = Field(description="How the job runs.")
+    observed: StrictBool = Field(
+        False,
+        description="`true`, beside a handler: another scheduler fires the job until `cronledger "
+        "adopt` moves it to replicas. Without a handler, `observed = true` is one. See [Adopt a "
+        "job](howto/adopt.md).",
+    )
+    adopted_at: Instant | None = None
+    returned_at: Instant | None = None
     target: Mapping[str, Any] = Field(
         default_factory=dict,
         description="What the job runs: a command, function, statement or URL.",
@@ -523,6 +533,21 @@ class Job(BaseModel):
             return values
         decided = {"on": values.get("on") or values["every"], "scope_kind": HOST}
         return {**values, **(decided if values.get("scope_kind", GLOBAL) == GLOBAL else {})}
+
+    @property
+    def may_be_observed(self) -> bool:
+        """Whether another scheduler fires some of its plan_times."""
+        return self.observed or self.handler == Handler.OBSERVED
+
+    def is_observed(self, plan_time: datetime) -> bool:
+        """Return whether another scheduler fires this plan_time."""
+        if not self.observed or self.handler == Handler.OBSERVED:
+            return self.handler == Handler.OBSERVED
+        return (
+            self.adopted_at is None
+            or plan_time < self.adopted_at
+            or (self.returned_at is not None and plan_time >= self.returned_at)
+        )
 
     @property
     def reentrant(self) -> bool:

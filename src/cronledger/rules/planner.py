@@ -43,6 +43,7 @@ from typing import NamedTuple
 
 from cronledger.rules.model import (
     CatchUp,
+    Handler,
     Job,
     Overlap,
     Parked,
@@ -55,7 +56,7 @@ from cronledger.rules.model import (
     SkipReason,
     Trigger,
 )
-from cronledger.rules.reports import TOLERANCE, Matching, is_observed, match, settled_at
+from cronledger.rules.reports import TOLERANCE, Matching, match, settled_at
 from cronledger.rules.timeline import (
     TICK,
     Planned,
@@ -279,9 +280,9 @@ def _due(line: Timeline, settled: _Settled, upcoming: Planned, *, full: bool) ->
     matching = settled.matching
     if matching is not None and matching.has_more and settled.progressed:
         return line.now
-    if full or not is_observed(upcoming.revision):
+    if full or not upcoming.observed:
         return upcoming.due_at
-    due = settled_at(upcoming)
+    due = _settled_at(line, upcoming)
     waits_for = None if matching is None else matching.waits_for
     if waits_for is None or waits_for <= line.now:  # the limit of the step hid it
         return due
@@ -301,7 +302,7 @@ def _settle(
     choice: _Choice | None = None
     forward = line.forward()
     ahead = list(islice(forward, READ_AHEAD + 1))
-    if line.row.reports or any(is_observed(segment.revision) for segment in line.segments):
+    if line.row.reports or any(segment.observed for segment in line.segments):
         settled.matching = _match(line, ahead, forward, start)
     for planned in chain(ahead, forward):
         if planned.due_at > line.now or settled.count == start.step:
@@ -309,7 +310,7 @@ def _settle(
         if planned.reason is not None:
             settled.skip(planned, planned.reason, None)
             continue
-        if is_observed(planned.revision) or is_observed(line.current):
+        if planned.observed or line.current.job.handler is Handler.OBSERVED:
             if not _settle_observed(line, settled, planned):
                 return planned, None
             continue
@@ -353,9 +354,9 @@ def _match(
             if planned.plan_time > limit:
                 coming = planned.plan_time
                 break
-    if coming is None and is_observed(line.current) and line.spec_error is None:
+    if coming is None and line.current.job.may_be_observed and line.spec_error is None:
         upcoming = line.upcoming()
-        coming = None if upcoming is None else upcoming.plan_time
+        coming = upcoming.plan_time if upcoming is not None and upcoming.observed else None
     known = [one for one in ahead if coming is None or one.plan_time < coming]
     return match(line.row, known, coming, start.earlier, line.current)
 
@@ -363,7 +364,7 @@ def _match(
 def _settle_observed(line: Timeline, settled: _Settled, planned: Planned) -> bool:
     """Settle a plan_time that another scheduler runs, or return False: it may still be reported."""
     matching = settled.matching
-    if matching is None or not is_observed(planned.revision):
+    if matching is None or not planned.observed:
         settled.skip(planned, SkipReason.MISSED, None)
         return True
     report = matching.of.get(planned.plan_time)
@@ -372,10 +373,22 @@ def _settle_observed(line: Timeline, settled: _Settled, planned: Planned) -> boo
         return True
     if matching.has_more and settled.progressed:
         return False  # the next step reads more of them
-    if is_observed(line.current) and line.now < settled_at(planned):
+    if line.current.job.may_be_observed and line.now < _settled_at(line, planned):
         return False
     settled.skip(planned, SkipReason.NOT_REPORTED, None)
     return True
+
+
+def _settled_at(line: Timeline, planned: Planned) -> datetime:
+    """Return when an observed plan_time without a report is skipped.
+
+    That is not later than the adoption of the job, because the next plan_time must not wait for it.
+    """
+    job = line.current.job
+    at = job.adopted_at
+    if at is None or at <= planned.plan_time or job.is_observed(at):
+        return settled_at(planned)
+    return min(settled_at(planned), at)
 
 
 def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], start: _Start) -> _Choice:
@@ -392,7 +405,7 @@ def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], start: _Start
     if policy.catch_up is CatchUp.LATEST and (on_time or late <= policy.catch_up_window):
         choice = _Choice(SkipReason.SUPERSEDED, newest.plan_time)
     elif policy.catch_up is CatchUp.ALL:
-        observed = (part.through for part in line.segments if is_observed(part.revision))
+        observed = (part.through for part in line.segments if part.observed)
         since = max([line.retired_through, *observed])
         window = min(policy.catch_up_window, line.now - since - TICK)
         choice.due_after = line.now - window - TICK

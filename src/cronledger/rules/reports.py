@@ -18,7 +18,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from cronledger.rules.model import (
-    Handler,
     Report,
     Reported,
     Revision,
@@ -59,10 +58,6 @@ class Matching:
     has_more: bool = False
 
 
-def is_observed(revision: Revision) -> bool:
-    return revision.job.handler is Handler.OBSERVED
-
-
 def settled_at(planned: Planned) -> datetime:
     """Return when a plan_time without a report is skipped: right after its grace."""
     return planned.plan_time + planned.revision.job.grace + TICK
@@ -81,7 +76,7 @@ def match(
     them; None: there is none, or it is not observed. `revisions`: those of the job, by number.
     """
     found = Matching(has_more=len(row.reports) >= MOST)
-    free = [one for one in ahead if one.reason is None and is_observed(one.revision)]
+    free = [one for one in ahead if one.reason is None and one.observed]
     times = [one.plan_time for one in free]
     longest = max((one.revision.job.grace for one in free), default=timedelta(0))
     taken: set[datetime] = set()

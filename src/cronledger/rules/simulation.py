@@ -8,7 +8,8 @@ An execution of a job with a gate waits, without a slot, until each plan_time th
 ended here. What was due before the start is taken as a success, unless it still runs.
 
 Another scheduler starts the plan_times of an observed job when they are due, whatever else runs.
-Its runs use no slot and do not count for limits.
+Its runs use no slot and do not count for limits. A job that is adopted until the end counts as a
+job of replicas from the start.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +19,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cronledger.rules.gates import required_scopes, wait_of
 from cronledger.rules.model import (
@@ -232,12 +233,14 @@ class _Scope:
     def __init__(self, number: int, series: Series, through: datetime) -> None:
         self.number, self.series = number, series
         self.required = required_scopes(series.job, series.key)
-        self.is_observed = series.job.handler == Handler.OBSERVED
+        self.is_observed = series.job.is_observed(through)
         self.revisions = series.revisions
         if self.is_observed:
             self.revisions = _started_elsewhere(series.revisions)
         elif self.required:
             self.revisions = _waiting_beside(series.revisions)
+        elif series.job.observed:
+            self.revisions = _changed(series.revisions, {"observed": False})
         self.job = self.revisions[-1].job
         self.opened: list[_Waiting] = []
         self.cursor = series.after
@@ -703,8 +706,12 @@ def _waiting_beside(revisions: Sequence[Revision]) -> list[Revision]:
 
 def _started_elsewhere(revisions: Sequence[Revision]) -> list[Revision]:
     """Return revisions with which each plan_time runs, because its reports are expected."""
-    started = {"handler": Handler.COMMAND, "overlap": Overlap.ALLOW}
-    return [replace(one, job=one.job.model_copy(update=started)) for one in revisions]
+    started = {"handler": Handler.COMMAND, "observed": False, "overlap": Overlap.ALLOW}
+    return _changed(revisions, started)
+
+
+def _changed(revisions: Sequence[Revision], update: Mapping[str, Any]) -> list[Revision]:
+    return [replace(one, job=one.job.model_copy(update=update)) for one in revisions]
 
 
 def _executed(scope: _Scope, planned: Planned, execution: _Execution, end: datetime) -> Executed:

@@ -81,13 +81,32 @@ class Planned(NamedTuple):
     excluded: str | None = None
     skipped: str | None = None
 
+    @property
+    def observed(self) -> bool:
+        """Whether another scheduler runs it."""
+        return self.revision.job.is_observed(self.plan_time)
+
 
 class Segment(NamedTuple):
-    """`revision` owns the plan_times in (after, through]."""
+    """`revision` owns the plan_times in (after, through], and one side fires all of them."""
 
     revision: Revision
     after: datetime
     through: datetime
+
+    @property
+    def observed(self) -> bool:
+        """Whether another scheduler runs them."""
+        return self.revision.job.is_observed(self.through)
+
+    def sides(self) -> Iterator["Segment"]:
+        """Divide it where the plan_times move from one scheduler to another."""
+        job, after = self.revision.job, self.after
+        for first in (job.adopted_at, job.returned_at) if job.observed else ():
+            if first is not None and after < first - TICK < self.through:
+                yield self._replace(after=after, through=first - TICK)
+                after = first - TICK
+        yield self._replace(after=after)
 
 
 def due_at(job: Job, scope: ScopeKey, plan_time: datetime) -> datetime:
@@ -413,9 +432,10 @@ def timeline(
     current = revisions[-1]
     starts = [cursor, *(max(cursor, start) for start in froms[1:])]
     segments = [
-        Segment(revision, start, end)
+        side
         for revision, start, end in zip(revisions, starts, [*froms[1:], now], strict=True)
         if start < end and revision.revision not in unreadable
+        for side in Segment(revision, start, end).sides()
     ]
     spec_error = unreadable.get(current.revision)
     gone = _Retirements(row.retirements)

@@ -50,6 +50,8 @@ _NOT_OBSERVED = (
     | {"payload", "payload_schema", "ping", "capture_output", *retry_filters.FILTERS}
 )
 """The policies that decide when and how a replica starts a run."""
+_NOT_ADOPTABLE = {"schedule_delay", "jitter", "windows", "requires", "after"}
+"""The policies that plan_times which another scheduler runs cannot have."""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -243,6 +245,11 @@ def _combinations(report: Report) -> None:
 def _observed(report: Report) -> None:
     job = report.job
     if job.handler is not Handler.OBSERVED:
+        for name in sorted(_NOT_ADOPTABLE) if job.observed else ():
+            if getattr(job, name):
+                message = "conflicts with observed: another scheduler does not know it"
+                remedy = "remove it, or observed once replicas fire the job"
+                report.add(name, message, remedy, without_effect=True)
         return
     for name in sorted(_NOT_OBSERVED & job.model_fields_set):
         if getattr(job, name) is not None:
@@ -380,7 +387,7 @@ def _scopes(report: Report, has_provider: bool) -> None:
     if job.scope_kind == HOST and job.handler is Handler.EXTERNAL:
         message = "needs a replica on each host, which does not run external jobs"
         report.add(field, message, "use another handler, or on")
-    elif job.scope_kind == HOST and job.handler is Handler.OBSERVED:
+    elif job.scope_kind == HOST and job.may_be_observed:
         message = "needs a replica on each host, and hosts with another scheduler may have none"
         report.add(field, message, 'use another scope_kind, such as "machine", and list the scopes')
     if job.every is not None:

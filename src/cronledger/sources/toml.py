@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 from cronledger.rules import calendar_spec, channels, retry_filters, storable, validation
 from cronledger.rules.calendar_spec import CalendarSpec
 from cronledger.rules.channels import Channel
-from cronledger.rules.model import Handler, Job
+from cronledger.rules.model import OF_OPERATORS, Handler, Job
 from cronledger.rules.problems import (
     ConfigurationError,
     Problem,
@@ -30,7 +30,7 @@ _ELSEWHERE = {"ledgers": "write it into a file of its own, and name that file in
 """What to do about tables of another file."""
 WORK = ("command", "sql", "http", "python", "external", "observed")
 SURROUNDINGS = ("cwd", "env")
-POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
+POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target", *OF_OPERATORS}
 OF_ONE_JOB = frozenset(
     {
         "description",
@@ -42,7 +42,7 @@ OF_ONE_JOB = frozenset(
         "ping",
         "runbook",
     }
-    | {"scope_kind", "scopes", "every", "requires", "after"}
+    | {"scope_kind", "scopes", "every", "requires", "after", "observed"}
     | {*retry_filters.FILTERS}  # their items depend on the handler
 )
 DEFAULTS = POLICIES - OF_ONE_JOB
@@ -192,6 +192,8 @@ class _Reader:
         for key in values.keys() & {"payload", "payload_schema"}:
             values[key] = to_jsonable_python(values[key])
         work, values["handler"], values["target"] = self._work(name, entry)
+        if len(entry.keys() & set(WORK)) == 1:
+            values.pop("observed", None)  # it is the handler
         values["name"] = name
         job, found = validation.examined(
             values, where=self.where, defaults=defaults.keys() - entry.keys()
@@ -229,6 +231,8 @@ class _Reader:
         """
         nothing = ("external", Handler.EXTERNAL, dict[str, Any]())
         given = [key for key in WORK if key in entry]
+        if len(given) == 2:  # the other one is for the replicas that adopt the job
+            given = [key for key in given if key != "observed"]
         if len(given) != 1:
             message = f"has both {' and '.join(given)}" if given else "has nothing to run"
             self._add(name, None, message, f"use exactly one of {', '.join(WORK)}")

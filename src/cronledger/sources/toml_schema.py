@@ -28,6 +28,8 @@ from cronledger.sources.toml import DEFAULTS, POLICIES, SURROUNDINGS, WORK
 FILE = "cronledger.schema.json"
 DIRECTIVE = f"#:schema ./{FILE}"
 """The first line of a file that an editor checks by the schema beside it."""
+_OBSERVED = {"required": ["observed"], "properties": {"observed": {"const": True}}}
+"""A job that only another scheduler can run."""
 _DROPPED = {"title", "writeOnly"}
 _FORMATS = ("path", "password")
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
@@ -142,10 +144,11 @@ def _job(policies: Mapping[str, Schema]) -> Schema:
     named = dict(policies["calendar"])
     description = named.pop("description") + " false: none, although [defaults] names one."
     calendar = {"description": description, "anyOf": [named, {"const": False}]}
+    handlers = [{"required": [key]} for key in WORK if key != "observed"]
     properties = {**_work(), **policies, "calendar": calendar}
     return {
         **_table("One job: its policies, and what it runs.", properties),
-        "oneOf": [{"required": [key]} for key in WORK],
+        "oneOf": [*handlers, {**_OBSERVED, "not": {"anyOf": handlers}}],
         "dependencies": {name: ["command"] for name in SURROUNDINGS},
     }
 

@@ -1,0 +1,84 @@
+-- The switch of an observed job from another scheduler to replicas, and back. Lock: the row of the job; the triggers on
+-- jobs then lock its schedules and create the revision.
+
+CREATE OR REPLACE FUNCTION {schema}.adopt(
+    job text, at timestamptz, back boolean DEFAULT false, reason text DEFAULT NULL, requested_by text DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    requester  text := coalesce(requested_by, session_user);
+    definition {schema}.jobs := {schema}_internal.lock_job(job);
+    now_       timestamptz := {schema}.db_clock();
+    is_own     boolean := definition.adopted_at <= now_ AND coalesce(definition.returned_at > now_, true);
+    problem    text := CASE
+        WHEN definition.retired_at IS NOT NULL THEN format('it is retired (since %s)', definition.retired_at)
+        WHEN definition.handler = 'observed' THEN 'it has no handler, so no replica can run it'
+        WHEN NOT definition.observed THEN 'it is not observed: replicas fire it already'
+        WHEN back AND definition.adopted_at IS NULL THEN 'it was not adopted: another scheduler fires it already'
+        WHEN is_own AND NOT back AND definition.returned_at IS NULL THEN
+            format('replicas fire it already, since %s', definition.adopted_at)
+        WHEN is_own AND NOT back AND at > definition.returned_at THEN
+            format('it returns to the other scheduler at %s, which is before that', definition.returned_at)
+        END;
+    began      boolean;
+    made       bigint;
+BEGIN
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: %', job, problem
+            USING HINT = 'Only an observed job that also has a handler moves between schedulers: declare it with observed = true and, for example, a command.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- The edit must be committed before the switch, so that both schedulers know it in time.
+    IF NOT at > now_ + interval '5 seconds' OR at > now_ + interval '36525 days' OR at IS NULL THEN
+        RAISE EXCEPTION 'job %: % is not a future instant; the clock of the database is at %', job, coalesce(at::text, 'NULL'), now_
+            USING HINT = 'Give an instant that is at least 5 s ahead.', ERRCODE = 'invalid_parameter_value';
+    END IF;
+    began := {schema}_internal.begin_action();
+    UPDATE {schema}.jobs j
+    SET adopted_at = CASE WHEN back OR is_own THEN j.adopted_at ELSE at END, returned_at = CASE WHEN back THEN at END,
+        edited_by = requester
+    WHERE j.name = job
+    RETURNING j.revision INTO made;
+    UPDATE {schema}.job_revisions r SET reason = coalesce(r.reason, adopt.reason)
+    WHERE (r.job_name, r.revision) = (job, made) AND made > definition.revision;
+    PERFORM {schema}_internal.end_action(began);
+    PERFORM {schema}_internal.record_action('adopt', 'job', job, requester,
+        CASE WHEN made = definition.revision THEN 'unchanged' ELSE 'done' END, job, nullif(made, definition.revision),
+        arguments => jsonb_build_object('at', at, 'back', back), reason => reason);
+    RETURN made;
+END $$;
+COMMENT ON FUNCTION {schema}.adopt(text, timestamptz, boolean, text, text) IS 'Makes replicas fire the plan_times of an observed job from this instant on, at least 5 s ahead, and returns the revision. The other scheduler keeps those before it. back: the other scheduler fires again from this instant on; before the adoption, this withdraws it. A run belongs to a side by its start, so choose an instant between two plan_times: cronledger adopt does.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.replica_times(
+    revision {schema}.job_revisions, OUT first timestamptz, OUT until timestamptz)
+LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN d ->> 'handler' = 'observed' THEN NULL
+                WHEN (d -> 'observed')::boolean THEN (d ->> 'adopted_at')::timestamptz
+                ELSE revision.effective_from END,
+           (d ->> 'returned_at')::timestamptz
+    FROM (SELECT revision.definition AS d) x
+$$;
+COMMENT ON FUNCTION {schema}_internal.replica_times({schema}.job_revisions) IS 'Returns from when on, and until when, replicas fire plan_times of this revision. first NULL: never; until NULL: without end.';
+
+CREATE OR REPLACE FUNCTION {schema}.hand_over(
+    job text, started_at timestamptz DEFAULT NULL,
+    OUT runs boolean, OUT adoptable boolean, OUT replicas_from timestamptz, OUT replicas_until timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    start  timestamptz := coalesce(started_at, {schema}.db_clock());
+    owner  {schema}.job_revisions;
+    newest {schema}.job_revisions;
+BEGIN
+    runs := true; adoptable := false;
+    IF NOT EXISTS (SELECT FROM {schema}.job_revisions r
+                   WHERE r.job_name = job AND {schema}_internal.may_be_observed(r.definition)) THEN
+        RETURN;
+    END IF;
+    SELECT r.* INTO owner FROM {schema}.job_revisions r
+    WHERE r.job_name = job AND r.effective_from < start ORDER BY r.revision DESC LIMIT 1;
+    SELECT r.* INTO newest FROM {schema}.job_revisions r WHERE r.job_name = job ORDER BY r.revision DESC LIMIT 1;
+    SELECT NOT coalesce(t.first <= start AND (t.until > start OR t.until IS NULL), false) INTO runs
+    FROM {schema}_internal.replica_times(owner) t;
+    adoptable := newest.definition ->> 'handler' <> 'observed';
+    SELECT t.first, t.until INTO replicas_from, replicas_until FROM {schema}_internal.replica_times(newest) t;
+END $$;
+COMMENT ON FUNCTION {schema}.hand_over(text, timestamptz) IS 'Returns whether another scheduler runs what it started at this instant (NULL: now), or replicas do. runs is true unless the job was adopted, also for an unknown job. adoptable: the job has a handler for replicas. replicas_from and replicas_until: when replicas fire the job, as decided now; NULL: never, and without end. cronledger observe asks it before it runs the command of a job that can be adopted.';

@@ -1,0 +1,97 @@
+"""`cronledger adopt`, and the wrapper of the other scheduler around the switch."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ask, Cli
+from tests.cli.test_observe import NOWHERE, Observe, ended, files, observe, spool
+
+__all__ = ["observe", "spool"]
+
+FILE = '[jobs.seen]\nschedule = "0 0 * * *"\ncommand = ["true"]\nobserved = true\n'
+
+
+@pytest.fixture
+def seen(cli: Cli, ask: Ask, tmp_path: Path) -> Ask:
+    """The observed job `seen`, which replicas may adopt."""
+    path = tmp_path / "jobs.toml"
+    path.write_text(FILE)
+    assert cli("jobs", "apply", str(path), "--source", "main").exit_code == 0
+    return ask
+
+
+def midnight(ask: Ask, days: int) -> str:
+    ((found,),) = ask(f"SELECT (date_trunc('day', now() AT TIME ZONE 'UTC') + '{days} d')::text")
+    return str(found)
+
+
+def test_the_switch_lies_between_two_plan_times(cli: Cli, seen: Ask, tmp_path: Path) -> None:
+    day = midnight(seen, 3)
+    shown = cli("adopt", "seen", "--at", day, "--dry-run")
+    assert shown.output.startswith(f"seen: replicas fire it from {day[:10]}T00:00:00Z on")
+    stored = "SELECT observed, (adopted_at + '5 s')::text, returned_at FROM cronledger.jobs"
+    assert seen(stored) == [(True, None, None)]
+    made = json.loads(cli("adopt", "seen", "--at", day, "--reason", "moved", "--json").output)
+    assert (made["revision"], made["last"][:10]) == (2, midnight(seen, 2)[:10])
+    (before,) = seen(stored)
+    assert "another scheduler runs it" in cli("why", "seen", made["last"]).output
+    assert "it may start at" in cli("why", "seen", made["first"]).output
+    # An apply keeps it, and has no difference.
+    assert "differ" not in cli("jobs", "diff", str(tmp_path / "jobs.toml")).output
+    cli("jobs", "apply", str(tmp_path / "jobs.toml"), "--source", "main")
+    assert seen(stored) == [before]
+    assert "the other scheduler fires it" in cli("adopt", "seen", "--at", day, "--back").output
+    assert seen("SELECT adopted_at = returned_at FROM cronledger.jobs") == [(True,)]
+
+
+def test_a_switch_before_the_next_plan_time_is_a_warning(cli: Cli, seen: Ask) -> None:
+    assert "learn of the switch only then" in cli("adopt", "seen", "--at", midnight(seen, 1)).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        (["none", "--at", "2100-01-01"], 2, "job 'none' does not exist"),
+        (["seen", "--at", "soon"], 2, "is not a time"),
+        (["seen", "--at", "2020-01-01"], 2, "not a future instant"),
+        (["seen", "--at", "9899-12-31T12:00:00Z"], 2, "it has no plan_time from"),
+        (["seen", "--at", "2050-01-01", "--back"], 1, "it was not adopted"),
+    ],
+)
+def test_a_wrong_argument_is_an_error(
+    cli: Cli, seen: Ask, arguments: list[str], code: int, problem: str
+) -> None:
+    result = cli("adopt", *arguments)
+    assert (result.exit_code, problem in result.output) == (code, True), result.output
+
+
+@pytest.mark.long
+def test_the_wrapper_starts_what_the_other_scheduler_has_to_run(
+    observe: Observe, seen: Ask, spool: Path, database_url: str
+) -> None:
+    def fire(url: str) -> tuple[int, str, str]:
+        code, out, err = ended(observe("seen", "--", "echo", "ran", url=url))
+        return code, out.strip(), err
+
+    def adopted(state: str) -> None:
+        seen(f"UPDATE cronledger.jobs SET {state} RETURNING 1")
+
+    assert fire(NOWHERE)[:2] == (0, "ran")
+    assert fire(database_url) == (0, "ran", "")
+    assert files(spool) == [".side"]
+    adopted("adopted_at = cronledger.db_clock() + interval '1 h'")
+    assert fire(database_url) == (0, "ran", "")
+    assert fire(NOWHERE)[:2] == (0, "ran")  # it keeps to the last reply
+    adopted("adopted_at = cronledger.db_clock()")
+    assert fire(database_url) == (0, "", "")
+    assert files(spool) == [".side"]  # it has delivered the last report
+    reports = seen("SELECT count(*) FROM cronledger.reports")
+    assert fire(NOWHERE)[:2] == (0, "")
+    assert seen("SELECT count(*) FROM cronledger.reports") == reports
+    adopted("returned_at = cronledger.db_clock()")
+    assert fire(database_url) == (0, "ran", "")
+    adopted("observed = false, handler = 'observed', target = '{}'")
+    assert fire(database_url) == (0, "ran", "")
+    assert files(spool) == []

@@ -1,0 +1,159 @@
+"""An observed job moves to replicas at one instant, and back: each plan_time runs on one side."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronledger.audit.verify import verify
+from tests.db.support.engine import Ledger, Runner
+from tests.db.test_observed import MINUTE, SECOND, end
+
+SWITCH = "SELECT adopt('job', %s, back => %s, reason => 'the move', requested_by => 'ann')"
+
+
+@pytest.fixture
+async def base(ledger: Ledger, one: Runner) -> datetime:
+    """A full minute, just before which the clock stands still. The job can be adopted."""
+    instant: datetime = ledger.one("SELECT date_trunc('minute', db_now()) + interval '10 min'")
+    ledger.stop_clock(instant - 30 * SECOND)
+    ledger.job(schedule="* * * * *", observed=True, catch_up="all", overlap="wait")
+    assert await one.settle() == []
+    return instant
+
+
+def runs_elsewhere(ledger: Ledger, start: datetime) -> bool:
+    replies: bool = ledger.one("SELECT runs FROM hand_over('job', %s)", start)
+    return replies
+
+
+async def fire(ledger: Ledger, one: Runner, plan_time: datetime) -> str:
+    """Fire a plan_time on both sides, and return which of them has run it."""
+    ledger.stop_clock(plan_time + SECOND)
+    other = runs_elsewhere(ledger, plan_time + SECOND)
+    if other:
+        end(ledger)
+    started = [lease.claimed.key.plan_time for lease in await one.settle()]
+    assert started in ([], [plan_time])
+    await one.finish_all()
+    return "other" * other + "own" * len(started)
+
+
+async def test_each_plan_time_runs_on_exactly_one_side(
+    ledger: Ledger, one: Runner, base: datetime
+) -> None:
+    ledger.one(SWITCH, base + 2 * MINUTE - 5 * SECOND, False)
+    sides = [await fire(ledger, one, base + n * MINUTE) for n in range(3)]
+    ledger.one(SWITCH, base + 4 * MINUTE - 5 * SECOND, True)
+    sides += [await fire(ledger, one, base + n * MINUTE) for n in range(3, 6)]
+    assert sides == ["other", "other", "own", "own", "other", "other"]
+    ran = "SELECT plan_time, trigger, status, runner_id = 'observed' FROM executions ORDER BY 1"
+    assert ledger.values(ran) == [
+        (base + n * MINUTE, "schedule", "SUCCESS", side == "other") for n, side in enumerate(sides)
+    ]
+    assert (ledger.skipped(), ledger.violations()) == ([], [])
+    assert list(verify(ledger.url)) == []
+    edits = "SELECT reason, requested_by FROM job_history WHERE reason IS NOT NULL"
+    assert ledger.values(edits) == [("the move", "ann")] * 2
+    assert ledger.one("SELECT count(*) FROM audit WHERE verb = 'adopt' AND outcome = 'done'") == 2
+
+
+async def test_the_first_plan_time_of_replicas_does_not_wait_for_a_missing_report(
+    ledger: Ledger, one: Runner, base: datetime
+) -> None:
+    ledger.edit(grace=5 * MINUTE)
+    ledger.one(SWITCH, base + MINUTE - 5 * SECOND, False)
+    ledger.stop_clock(base + 50 * SECOND)
+    assert await one.settle() == []
+    assert ledger.skipped() == []
+    assert await fire(ledger, one, base + MINUTE) == "own"
+    assert ledger.skipped() == [("not_reported", 1)]
+    # The report of the skipped plan_time may still come.
+    end(ledger, run_key="a", started_at=base + SECOND, ended_at=base + 2 * SECOND)
+    assert await one.settle() == []
+    row = "SELECT trigger, status FROM executions WHERE plan_time = %s"
+    assert ledger.one(row, base) == ("observed", "SUCCESS")
+    assert list(verify(ledger.url)) == []
+
+
+async def test_verify_finds_a_plan_time_on_the_wrong_side(
+    ledger: Ledger, one: Runner, base: datetime
+) -> None:
+    ledger.one(SWITCH, base + MINUTE - 5 * SECOND, False)
+    assert [await fire(ledger, one, base + n * MINUTE) for n in (0, 1)] == ["other", "own"]
+    with ledger.unchecked():
+        ledger.values(
+            "UPDATE job_revisions SET definition = definition || jsonb_build_object("
+            "'adopted_at', %s::timestamptz) WHERE definition ? 'adopted_at' RETURNING 1",
+            base + 10 * MINUTE,
+        )
+    assert [one.kind for one in verify(ledger.url)] == ["unreported"]
+
+
+def test_an_adoption_can_be_withdrawn_and_moved(ledger: Ledger, base: datetime) -> None:
+    def switch(minutes: int, *, back: bool) -> list[bool]:
+        ledger.one(SWITCH, base + minutes * MINUTE, back)
+        return [runs_elsewhere(ledger, base + n * MINUTE) for n in range(4)]
+
+    assert switch(2, back=False) == [True, True, False, False]
+    assert switch(3, back=True) == [True, True, False, True]
+    assert switch(1, back=False) == [True, False, False, False]
+    assert switch(1, back=True) == [True] * 4
+    assert switch(0, back=False) == [False] * 4
+
+
+def test_an_edit_of_the_source_keeps_the_side(ledger: Ledger, base: datetime) -> None:
+    ledger.one(SWITCH, base, False)
+    assert not runs_elsewhere(ledger, base)
+    ledger.edit(observed=False)
+    assert ledger.one("SELECT adopted_at FROM jobs") is None
+    # Replicas fire the job from the edit on.
+    assert [runs_elsewhere(ledger, base - n * MINUTE) for n in (0, 1)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("columns", "at", "back", "problem"),
+    [
+        ({"handler": "observed"}, MINUTE, False, "no handler"),
+        ({"observed": False}, MINUTE, False, "is not observed"),
+        ({"retired_at": "now"}, MINUTE, False, "is retired"),
+        ({}, MINUTE, True, "was not adopted"),
+        ({"adopted_at": "2020-01-01"}, MINUTE, False, "replicas fire it already"),
+        (
+            {"adopted_at": "2020-01-01", "returned_at": "2080-01-01"},
+            timedelta(days=25_000), False, "returns to the other scheduler",
+        ),
+        ({}, -MINUTE, False, "not a future instant"),
+        ({}, 4 * SECOND, False, "not a future instant"),
+    ],
+)  # fmt: skip
+def test_an_impossible_switch_is_refused(
+    ledger: Ledger, columns: dict[str, Any], at: timedelta, back: bool, problem: str
+) -> None:
+    ledger.job(**{"observed": True, **columns})
+    now = ledger.one("SELECT db_clock()")
+    with pytest.raises(psycopg.Error, match=problem):
+        ledger.one(SWITCH, now + at, back)
+    with pytest.raises(psycopg.Error, match="does not exist"):
+        ledger.one(SWITCH.replace("'job'", "'none'"), now + MINUTE, back)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"jitter": "1 s"}, {"schedule_delay": "1 s"}, {"windows": True},
+        {"scope_kind": "host", "every": ["role=web"], "on": ["role=web"]},
+    ],
+)  # fmt: skip
+def test_what_another_scheduler_does_not_know_is_refused(
+    ledger: Ledger, columns: dict[str, Any]
+) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        ledger.job(observed=True, **columns)
+
+
+def test_a_job_that_was_never_observed_runs_wherever_it_is_started(ledger: Ledger) -> None:
+    ledger.job()
+    for job in ("job", "unknown"):
+        assert ledger.values("SELECT runs, adoptable FROM hand_over(%s)", job) == [(True, False)]
