@@ -1,6 +1,7 @@
 """F100: a job with `@reboot` runs once for each boot of each of its hosts."""
 
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -142,7 +143,7 @@ async def test_verify_finds_wrong_accounts_of_boots_F100(ledger: Ledger) -> None
         {"every": ["role=web"], "start_by": "5m"},
     ],
 )  # fmt: skip
-def test_a_boot_needs_hosts_and_has_no_plan_F100(ledger: Ledger, more: dict[str, object]) -> None:
+def test_a_boot_needs_hosts_and_has_no_plan_F100(ledger: Ledger, more: dict[str, Any]) -> None:
     with pytest.raises(psycopg.Error, match="reboot_needs_hosts"):
         ledger.job(schedule=" @Reboot", **more)
 

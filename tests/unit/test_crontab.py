@@ -305,7 +305,7 @@ def test_a_schedule_of_cron_is_translated(written: str, schedule: str) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("@reboot start", "HOST=FILE"), ("@noon lunch", "@hourly"), ("@0 x", "shorter than a second"),
+        ("@reboot start", "HOST=FILE"), ("@noon x", "@hourly"), ("@0 x", "shorter than a second"),
         ("61 * * * * x", "61"), ("* * 31 2 * x", "never occurs"), ("5/15 * * * * x", "5-59/15"),
         ("0 22-2 * * * x", "22-23,0-2"), ("0 0 * * fri-sun x", "fri-6,0-sun"),
         ("0,~ * * * * x", "split"), ("30~10 * * * * x", "descending"), ("* * L * * x", "'L'"),
