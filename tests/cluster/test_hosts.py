@@ -139,6 +139,7 @@ def test_each_boot_of_a_host_runs_a_job_once_F100(cluster: Cluster, tmp_path: Pa
     def ran() -> list[str]:
         return sorted(row["scope_id"] for row in cluster.executions("SUCCESS"))
 
+    hosts.start("db1", "role=db")  # a boot before the job would not count
     first = boot("web1", "web1-a", "1")
     boot("web2", "web2", "1")
     until("both hosts run the job", lambda: ran() == ["web1", "web2"])
