@@ -154,6 +154,10 @@ CREATE TABLE {schema}.jobs (
     CONSTRAINT observed_has_plain_plan_times CHECK (NOT (observed AND (windows OR requires IS NOT NULL
         OR after IS NOT NULL OR schedule_delay > '0' OR jitter > '0'))),
     CONSTRAINT only_observed_is_adopted CHECK (observed OR (adopted_at IS NULL AND returned_at IS NULL)),
+    -- No boot is known in advance, so nothing can wait for one, or be late before it.
+    CONSTRAINT reboot_needs_hosts CHECK (schedule !~* '^[[:space:]]*@reboot' OR (scope_kind = 'host' AND after IS NULL
+        AND requires IS NULL AND calendar IS NULL AND NOT windows AND start_by IS NULL AND finish_by IS NULL
+        AND expect_duration IS NULL)),
     CONSTRAINT scopes_need_a_kind CHECK (scopes IS NULL OR scope_kind <> 'global'),
     -- A value that replicas cannot read would stop them for all jobs.
     CONSTRAINT at_most_a_century CHECK (interval '36525 days' >= ALL (retry_backoff)
@@ -180,7 +184,7 @@ CREATE INDEX jobs_notify ON {schema}.jobs (name) WHERE notify IS NOT NULL;
 COMMENT ON TABLE {schema}.jobs IS 'Definitions of jobs: name, schedule, handler, policies. INSERT and UPDATE are enough to add or edit a job. Every edit is appended to job_revisions.';
 COMMENT ON COLUMN {schema}.jobs.name IS 'Name of the job.';
 COMMENT ON COLUMN {schema}.jobs.revision IS 'Counts the edits, pauses, resumes, retirements; set by a trigger.';
-COMMENT ON COLUMN {schema}.jobs.schedule IS 'Cron text of five fields, or six with seconds first, @hourly and the like, @every 90s; NULL: runs only when triggered or enqueued.';
+COMMENT ON COLUMN {schema}.jobs.schedule IS 'Cron text of five fields, or six with seconds first, @hourly and the like, @every 90s, @reboot; NULL: runs only when triggered or enqueued.';
 COMMENT ON COLUMN {schema}.jobs.timezone IS 'Time zone of the schedule.';
 COMMENT ON COLUMN {schema}.jobs.calendar IS 'Calendar whose excluded dates the job leaves out; NULL: none.';
 COMMENT ON COLUMN {schema}.jobs.on_excluded IS 'What happens to a firing on an excluded date: skip it, or move it to the next or the previous date that is not excluded.';
@@ -343,7 +347,7 @@ CREATE TABLE {schema}.schedules (
     next_plan_time    timestamptz,
     next_due_at       timestamptz,
     parked            text CHECK (parked = ANY (
-                          '{paused,waiting,limit,no_runner,spec_error,retired,ended,unscheduled}')),
+                          '{paused,waiting,limit,no_runner,spec_error,retired,ended,unscheduled,boot}')),
     woken             boolean NOT NULL DEFAULT false,
     input_watermark   bigint,
     success_watermark bigint,
@@ -951,6 +955,24 @@ COMMENT ON TABLE {schema}.host_absences IS 'Times in which no replica of a host 
 COMMENT ON COLUMN {schema}.host_absences.host IS 'The host.';
 COMMENT ON COLUMN {schema}.host_absences.from_at IS 'When its last check-in before the absence was. 1970: it had never checked in.';
 COMMENT ON COLUMN {schema}.host_absences.until_at IS 'When it checked in again.';
+
+CREATE TABLE {schema}.host_boots (
+    host          text COLLATE "C" NOT NULL,
+    boot_id       text COLLATE "C" NOT NULL CHECK (length(boot_id) BETWEEN 1 AND 200),
+    booted_at     timestamptz NOT NULL,
+    checked_in_at timestamptz NOT NULL,
+    plan_time     timestamptz,
+    jobs          text[] NOT NULL DEFAULT '{}',
+    PRIMARY KEY (host, boot_id),
+    UNIQUE (host, plan_time)
+);
+COMMENT ON TABLE {schema}.host_boots IS 'Boots of hosts, which are the plan_times of jobs with the schedule @reboot. Written by check-ins. The planner and verify read boots only from here. Rows of boots before the executions that are kept are pruned, except for the last boot of each host.';
+COMMENT ON COLUMN {schema}.host_boots.host IS 'The host.';
+COMMENT ON COLUMN {schema}.host_boots.boot_id IS 'Identity of the boot: that of the kernel, or the setting boot_id of the replica.';
+COMMENT ON COLUMN {schema}.host_boots.booted_at IS 'When the host booted: checked_in_at minus the time for which it had been up.';
+COMMENT ON COLUMN {schema}.host_boots.checked_in_at IS 'When a replica first checked in after the boot. If this is later than the grace of a job after booted_at, the plan_time is a skip host_absent.';
+COMMENT ON COLUMN {schema}.host_boots.plan_time IS 'The plan_time of these jobs: a whole second after the check-in that gave it to them; NULL: a job with every does not have the scope of a new host yet, or a schedule was locked, and the next check-in tries again.';
+COMMENT ON COLUMN {schema}.host_boots.jobs IS 'The jobs that have this plan_time in the scope of the host, if it belongs to a revision with the schedule @reboot: those that had this schedule then.';
 
 CREATE TABLE {schema}.queues (
     name          text COLLATE "C" PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),

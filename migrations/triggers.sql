@@ -55,7 +55,7 @@ BEGIN
             'queues calendars calendar_revisions jobs pauses unsettled_pauses job_revisions schedules executions windows skips sources identity pruned acceptances
              verification_runs rolled_up_hours changed_hours roll_up_state operator_actions tracked_states
              raised_alerts alert_progress channels deliveries deadline_cursors manual_deadlines deadlines deadline_breaches
-             deadline_months page_sessions saved_views scope_retirements host_absences planned_skips retention reports
+             deadline_months page_sessions saved_views scope_retirements host_absences host_boots planned_skips retention reports
              report_tokens',
             '[[:space:]]+') d(name)
     LOOP

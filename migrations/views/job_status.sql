@@ -55,7 +55,7 @@ COMMENT ON VIEW {schema}.job_status IS 'State of each job, one row per (job, sco
 COMMENT ON COLUMN {schema}.job_status.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.job_status.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.job_status.scope_id IS 'Id of the scope; NULL: the scope provider of the job has not returned any yet.';
-COMMENT ON COLUMN {schema}.job_status.state IS 'active, paused, queue_paused, retired (or deleted), spec_error, no_scope; or why it is parked: waiting (overlap), limit, no_runner, ended (ends_at), unscheduled.';
+COMMENT ON COLUMN {schema}.job_status.state IS 'active, paused, queue_paused, retired (or deleted), spec_error, no_scope; or why it is parked: waiting (overlap), limit, no_runner, ended (ends_at), unscheduled, boot (of its host).';
 COMMENT ON COLUMN {schema}.job_status.schedule IS 'Cron text; NULL: runs only when triggered or enqueued.';
 COMMENT ON COLUMN {schema}.job_status.timezone IS 'Time zone of the schedule.';
 COMMENT ON COLUMN {schema}.job_status.queue IS 'Queue of the job. Runners that serve it execute the job.';

@@ -13,7 +13,13 @@ SELECT t.job_name, t.scope_kind, t.scope_id, t.planned_through, t.planned_revisi
            UNION ALL SELECT o.checked_in_at FROM {schema}.hosts o WHERE o.name = t.scope_id ORDER BY 1) END AS absent_from,
        CASE t.scope_kind WHEN 'host' THEN ARRAY(
            SELECT a.until_at FROM {schema}.host_absences a WHERE a.host = t.scope_id
-           UNION ALL SELECT NULL FROM {schema}.hosts o WHERE o.name = t.scope_id ORDER BY 1) END AS absent_until
+           UNION ALL SELECT NULL FROM {schema}.hosts o WHERE o.name = t.scope_id ORDER BY 1) END AS absent_until,
+       CASE t.scope_kind WHEN 'host' THEN ARRAY(
+           SELECT b.plan_time FROM {schema}.host_boots b
+           WHERE b.host = t.scope_id AND t.job_name = ANY (b.jobs) ORDER BY b.plan_time) END AS boots,
+       CASE t.scope_kind WHEN 'host' THEN ARRAY(
+           SELECT b.checked_in_at - b.booted_at FROM {schema}.host_boots b
+           WHERE b.host = t.scope_id AND t.job_name = ANY (b.jobs) ORDER BY b.plan_time) END AS noticed_after
 FROM {schema}.schedules t;
 COMMENT ON VIEW {schema}.verify_schedules IS 'State of planning of every (job, scope), for verify.';
 COMMENT ON COLUMN {schema}.verify_schedules.job_name IS 'The job.';
@@ -32,3 +38,5 @@ COMMENT ON COLUMN {schema}.verify_schedules.retirements IS 'When the scope was r
 COMMENT ON COLUMN {schema}.verify_schedules.returns IS 'When the scope returned from each of these retirements; NULL: it is still retired.';
 COMMENT ON COLUMN {schema}.verify_schedules.absent_from IS 'Of a host: when each of its absences began. The last one begins with its last check-in, once that does not count any more. NULL: the scope is not a host.';
 COMMENT ON COLUMN {schema}.verify_schedules.absent_until IS 'Of a host: when it checked in again, of each absence; NULL: it has not.';
+COMMENT ON COLUMN {schema}.verify_schedules.boots IS 'Of a host: the plan_time of each of its boots that the job has with the schedule @reboot. NULL: the scope is not a host.';
+COMMENT ON COLUMN {schema}.verify_schedules.noticed_after IS 'Of a host: how long after each of these boots a replica of it first checked in.';

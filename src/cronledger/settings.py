@@ -278,6 +278,11 @@ class Settings(BaseSettings):
         description="Name of the host of this runner, which is its label `host`. If it is not set: "
         "the host name of the system.",
     )
+    boot_id: Name | None = Field(
+        None,
+        description="Identity of the boot of this host, for `@reboot`. If it is not set: that of "
+        "the Linux kernel. If it is set, the start of this process counts as the boot.",
+    )
     hosts_retire_after: Annotated[Duration, _between("1h", "36525d")] = Field(
         timedelta(days=7),
         description="A host that has not checked in for this time leaves the jobs with `every`. It "

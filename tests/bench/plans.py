@@ -461,7 +461,7 @@ def rounds(rows: Rows, batch: int) -> dict[str, Call]:
         "clock_skew": ALWAYS,
         "fingerprint": {}, "handlers": ["bench:handler"], "diagnostics": Jsonb({}), "deploy": None,
         "ledger": None, "kinds": ["python"], "sql_commands": False, "excluded_jobs": [],
-        "due_from": None, "most": None,
+        "due_from": None, "most": None, "boot_id": None, "uptime": None,
     }  # fmt: skip
     return {
         "check_in": lambda s, c: s.check_in(c, **runner),

@@ -172,6 +172,10 @@ def test_a_source_without_a_firing_is_no_error(bare: Cli, write: Any) -> None:
     assert "Warning: cronledger.toml:3: jobs.a.ends_at" in said.stderr
     assert "the job does not fire any more; remove the job, or correct `ends_at`" in said.stderr
     assert cells(said.stdout.splitlines()[1]) == ["a", "no firing to show"]
+    write('[jobs.a]\nschedule = "@reboot"\nevery = "role=web"\ncommand = ["true"]\n')
+    said = bare("check")
+    assert said.stderr == "cronledger.toml: 1 job, 0 errors, 0 warnings\n"
+    assert cells(said.stdout.splitlines()[1]) == ["a", "at the next boot of each host"]
 
 
 def test_values_that_are_probably_secrets_are_warned_about_and_not_shown(

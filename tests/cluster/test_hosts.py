@@ -39,11 +39,11 @@ class Hosts:
         self._cluster = cluster
         self._file = file
 
-    def start(self, host: str, labels: str, name: str | None = None) -> Process:
+    def start(self, host: str, labels: str, name: str | None = None, **more: str) -> Process:
         environ = {
             "CRONLEDGER_DATABASE_URL": self._cluster.url, "CRONLEDGER_LOG_FORMAT": "json",
             "CRONLEDGER_RUNNER_ID": name or host, "CRONLEDGER_HOST": host,
-            "CRONLEDGER_LABELS": labels,
+            "CRONLEDGER_LABELS": labels, **more,
         }  # fmt: skip
         process = self._cluster.begin((*CRONLEDGER, "run", str(self._file)), environ)
         process.event("runner_started")
@@ -115,3 +115,43 @@ def test_a_job_runs_on_each_host_and_records_the_absence_of_one_F99(
         assert row["runner_id"].startswith(row["scope_id"])
     verified = cronledger(cluster.url, tmp_path, "verify")
     assert verified.returncode == 0, verified.stdout
+
+
+AT_BOOT = """
+[jobs.warm]
+schedule = "@reboot"
+command = ["true"]
+every = "role=web"
+overlap = "allow"
+"""
+
+
+def test_each_boot_of_a_host_runs_a_job_once_F100(cluster: Cluster, tmp_path: Path) -> None:
+    """Another replica of the same boot runs nothing."""
+    file = tmp_path / "cronledger.toml"
+    file.write_text(AT_BOOT)
+    hosts = Hosts(cluster, file)
+
+    def boot(host: str, name: str, id: str) -> Process:
+        more = {"CRONLEDGER_BOOT_ID": id, "CRONLEDGER_POLL_INTERVAL": "1s"}
+        return hosts.start(host, "role=web", name, **more)
+
+    def ran() -> list[str]:
+        return sorted(row["scope_id"] for row in cluster.executions("SUCCESS"))
+
+    hosts.start("db1", "role=db")  # a boot before the job would not count
+    first = boot("web1", "web1-a", "1")
+    boot("web2", "web2", "1")
+    until("both hosts run the job", lambda: ran() == ["web1", "web2"])
+    boot("web1", "web1-b", "1")
+    first.kill()
+    boot("web1", "web1-c", "2")
+    until("web1 runs the job again", lambda: ran() == ["web1", "web1", "web2"])
+    said = {
+        words: cronledger(cluster.url, tmp_path, *words.split())
+        for words in ("verify", "why warm", "next warm --scope web1", "check cronledger.toml",
+                      "forecast", "jobs list", "jobs show warm")
+    }  # fmt: skip
+    assert {words: one.stdout for words, one in said.items() if one.returncode} == {}
+    assert "It runs at the next boot of web2." in said["why warm"].stdout
+    assert said["next warm --scope web1"].stdout == "at the next boot of web1\n"

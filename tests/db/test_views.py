@@ -105,7 +105,7 @@ def status_of(db: Db, name: str = "job") -> dict[str, Any]:
 def test_job_status_shows_the_reason_of_parking(db: Db) -> None:
     job(db)
     for parked in (
-        "waiting", "limit", "no_runner", "ended", "unscheduled", "spec_error", "retired",
+        "waiting", "limit", "no_runner", "ended", "unscheduled", "boot", "spec_error", "retired",
     ):  # fmt: skip
         schedule(db, parked=parked, next_due_at=None)
         found = status_of(db)

@@ -57,6 +57,7 @@ PROGRESS_RULES = "tests/unit/test_progress.py::"
 HOSTS = "tests/db/test_hosts.py::"
 ADOPT = "tests/db/test_adopt.py::"
 ADOPTED = "tests/cli/test_adopt.py::"
+BOOTS = "tests/db/test_boots.py::"
 
 
 class AnchorError(AssertionError):
@@ -1224,6 +1225,27 @@ MISTAKES = [
         ("verify accepts every skip of an absent host",
          HOSTS + "test_verify_finds_a_skip_of_a_host_that_was_present",
          "due + grace < (end or now) for start", "True for start"),
+    ),
+    *_of(
+        SRC + "audit/history.py",
+        ("verify accepts each skip of a boot",
+         BOOTS + "test_verify_finds_wrong_accounts_of_boots_F100",
+         "and self.noticed_after > grace", ""),
+    ),
+    *_of(
+        SRC + "rules/timeline.py",
+        ("a host runs a job however long ago it booted",
+         BOOTS + "test_a_host_that_booted_before_its_grace_is_absent_F100",
+         "if boot.noticed_after > job.grace", "if False"),
+    ),
+    *_of(
+        SQL + "hosts/note_boot.sql",
+        ("a boot is dated without the locks of its schedules",
+         BOOTS + "test_i2_a_boot_waits_for_the_locks_of_its_schedules_F100",
+         "IF locked < cardinality(of_jobs) THEN", "IF false THEN"),
+        ("the first boot of a new host runs nothing",
+         BOOTS + "test_each_boot_of_a_host_runs_once_F100",
+         "IF NOT is_scope THEN", "IF false THEN"),
     ),
     *_of(
         SRC + "cli/ledgers.py",

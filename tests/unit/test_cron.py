@@ -111,7 +111,6 @@ def test_hashed_fields_depend_on_job_and_scope_and_never_change() -> None:
         ("", "0 fields"),
         ("0 * * * * * 2026", "years are not supported"),
         ("R * * * *", "R in the minute field"),
-        ("@reboot", "@reboot is not supported"),
         ("@fortnightly", "unknown alias"),
         ("CRON_TZ=UTC 0 * * * *", "variables"),
         ("* " * 200, "400 characters"),

@@ -305,7 +305,7 @@ def test_a_schedule_of_cron_is_translated(written: str, schedule: str) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("@reboot start", "systemd"), ("@noon lunch", "@hourly"), ("@0 x", "shorter than a second"),
+        ("@reboot start", "HOST=FILE"), ("@noon x", "@hourly"), ("@0 x", "shorter than a second"),
         ("61 * * * * x", "61"), ("* * 31 2 * x", "never occurs"), ("5/15 * * * * x", "5-59/15"),
         ("0 22-2 * * * x", "22-23,0-2"), ("0 0 * * fri-sun x", "fri-6,0-sun"),
         ("0,~ * * * * x", "split"), ("30~10 * * * * x", "descending"), ("* * L * * x", "'L'"),
@@ -621,7 +621,7 @@ def test_command_reports_lines_that_it_left_out() -> None:
     result = run("-", stdin="MAILTO=me\n@reboot x\n* * * * * caf\xe9\n".encode("latin-1"))
     assert result.exit_code == 1
     assert "-:1: mail is sent only when a job begins to fail" in result.stderr
-    assert "-:2: not imported: @reboot has no equivalent" in result.stderr
+    assert "-:2: not imported: @reboot runs the job on each host that boots" in result.stderr
     assert "\n    @reboot x\n" in result.stderr
     assert "-:3: not imported: contains a NUL or is not UTF-8" in result.stderr
     assert result.stderr.endswith("-: 0 jobs, 2 entries not imported, read in user format\n")

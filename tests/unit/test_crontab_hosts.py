@@ -52,8 +52,13 @@ def test_equal_entries_of_hosts_become_one_job_and_differences_are_listed_F110(
         "web3/notes.txt": "",
     })  # fmt: skip
     said = run("--hosts", tmp_path, "--every", "role=web", "--timezone", "UTC")
-    assert said.exit_code == 1, "because of @reboot"
+    assert said.exit_code == 0
+    assert {k: v for k, v in jobs(said)["warm"].items() if k not in {"command", "description"}} == {
+        "schedule": "@reboot", "timezone": "UTC", "every": "role=web", "catch_up": "skip",
+        "grace": "10m", "overlap": "allow", "run_timeout": "none", "stale_timeout": "10m",
+    }  # fmt: skip
     assert hosts_of(said) == {
+        "warm": {"every": "role=web"},
         "app-tick": {"every": "role=web"},
         "rotate": {"every": "role=web"},
         "backup-full": {"scope_kind": "host", "scopes": ["web1", "web2"]},
@@ -61,13 +66,20 @@ def test_equal_entries_of_hosts_become_one_job_and_differences_are_listed_F110(
     }
     for words in (
         "web3/notes.txt: skipped",
-        "all 3 hosts: 2 jobs, 1 entry not imported",
+        "all 3 hosts: 3 jobs",
         "web1:crontab.root:3: only on 2 of 3 hosts: web1, web2",
         "the job backup-full-web3 on web3 has the same command and another schedule '30 4 * * *'",
         "the job backup-full on web1, web2 has the same command and another schedule '0 4 * * *'",
     ):
         assert words in said.stderr
-    assert said.stderr.count("@reboot has no equivalent") == 1
+
+
+def test_an_entry_of_one_host_at_its_boot_has_every_F100(tmp_path: Path) -> None:
+    write(tmp_path, {"web1/crontab.root": "@reboot /bin/warm\n", "web2/crontab.root": "\n"})
+    assert hosts_of(run("--hosts", tmp_path)) == {"warm": {"every": "host=web1"}}
+    said = run("--hosts", tmp_path, "--observe")
+    assert said.exit_code == 1
+    assert "names no time at which a report is expected" in said.stderr
 
 
 @pytest.mark.parametrize(

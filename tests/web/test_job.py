@@ -117,6 +117,21 @@ def test_a_job_that_does_not_exist_or_has_nothing_to_show_says_so(
     assert "0 planned = 0 ran · 0 unexplained" in panel(shown, "day")
 
 
+def test_a_job_that_runs_at_boot_shows_no_next_time_F100(browser: TestClient, db: Db) -> None:
+    rows.job(db, schedule="@reboot", scope_kind="host", scopes=["web1"])
+    at = (rows.now(db) - DAY).replace(hour=12, minute=0, second=0, microsecond=0)
+    planned(db, at - HOUR, at + HOUR)
+    db.execute("UPDATE cronledger.schedules SET parked = 'boot', next_due_at = NULL, woken = false")
+    rows.insert(db, "host_boots", host="web1", boot_id="1", booted_at=at, checked_in_at=at,
+                plan_time=at, jobs=["job"])  # fmt: skip
+    scope = {"scope_kind": "host", "scope_id": "web1"}
+    rows.execution(db, "SUCCESS", plan_time=at, **scope)
+    assert re.search(r"parked: boot @reboot ", panel(browser.get("/jobs").text, "jobs"))
+    shown = page(browser, day=str(at.date()))
+    assert "None: it runs at the next boot of web1" in panel(shown, "firings")
+    assert "1 planned = 1 ran · 0 unexplained" in panel(shown, "day")
+
+
 def test_the_durations_of_each_hour_are_drawn_with_failures(browser: TestClient, db: Db) -> None:
     rows.job(db)
     shown = page(browser)

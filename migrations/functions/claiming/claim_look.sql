@@ -149,7 +149,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
     OUT since timestamptz, OUT existing json, OUT schedules json, OUT locked_queues text[], OUT locked_jobs text[],
     OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json,
     OUT window_starts json, OUT pauses text, OUT pause_at timestamptz, OUT planned_skips json, OUT absences json,
-    OUT reports json, OUT unreported json)
+    OUT reports json, OUT unreported json, OUT boots json)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     claimed text[];
@@ -310,6 +310,14 @@ BEGIN
                 WHERE h.name = s.scope_id AND h.name IS DISTINCT FROM own_host AND h.present_through < claim_look.now
                 OFFSET 0) a
             WHERE s.scope_kind = 'host');
+        boots := (
+            SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, b.plan_time, b.booted_at, b.checked_in_at)
+                            ORDER BY b.plan_time)
+            FROM unnest(locked) s
+            CROSS JOIN LATERAL (
+                SELECT b.plan_time, b.booted_at, b.checked_in_at FROM {schema}.host_boots b
+                WHERE b.host = s.scope_id AND b.plan_time > s.planned_through AND s.job_name = ANY (b.jobs) OFFSET 0) b
+            WHERE s.scope_kind = 'host');
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips, absences (of hosts): those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. reports, unreported: see unmatched_reports. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';
+COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips, absences and boots (of hosts): those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. reports, unreported: see unmatched_reports. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';

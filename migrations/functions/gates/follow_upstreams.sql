@@ -80,6 +80,8 @@ BEGIN
             WHEN NOT FOUND THEN 'does not exist'
             WHEN upstream.retired_at IS NOT NULL THEN 'is retired'
             WHEN upstream.schedule IS NULL AND upstream.after IS NULL THEN 'has no schedule, so it has no plan_times'
+            WHEN {schema}_internal.is_reboot(upstream.schedule)
+                THEN 'runs when a host boots, so it has no plan_times to wait for'
             WHEN gate.scope = 'global' AND upstream.scope_kind <> 'global'
                 THEN format('has scopes of the kind %s, so it has no scope global', upstream.scope_kind)
             WHEN gate.scope = 'same' AND upstream.scope_kind <> job.scope_kind

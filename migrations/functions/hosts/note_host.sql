@@ -3,7 +3,8 @@
 -- the restart of one of two replicas in a deploy would retire the scope of the host.
 -- The clock is read after the lock, so the absence ends after every claim that has seen it.
 CREATE OR REPLACE FUNCTION {schema}_internal.note_host(
-    of_host text, of_runner text, of_labels text[], ttl interval) RETURNS void LANGUAGE plpgsql AS $$
+    of_host text, of_runner text, of_labels text[], ttl interval, boot text DEFAULT NULL, uptime interval DEFAULT NULL)
+RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     before {schema}.hosts;
     at     timestamptz;
@@ -33,5 +34,10 @@ BEGIN
         checked_in_at = greatest(before.checked_in_at, at),
         present_through = greatest(before.present_through, at + ttl)
     WHERE h.name = of_host;
+    IF boot IS NOT NULL AND NOT EXISTS (
+        SELECT FROM {schema}.host_boots b
+        WHERE b.host = of_host AND b.boot_id = boot AND b.plan_time IS NOT NULL) THEN
+        PERFORM {schema}_internal.note_boot(of_host, boot, at - uptime, at);
+    END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.note_host(text, text, text[], interval) IS 'Notes that a runner of this host has checked in, and that the host counts as present for ttl. An absence before that is recorded. Its labels are those of this runner, and of others that counted in the last 10 minutes. A retired host returns.';
+COMMENT ON FUNCTION {schema}_internal.note_host(text, text, text[], interval, text, interval) IS 'Notes that a runner of this host has checked in, and that the host counts as present for ttl. An absence before that is recorded. Its labels are those of this runner, and of others that counted in the last 10 minutes. A retired host returns. boot: the id of its boot, which was uptime ago; NULL: unknown.';

@@ -192,6 +192,11 @@ BEGIN
       AND h.name NOT IN (SELECT s.scope_id FROM {schema}.schedules s WHERE s.scope_kind = 'host');
     DELETE FROM {schema}.host_absences a
     WHERE a.until_at <= {schema}.pruned_through() OR a.host NOT IN (SELECT h.name FROM {schema}.hosts h);
+    -- The last boot stays, because the next check-in would count it again.
+    DELETE FROM {schema}.host_boots b
+    WHERE b.host NOT IN (SELECT h.name FROM {schema}.hosts h)
+       OR (b.plan_time <= {schema}.pruned_through() AND EXISTS (
+           SELECT FROM {schema}.host_boots n WHERE n.host = b.host AND n.plan_time > b.plan_time));
     -- The last window of a scope stays, because the next one begins at its end.
     DELETE FROM {schema}.windows w USING (
         SELECT o.job_name, o.scope_kind, o.scope_id, o.window_end

@@ -58,9 +58,9 @@ LANGUAGE sql IMMUTABLE AS $$
              unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours redact_outputs
              raise_alerts prune_alerts watches_alerts is_delivery_due delivery_message take_turn'),
         -- Hosts. A claim that records an absence locks the host.
-        ('runner', 'EXECUTE', 'has_live_runner host_of note_host hosts_with absent_hosts absent_schedules hosts_changed follow_hosts'),
-        ('runner', 'INSERT UPDATE', 'hosts'), ('runner', 'INSERT', 'host_absences'),
-        ('viewer operator runner', 'SELECT', 'hosts host_absences host_status'),
+        ('runner', 'EXECUTE', 'has_live_runner host_of note_host note_boot is_reboot hosts_with absent_hosts absent_schedules hosts_changed follow_hosts'),
+        ('runner', 'INSERT UPDATE', 'hosts host_boots'), ('runner', 'INSERT', 'host_absences'),
+        ('viewer operator runner', 'SELECT', 'hosts host_absences host_boots host_status'),
         ('runner', 'EXECUTE', 'wake_gates lock_gates settle_gates unblocked_gates is_planned'),
         -- Pauses. Claims read them, and begin those that are due.
         ('runner', 'SELECT', 'pauses unsettled_pauses'),

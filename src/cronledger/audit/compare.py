@@ -11,7 +11,7 @@ from itertools import islice
 from operator import attrgetter
 
 from cronledger.audit.accepted import Acceptance, Acceptances
-from cronledger.audit.history import Expected, History, Window
+from cronledger.audit.history import Expected, History, Window, boots_of
 from cronledger.audit.skip_reasons import FalseReason, OpenSkip, SkipReasons, why_never
 from cronledger.audit.stream import Stream
 from cronledger.audit.walk import walk
@@ -25,7 +25,7 @@ _BEHIND = timedelta(minutes=1)
 """How long a plan_time may wait for its claim after its due_at, on a schedule that is on time."""
 _NONE = timedelta(0)
 _LOOK_AHEAD = 100
-_NEVER_BEHIND = ("paused", "spec_error", "retired", "ended", "unscheduled")
+_NEVER_BEHIND = ("paused", "spec_error", "retired", "ended", "unscheduled", "boot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ScheduleComparison:
         skipping = Stream(skips, attrgetter("first"))
         reasons = SkipReasons(self.state, self.history, self.window)
         opened: list[OpenSkip] = []
-        for expected in self.history.expected(self.state.key, after, through):
+        for expected in self.history.expected(self.state.key, after, through, self.state):
             at = expected.plan_time
             self.tally.plan_times += 1
             yield from self._unplanned(running.before(at))
@@ -143,7 +143,7 @@ class ScheduleComparison:
             return False
         after, end = max(self.window.after, self._through()), self.window.end
         late = self.window.now - _BEHIND
-        due = self.history.expected(self.state.key, after, min(end, late))
+        due = self.history.expected(self.state.key, after, min(end, late), self.state)
         return any(
             one.due_at + (one.edit.grace or _NONE if one.is_observed else _NONE) <= late
             and not self.history.paused(one.due_at)
@@ -193,6 +193,9 @@ class ScheduleComparison:
             yield self._violation("wrong_due_at", ran.plan_time, text, ran.id)
         if expected.never_runs:
             yield self._violation("extra", ran.plan_time, why_never(expected), ran.id)
+        elif expected.noticed_late:
+            text = f"its host first checked in {expected.noticed_after} after its boot"
+            yield self._violation("extra", ran.plan_time, text, ran.id)
 
     def _account_for(self, expected: Expected, found: bool) -> Iterator[Violation]:
         if found:
@@ -242,15 +245,18 @@ class ScheduleComparison:
                 yield self._violation("miscounted", skip.first, text)
 
     def _check_ended(self) -> Iterator[Violation]:
-        """Check that a schedule that is parked as `ended` has no further plan_time."""
-        edit = self.history.edits[-1]
-        if self.state.parked != "ended" or edit.definition is None:
+        """Check that a schedule that is parked as `ended` or `boot` has no further plan_time."""
+        definition = self.history.edits[-1].definition
+        if self.state.parked not in {"ended", "boot"} or definition is None:
             return
         cursor = self.state.planned_through
-        following = next(walk(edit.definition, self.state.key, cursor, cursor + _FAR), None)
+        definition = replace(definition, boots=tuple(boots_of(self.state)))
+        following = next(walk(definition, self.state.key, cursor, cursor + _FAR), None)
         if following is not None:
             yield self._violation(
-                "parked", following, "it is parked as ended, but has another plan_time"
+                "parked",
+                following,
+                f"it is parked as {self.state.parked}, but has another plan_time",
             )
 
 

@@ -7,8 +7,8 @@ ends at that time. This module only reads `job_history`, and shares no code with
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -95,7 +95,8 @@ class Expected(NamedTuple):
     """A plan_time that must be accounted for, and the edit that owns it.
 
     `excluded`: the name of its day, if it must be skipped because of the calendar. `decisions`: the
-    planned skips that contain it.
+    planned skips that contain it. `noticed_after`: if it is a boot, how long after it the host
+    first checked in.
     """
 
     plan_time: datetime
@@ -103,6 +104,13 @@ class Expected(NamedTuple):
     edit: Edit
     excluded: str | None = None
     decisions: Sequence[Decision] = ()
+    noticed_after: timedelta | None = None
+
+    @property
+    def noticed_late(self) -> bool:
+        """Whether it is a boot after which the host did not check in within grace."""
+        grace = self.edit.grace
+        return self.noticed_after is not None and grace is not None and self.noticed_after > grace
 
     @property
     def is_observed(self) -> bool:
@@ -153,17 +161,25 @@ class History:
         later = (e.start for e in self.edits if e.number > state.planned_revision)
         return min([state.planned_through, *later])
 
-    def expected(self, key: ScopeKey, after: datetime, through: datetime) -> Iterator[Expected]:
-        """Yield every plan_time of the schedule in (after, through], ascending."""
+    def expected(
+        self, key: ScopeKey, after: datetime, through: datetime, state: ScheduleState | None = None
+    ) -> Iterator[Expected]:
+        """Yield every plan_time of the schedule in (after, through], ascending.
+
+        `state`: that of the scope, without which no boot of its host is known.
+        """
         decided = self._decided(key)
-        for owned in self.owned(after, through):
+        boots = boots_of(state)
+        for owned in self.owned(after, through, boots):
             definition = owned.definition
+            noticed = boots if definition.at_boots else {}
             plain = not definition.jitter and not definition.schedule_delay
             for plan_time in walk(definition, key, owned.after, owned.through):
                 due = plan_time if plain else due_at(definition, key, plan_time)
                 excluded = excluded_day(definition, key, plan_time) if definition.dates else None
                 decisions = decided(plan_time) if self._decisions else ()
-                yield Expected(plan_time, due, owned.edit, excluded, decisions)
+                after_boot = noticed.get(plan_time)
+                yield Expected(plan_time, due, owned.edit, excluded, decisions, after_boot)
 
     def _decided(self, key: ScopeKey) -> Callable[[datetime], Sequence[Decision]]:
         """Return a function from plan_times of a scope, ascending, to the decisions about each."""
@@ -179,14 +195,23 @@ class History:
 
         return decisions
 
-    def owned(self, after: datetime, through: datetime) -> Iterator[Owned]:
-        """Yield the parts of (after, through] that valid edits own, ascending."""
+    def owned(
+        self, after: datetime, through: datetime, boots: Iterable[datetime] = ()
+    ) -> Iterator[Owned]:
+        """Yield the parts of (after, through] that valid edits own, ascending.
+
+        `boots`: the plan_times of definitions with the schedule `@reboot`.
+        """
+        boots = tuple(boots)
         ends = [*self._starts[1:], through]
         for edit, end in zip(self.edits, ends, strict=True):
             first = after if edit is self.edits[0] else max(after, edit.start)
             last = min(end, through)
             if edit.definition is not None and first < last:
-                yield Owned(edit, edit.definition, first, last)
+                definition = edit.definition
+                if definition.at_boots:
+                    definition = replace(definition, boots=boots)
+                yield Owned(edit, definition, first, last)
 
     def paused(self, due: datetime) -> bool:
         """Return whether a pause was in force at `due`."""
@@ -215,11 +240,15 @@ class History:
             for retired, returned in zip(state.retirements, state.returns, strict=True)
         )
 
-    def absent(self, state: ScheduleState, due: datetime, now: datetime) -> bool:
-        """Return whether the host of the scope did not check in from `due` to the end of grace.
+    def absent(self, state: ScheduleState, expected: Expected, now: datetime) -> bool:
+        """Return whether the host of the scope did not check in from due_at to the end of grace.
 
-        The grace is that of the edit in force at `due`.
+        The grace is that of the edit in force at due_at. For a boot, it may also be that from the
+        boot to the end of the grace of its own edit.
         """
+        if expected.noticed_late:
+            return True
+        due = expected.due_at
         grace = self.at(due).grace
         if grace is None or not state.absent_from or state.absent_until is None:
             return False
@@ -233,6 +262,13 @@ class History:
         return any(self.retired(state, at) for mark in marks for at in (mark, mark + tick)) or any(
             due <= retired <= until for retired in state.retirements
         )
+
+
+def boots_of(state: ScheduleState | None) -> dict[datetime, timedelta]:
+    """Return the plan_times of `@reboot`, and how long after each boot the host checked in."""
+    if state is None or state.boots is None or state.noticed_after is None:
+        return {}
+    return dict(zip(state.boots, state.noticed_after, strict=True))
 
 
 def _decision(row: Mapping[str, Any]) -> Decision:

@@ -138,7 +138,7 @@ class SkipReasons:
                 return f"the reason is calendar ({skip.detail}), but the date is {day}"
             case "operator" if skip.detail not in {x.reason for x in expected.decisions}:
                 return f"the reason is operator ({skip.detail}), but no planned skip has it"
-            case "host_absent" if not self._history.absent(self._state, expected.due_at, self._now):
+            case "host_absent" if not self._history.absent(self._state, expected, self._now):
                 return f"the reason is host_absent, but its host checked in after {expected.due_at}"
             case "upstream" if not (raw.get("requires") or raw.get("after")):
                 return f"the reason is upstream, but revision {skip.revision} requires no job"
@@ -183,7 +183,7 @@ class SkipReasons:
         last = self._last
         if last is None or last >= self._now:
             return None
-        coming = self._history.expected(self._state.key, last, self._now)
+        coming = self._history.expected(self._state.key, last, self._now, self._state)
         for expected in islice(coming, _LOOK_AHEAD):
             held = expected.never_runs or self._history.paused(expected.due_at)
             if expected.due_at <= self._now and not held:

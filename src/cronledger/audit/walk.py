@@ -61,7 +61,10 @@ class ClockChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The part of a revision that decides plan_time and due_at."""
+    """The part of a revision that decides plan_time and due_at.
+
+    `boots`: the plan_times of the schedule `@reboot` in one scope, ascending.
+    """
 
     schedule: str | None
     timezone: str = "UTC"
@@ -74,7 +77,13 @@ class Definition:
     jitter: timedelta = timedelta(0)
     on_excluded: str = "skip"
     dates: Dates | None = None
+    boots: Sequence[datetime] = ()
     after: Sequence[Mapping[str, Any]] | None = None
+
+    @property
+    def at_boots(self) -> bool:
+        """Whether the plan_times are the boots of a host."""
+        return self.schedule is not None and self.schedule.strip().lower() == "@reboot"
 
     def hashed_as(self, key: ScopeKey) -> ScopeKey:
         """Return the key that decides `H`: that of the job at the beginning of a chain of after."""
@@ -87,7 +96,8 @@ class Definition:
     @classmethod
     def from_row(cls, row: Mapping[str, Any], calendars: Calendars) -> Self:
         """Read a row of jobs or of their history. Raises ValueError for an unknown calendar."""
-        given = {field.name: row[field.name] for field in fields_of(cls) if field.name != "dates"}
+        names = {field.name for field in fields_of(cls)} - {"dates", "boots"}
+        given = {name: row[name] for name in names}
         return cls(**given, dates=_dates_in(row, calendars))
 
     @classmethod
@@ -180,7 +190,7 @@ def runs(
     """Return the plan_times of `walk` as runs, at most an hour long unless the clocks change."""
     if definition.schedule is None:
         return iter(())
-    meant = fields.read(definition.schedule, definition.hashed_as(key), day_or=definition.day_or)
+    meant = _meant(definition, key)
     zone = _zone(definition.timezone)
     for name, value, known in (
         ("dst_gap", definition.dst_gap, ("shift", "skip")),
@@ -196,6 +206,8 @@ def runs(
         through = min(through, definition.ends_at.astimezone(UTC))
     if after >= through:
         return iter(())
+    if meant is None:
+        return within(run_of(definition.boots), after, through)
     if isinstance(meant, Grid):
         if definition.dates is not None and definition.on_excluded != "skip":
             raise ValueError("on_excluded: the firings of @every cannot be moved")
@@ -207,6 +219,17 @@ def runs(
         both=definition.dst_fold == "both" or meant.elapsed,
     )
     return _dates(meant, _date_names(definition, meant), wall_clock, after, through)
+
+
+def _meant(definition: Definition, key: ScopeKey) -> Grid | WallTimes | None:
+    """Return the times that the schedule names; None: the boots of a host."""
+    assert definition.schedule is not None
+    if not definition.at_boots:
+        key = definition.hashed_as(key)
+        return fields.read(definition.schedule, key, day_or=definition.day_or)
+    if definition.dates is not None:
+        raise ValueError("calendar: a boot cannot be excluded")
+    return None
 
 
 def _date_names(definition: Definition, meant: WallTimes) -> Callable[[date], bool]:

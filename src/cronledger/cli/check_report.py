@@ -16,6 +16,7 @@ from cronledger.cli.source import Source
 from cronledger.explain.check import Outlook, outlook
 from cronledger.rules.calendar_changes import in_words
 from cronledger.rules.calendars import Calendar
+from cronledger.rules.cron_fields import is_reboot
 from cronledger.rules.firings import change_local, change_note, local_text, note
 from cronledger.rules.instants import iso
 from cronledger.rules.printable import clean
@@ -176,7 +177,9 @@ def _rows(job: Mapping[str, Any]) -> list[dict[str, str]]:
     rows = [row for _, row in sorted(found.items())]
     rows += [{"local": "", "note": change["note"]} for change in job["calendar_firings"]]
     if not rows:
-        return [{"job": job["job"], "local": "", "note": "no firing to show"}]
+        at_boot = is_reboot(job["schedule"])
+        note = "at the next boot of each host" if at_boot else "no firing to show"
+        return [{"job": job["job"], "local": "", "note": note}]
     return [{"job": job["job"], "local": row["local"], "note": row["note"]} for row in rows]
 
 

@@ -133,8 +133,9 @@ def import_crontab(
             "some crontabs have a host, and others have none; write HOST=FILE for each of them"
         )
     options = Options(
-        zone_of_host(timezone), current_user(), as_user, faithful, secret_names, observe
-    )
+        zone_of_host(timezone), current_user(), as_user, faithful, secret_names, observe,
+        named_hosts=sources[0].host is not None,
+    )  # fmt: skip
     crontabs = _read(sources, forced, crontab_user, options)
     hosts = [
         HostCrontab(source.host, source.file, crontab)

@@ -67,7 +67,10 @@ def next_firings(
             "fire after that date",
             err=True,
         )
-    if as_json:
+    if wanted.spec.is_reboot and not as_json:
+        where = scope or f"each {'host of the job' if _is_job(what) else 'host'}"
+        click.echo(f"at the next boot of {where}")
+    elif as_json:
         print_json([_fields(firing) for firing in firings])
     else:
         print_listing([_row(firing) for firing in firings], LISTING, wanted.after)

@@ -17,6 +17,7 @@ from cronledger.rules.calendars import Calendar
 from cronledger.rules.channels import Channel, settings
 from cronledger.rules.collisions import Collision, collisions
 from cronledger.rules.cron import ClockChange, Firing
+from cronledger.rules.cron_fields import is_reboot
 from cronledger.rules.model import Job
 from cronledger.rules.problems import Problem, nearest, shown
 from cronledger.sources.toml import written_field
@@ -98,7 +99,8 @@ def problems(
         yield from _secrets(job, secret_names, where)
         if job.calendar != dated.job.calendar:
             yield _undeclared_calendar(job, where, calendars)
-        if job.schedule is not None and next(_coming(dated, after), None) is None:
+        at_times = job.schedule is not None and not is_reboot(job.schedule)
+        if at_times and next(_coming(dated, after), None) is None:
             yield _ended(job, where)
         if _cannot_outlast(dated, after):
             yield _short_lease(job, where)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -75,10 +75,12 @@ class Why:
         self._whole_messages = whole_messages
         self._froms: list[datetime] = [row["effective_from"] for row in revisions]
         self._dates = read_dates(reports.calendar_rows(revisions))
+        self._boots: Sequence[datetime] = ()
 
     def explain(self, schedule: Row, since: datetime, until: datetime) -> Explanation:
         """Explain the plan_times in [since, until) of the scope of a `schedules` row."""
         key = ScopeKey(schedule["job_name"], schedule["scope_kind"], schedule["scope_id"])
+        self._boots = schedule["boots"] or ()
         executions = self._reports.executions_at(key, since, until)
         skips = self._reports.skips_at(key, since, until)
         try:
@@ -107,6 +109,7 @@ class Why:
         """Explain the present state of the scope of a `schedules` row."""
         now = self._reports.now()
         key = ScopeKey(schedule["job_name"], schedule["scope_kind"], schedule["scope_id"])
+        self._boots = schedule["boots"] or ()
         rows = self._reports.latest_executions(key, _SHOWN_EXECUTIONS)
         overdue = self._reports.overdue(key)
         try:
@@ -141,6 +144,8 @@ class Why:
         if definition.schedule is None:
             return "idle", "It has no schedule. It runs when triggered or enqueued."
         following = neighbours(definition, key, now)[1]
+        if following is None and schedule["parked"] == "boot":
+            return "idle", f"It runs at the next boot of {key.scope_id}."
         if following is None:
             return "idle", "It has no further plan_time."
         obstacle = self._obstacle(definition, key, following)
@@ -148,7 +153,7 @@ class Why:
         return "idle", f"The next plan_time is {_at(following)}{then}. It is {_at(now)} now."
 
     def _definition(self, row: Row) -> Definition:
-        return Definition.from_row(row, self._dates)
+        return replace(Definition.from_row(row, self._dates), boots=self._boots)
 
     def _owner(self, instant: datetime) -> int:
         """Return the index of the revision that owns a plan_time in (its start, the next start]."""

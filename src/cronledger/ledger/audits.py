@@ -6,7 +6,7 @@ The role cronledger_viewer may read everything.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import psycopg
@@ -37,7 +37,8 @@ class ScheduleState(NamedTuple):
     """The state of planning of one (job, scope), and when it was retired and returned, in order.
 
     `absent_from`, `absent_until`: of a host, the times in which no replica of it checked in. None,
-    as the end of the last one: until now. Otherwise both are None.
+    as the end of the last one: until now. Otherwise both are None. `boots`: of a host, the
+    plan_times of `@reboot`; `noticed_after`: how long after each boot the host first checked in.
     """
 
     key: ScopeKey
@@ -49,6 +50,8 @@ class ScheduleState(NamedTuple):
     returns: Sequence[datetime | None]
     absent_from: Sequence[datetime] | None = None
     absent_until: Sequence[datetime | None] | None = None
+    boots: Sequence[datetime] | None = None
+    noticed_after: Sequence[timedelta] | None = None
 
 
 class FiredExecution(NamedTuple):

@@ -16,6 +16,7 @@ from cronledger.rules.gates import (
 )
 from cronledger.rules.model import (
     Absence,
+    Boot,
     ExecutionKey,
     Plan,
     PlannedSkip,
@@ -510,11 +511,12 @@ def claim_look(row: dict[str, Any]) -> ClaimLook:
     skips = _planned_skips(row["planned_skips"] or ())
     absent = _absences(row["absences"] or ())
     reports = _reports(row["reports"] or (), row["unreported"] or ())
+    boots = _boots(row["boots"] or ())
     return ClaimLook(
         row["since"],
         [_due_execution(execution) for execution in row["existing"] or ()],
         [
-            _schedule(schedule, gone, skips, windows, absent, reports)
+            _schedule(schedule, gone, skips, windows, absent, reports, boots)
             for schedule in row["schedules"] or ()
         ],
         row["locked_queues"] or (),
@@ -562,6 +564,15 @@ def _absences(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[Absence]]:
     return found
 
 
+def _boots(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[Boot]]:
+    found: dict[ScopeKey, list[Boot]] = {}
+    for *key, plan, booted, checked_in in rows:
+        noticed_after = datetime.fromisoformat(checked_in) - datetime.fromisoformat(booted)
+        boot = Boot(datetime.fromisoformat(plan), noticed_after)
+        found.setdefault(ScopeKey(*key), []).append(boot)
+    return found
+
+
 def _reports(
     rows: Sequence[Sequence[Any]], unreported: Sequence[Sequence[Any]]
 ) -> dict[ScopeKey, list[Report]]:
@@ -584,6 +595,7 @@ def _schedule(  # noqa: PLR0917
     windows: Mapping[ScopeKey, datetime],
     absences: Mapping[ScopeKey, Sequence[Absence]],
     reports: Mapping[ScopeKey, Sequence[Report]],
+    boots: Mapping[ScopeKey, Sequence[Boot]],
 ) -> ScheduleRow:
     # The last retirement alone, in two columns, is for replicas of earlier versions.
     *names, queue, through, revision, plan, _, _, woken, ahead_of, address, watermark = values
@@ -595,6 +607,7 @@ def _schedule(  # noqa: PLR0917
         windows.get(key),
         absences.get(key, ()),
         reports.get(key, ()),
+        boots.get(key, ()),
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ Triggers of the ledger have the same rules, also for rows that are written by SQ
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from cronledger.rules.cron_fields import is_reboot
 from cronledger.rules.model import GLOBAL, Job
 from cronledger.rules.problems import Problem, nearest, shown
 from cronledger.rules.requirements import Requirement
@@ -107,8 +108,10 @@ def _refusal(
             return "is a job that does not exist, or that is or would be retired", remedy
         remedy = f"{remedy} Otherwise also check the source that declares it"
         return "is a job that no checked source declares", remedy
-    if upstream.schedule is None and not upstream.after:
-        return "is a job without a schedule, so it has no plan_times", "give it a schedule"
+    at_boot = is_reboot(upstream.schedule or "")
+    if at_boot or (upstream.schedule is None and not upstream.after):
+        what = "that runs when a host boots" if at_boot else "without a schedule"
+        return f"is a job {what}, so it has no plan_times", "give it a schedule of times"
     if gate.scope == GLOBAL and upstream.scope_kind != GLOBAL:
         message = f"has scopes of the kind {shown(upstream.scope_kind)}, so it has no scope global"
         return message, 'use scope = "same" in a job with the same scopes'

@@ -10,7 +10,7 @@ clock (wall = instant + offset), and a *day* is wall // 86400. Instants outside 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from datetime import time as wall_time
@@ -146,6 +146,20 @@ class _EveryOnDays(_Every):
                     break
                 yield max(start, midnight), min(end, midnight + _DAY)
                 day = found + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Boots(_Every):
+    """`@reboot`: the boots of one host that are known, ascending."""
+
+    period: int = TEN_YEARS // _SECOND
+    known: tuple[int, ...] = ()
+
+    def instants(self, low: int, high: int) -> Iterator[int]:
+        return (instant for instant in self.known if low <= instant < high)
+
+    def count(self, low: int, high: int) -> int:
+        return sum(1 for _ in self.instants(low, high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +340,16 @@ class Cron:
     _memo: _Memo = field(repr=False, default_factory=_Memo)
 
     @property
+    def is_reboot(self) -> bool:
+        """Whether the firings are boots of a host, of which no future one is known."""
+        return isinstance(self._rule, _Boots)
+
+    def at_boots(self, plan_times: Iterable[datetime]) -> "Cron":
+        """Return the schedule `@reboot` with these firings, ascending."""
+        known = tuple((plan_time - _EPOCH) // _SECOND for plan_time in plan_times)
+        return replace(self, _rule=_Boots(known=known), _memo=_Memo())
+
+    @property
     def shortest_period(self) -> timedelta:
         """The shortest distance between two firings on the local clock.
 
@@ -483,9 +507,10 @@ def parse(
 ) -> Cron:
     """Return the schedule that `text` names; equal arguments share one object.
 
-    `text` has five fields or six (seconds first), is an alias such as `@daily`, or is `@every` with
-    a duration of whole seconds. `H` is a hash of (job, scope) and never changes. `on_excluded`:
-    what happens to firings on dates that the calendar excludes. Raises CronError.
+    `text` has five fields or six (seconds first), is an alias such as `@daily`, is `@every` with a
+    duration of whole seconds, or `@reboot`, which has no firings before `at_boots`. `H` is a hash
+    of (job, scope) and never changes. `on_excluded`: what happens to firings on dates that the
+    calendar excludes. Raises CronError.
     """
     if "h" not in text.lower():
         job = scope = ""  # Without H, all scopes share one object: there may be a million.
@@ -514,6 +539,11 @@ def _parse(
         raise CronError("dst_gap", dst_gap, "unknown policy", "write 'shift' or 'skip'")
     if dst_fold not in ("first", "both"):
         raise CronError("dst_fold", dst_fold, "unknown policy", "write 'first' or 'both'")
+    if cron_fields.is_reboot(text):
+        if under is not None:
+            problem = "it cannot be combined with @reboot, which has no dates to exclude"
+            raise CronError("calendar", under[0].name, problem, "remove it")
+        return Cron(text, timezone, (), True, False, zone, _Boots())
     meant = cron_fields.read(text, day_or=day_or, hash_id=f"{job}\0{scope}".encode())
     if isinstance(meant, int):
         if under is not None and under[1] != "skip":

@@ -32,6 +32,7 @@ _ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
+REBOOT = "@reboot"
 _MONTHS = {
     **{"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6},
     **{"jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12},
@@ -172,6 +173,11 @@ class Fields:
     warnings: tuple[str, ...]
 
 
+def is_reboot(text: str) -> bool:
+    """Return whether `text` is `@reboot`, whose firings are the boots of a host."""
+    return text.strip().lower() == REBOOT
+
+
 def read(text: str, *, day_or: bool, hash_id: bytes) -> Fields | int:
     """Return the values of the fields of `text`, or the period of `@every` in seconds.
 
@@ -215,11 +221,8 @@ def _fields(text: str) -> tuple[str, ...]:
     """Return the six fields, lower case, seconds first."""
     lowered = text.strip().lower()
     if lowered.startswith("@") and lowered not in _ALIASES:
-        problem, remedy = "unknown alias", f"use one of {', '.join(_ALIASES)}, @every 90s"
-        if lowered == "@reboot":
-            problem = "@reboot is not supported, because a job cannot start when a host boots"
-            remedy = "trigger the job when you deploy, or use a time"
-        raise CronError("schedule", text, problem, remedy)
+        known = f"{', '.join(_ALIASES)}, {REBOOT}, @every 90s"
+        raise CronError("schedule", text, "unknown alias", f"use one of {known}")
     fields = re.findall(r"\S+", _ALIASES.get(lowered, lowered), re.ASCII)
     if fields and "=" in fields[0]:
         remedy = "set the time zone with the job's timezone"

@@ -224,6 +224,7 @@ class Parked(StrEnum):
     RETIRED = "retired"
     ENDED = "ended"
     UNSCHEDULED = "unscheduled"
+    BOOT = "boot"
 
 
 class JobState(StrEnum):
@@ -325,8 +326,8 @@ class Job(BaseModel):
     schedule: str | None = Field(
         None,
         description="When the job fires: `*/5 * * * *`, `0 30 9 * * 1-5` (six fields: seconds "
-        "first), `@hourly`, `@every 90s`. If it is not set, the job runs only when triggered or "
-        "enqueued.",
+        "first), `@hourly`, `@every 90s`, `@reboot` (with `every`). If it is not set, the job runs "
+        "only when triggered or enqueued.",
         json_schema_extra={
             "pattern": r"^\s*(@\w+(\s+\S.*)?|[^@\s]\S*(\s+\S+){4,5})\s*$",
             "examples": ["*/5 * * * *", "0 30 9 * * 1-5", "@hourly", "@every 90s"],
@@ -627,6 +628,13 @@ class Unreported(NamedTuple):
     taken: frozenset[datetime]
 
 
+class Boot(NamedTuple):
+    """A boot of a host: its plan_time, and how long after the boot a replica checked in."""
+
+    plan_time: datetime
+    noticed_after: timedelta
+
+
 class Report(NamedTuple):
     """A run that another scheduler started, and that has no execution yet."""
 
@@ -646,7 +654,7 @@ class ScheduleRow:
     was locked ahead of that instant. `address`: the place of the locked row in its table.
     `window_start`: where the next window of the scope begins; None: its job has no windows.
     `reports`: those of the scope that have no execution, by `started_at` and id; the oldest, if
-    there are many.
+    there are many. `boots`: those of the host of the scope after the cursor that fire its job.
     """
 
     key: ScopeKey
@@ -663,6 +671,7 @@ class ScheduleRow:
     window_start: datetime | None = None
     absences: Sequence[Absence] = ()
     reports: Sequence[Report] = ()
+    boots: Sequence[Boot] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ revision in force now. So an edit of catch_up during an outage decides how that 
   policies never see it: it is not caught up. What a pause, a retirement or a calendar skips anyway
   keeps that reason. While the host is `away`, nothing can start: what was due before its last
   check-in and has not started is `missed`.
+- Boot: the plan_times of `@reboot` are boots of the host. The row waits for the next one.
 - Windows: a plan_time that the window of a success contains, because it waited while a later
   execution ran, is `superseded`.
 - Planned skip: a plan_time that an operator decided to skip becomes a skip `operator` with the
@@ -462,5 +463,6 @@ def _ahead(line: Timeline, undue: Planned | None) -> tuple[Planned | None, Parke
         return None, Parked.SPEC_ERROR
     if line.current.job.schedule is None:
         return None, Parked.UNSCHEDULED
-    upcoming = line.upcoming()
-    return upcoming, None if upcoming is not None else Parked.ENDED
+    if (upcoming := line.upcoming()) is not None:
+        return upcoming, None
+    return None, Parked.BOOT if line.waits_for_boot else Parked.ENDED

@@ -21,6 +21,9 @@ the end of the grace of the revision in force at that time. `ScheduleRow.absence
 without a check-in that were long enough to count. An absence begins after the instant of a
 check-in, and ends before that of the next.
 
+The plan_times of `@reboot` are the boots of the host. One after which no replica checked in within
+the grace of its revision is a skip `host_absent`, too.
+
 A plan_time whose date the calendar of its revision excludes, or that a planned skip contains, is
 never active, however long ago it is due. After the last date that the calendar knows, the revision
 has no plan_times.
@@ -40,6 +43,7 @@ from cronledger.rules.calendars import Calendar, date_of
 from cronledger.rules.cron import Cron, CronError, parse
 from cronledger.rules.model import (
     Absence,
+    Boot,
     Job,
     JobState,
     Parked,
@@ -239,6 +243,13 @@ class Timeline:
                 found = self._first(cron.included, skip.last)
         return found
 
+    @property
+    def waits_for_boot(self) -> bool:
+        """Whether the next boot of the host is the next plan_time by the revision in force."""
+        job, cron = self.current.job, self._cron(self.current)
+        ended = job.ends_at is not None and self.now >= job.ends_at
+        return cron is not None and cron.is_reboot and not ended
+
     def end_of_calendar(self) -> tuple[datetime, str] | None:
         """Return the first firing that the calendar in force does not know, and an error about it.
 
@@ -270,7 +281,7 @@ class Timeline:
         return firing.plan_time
 
     def _cron(self, revision: Revision) -> Cron | None:
-        return cron_of(revision.job, self.row.key, revision.calendar)
+        return cron_of(revision.job, self.row.key, revision.calendar, self.row.boots)
 
     def _reason(self, due: datetime) -> SkipReason | None:
         return self.span_reasons[bisect_left(self.span_ends, due)]
@@ -285,10 +296,12 @@ class Timeline:
             after, through = lifetime(job, after, through)
             if cron is None or after >= through:
                 return
+            late = _noticed_late(cron, job, self.row.boots)
             free = (cron.included.plan_times(*part) for part in self._free(after, through))
             for plan_time in chain.from_iterable(free):
                 due = due_at(job, key, plan_time)
-                reason = (self._reason(due) if due <= now else None) or lost
+                absent = SkipReason.HOST_ABSENT if plan_time in late else None
+                reason = (self._reason(due) or absent if due <= now else None) or lost
                 # What can never start is settled now, however long its delay is.
                 yield Planned(plan_time, due if lost is None else min(due, now), revision, reason)
         except (ValueError, OverflowError) as error:
@@ -367,6 +380,9 @@ class Timeline:
         if low >= through:
             return 0
         high = min(back(end, delay, segment.after), through)
+        if self.row.boots:  # few, and those that were noticed late are not active
+            walk = self._walk(segment, low, through)
+            return sum(x.reason is None and start < x.due_at <= end for x in walk)
         # Those between the next two are due in the interval whatever their jitter is.
         sure_after = min(back(start, delay, segment.after), high)
         sure_through = max(min(back(end, lag, segment.after), high), sure_after)
@@ -586,11 +602,20 @@ def _spec_error(revision: Revision, error: Exception) -> SpecError:
     return SpecError(revision.revision, text)
 
 
-def cron_of(job: Job, scope: ScopeKey, calendar: Calendar | None) -> Cron | None:
+def _noticed_late(cron: Cron, job: Job, boots: Sequence[Boot]) -> frozenset[datetime]:
+    """Return the boots after which no replica of the host checked in within grace."""
+    if not (boots and cron.is_reboot):
+        return frozenset()
+    return frozenset(boot.plan_time for boot in boots if boot.noticed_after > job.grace)
+
+
+def cron_of(
+    job: Job, scope: ScopeKey, calendar: Calendar | None, boots: Iterable[Boot] = ()
+) -> Cron | None:
     """Return the schedule of `job` in this scope, or None without one.
 
-    `calendar`: the one that the job names. Raises CronError, also if it is None and the job names
-    one.
+    `calendar`: the one that the job names. `boots`: the firings of `@reboot`. Raises CronError,
+    also if the calendar is None and the job names one.
     """
     if job.schedule is None:
         return None
@@ -598,7 +623,7 @@ def cron_of(job: Job, scope: ScopeKey, calendar: Calendar | None) -> Cron | None
         problem = "the ledger does not have the dates of this calendar"
         raise CronError("calendar", job.calendar, problem, "call set_calendar()")
     scope = hashed_as(job.after, scope)
-    return parse(
+    cron = parse(
         job.schedule,
         timezone=job.timezone,
         day_or=job.day_or,
@@ -609,3 +634,4 @@ def cron_of(job: Job, scope: ScopeKey, calendar: Calendar | None) -> Cron | None
         calendar=calendar,
         on_excluded=job.on_excluded,
     )
+    return cron.at_boots(boot.plan_time for boot in boots) if cron.is_reboot else cron

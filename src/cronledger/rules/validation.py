@@ -23,6 +23,7 @@ from cronledger.rules import (
     targets,
 )
 from cronledger.rules.calendars import Calendar
+from cronledger.rules.cron_fields import is_reboot
 from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
 from cronledger.rules.model import GLOBAL, HOST, CatchUp, Handler, Job, Overlap
 from cronledger.rules.problems import ConfigurationError, Problem, problems_of, shown
@@ -52,6 +53,7 @@ _NOT_OBSERVED = (
 """The policies that decide when and how a replica starts a run."""
 _NOT_ADOPTABLE = {"schedule_delay", "jitter", "windows", "requires", "after"}
 """The policies that plan_times which another scheduler runs cannot have."""
+_NOT_AT_BOOT = ("calendar", "windows", "requires", "start_by", "finish_by", "expect_duration")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -284,6 +286,18 @@ def _requirements(report: Report) -> None:
         report.add("not_ready_after", message, "remove it, or add not_ready_on", warning=True)
 
 
+def _reboot(report: Report) -> None:
+    """Add the problems of `@reboot`, whose plan_times are known only once a host has booted."""
+    job = report.job
+    if job.scope_kind != HOST:
+        remedy = 'add every = "LABELS", such as every = "host=web1", instead of on'
+        report.add("schedule", "starts a job on each host that boots, so it needs hosts", remedy)
+    for name in _NOT_AT_BOOT:
+        if getattr(job, name):
+            message = "conflicts with @reboot, whose plan_times are not known in advance"
+            report.add(name, message, "remove it", without_effect=True)
+
+
 def _interval(report: Report) -> None:
     job = report.job
     naive = False
@@ -313,6 +327,8 @@ def _schedule(report: Report) -> None:
     spec = _parsed(report)
     if spec is None:
         return
+    if spec.is_reboot:
+        _reboot(report)
     try:
         period = spec.shortest_period
     except cron.CronError as exc:
@@ -373,7 +389,7 @@ def _tried(report: Report, schedule: str, timezone: str) -> cron.Cron | None:
             dst_fold=job.dst_fold,
             job=job.name,
             scope=f"{job.scope_kind}/{(job.scopes or (GLOBAL,))[0]}",
-            calendar=None if job.calendar is None else ANY_CALENDAR,
+            calendar=None if job.calendar is None or is_reboot(schedule) else ANY_CALENDAR,
         )
     except cron.CronError as exc:
         field = exc.field if exc.field in Job.model_fields else "schedule"

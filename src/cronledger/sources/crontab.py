@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cronledger.rules import cron, durations, secrets
+from cronledger.rules.cron_fields import REBOOT
 from cronledger.sources import crontab_shell
 from cronledger.sources.crontab_mail import Mail, addresses, read_mail, refused_addresses
 from cronledger.sources.crontab_words import (
@@ -53,7 +54,8 @@ class Options:
 
     `current_user`: the user of the replica. `as_user`: a command changes to the user of its entry,
     which must be known. `faithful`: runs may overlap. `secret_names`: names of variables that
-    contain secrets. `observe`: cron keeps the entries, and reports their runs.
+    contain secrets. `observe`: cron keeps the entries, and reports their runs. `named_hosts`: the
+    host of each crontab is known.
     """
 
     timezone: str = "UTC"
@@ -62,6 +64,7 @@ class Options:
     faithful: bool = False
     secret_names: Sequence[str] = ()
     observe: bool = False
+    named_hosts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,11 +304,17 @@ class _Reader:
 
     def _schedule(self, text: str) -> tuple[str, bool]:
         """Return the schedule, and whether cron itself prevents overlapping runs."""
-        if text == "@reboot":
-            raise NotCronError(
-                "@reboot has no equivalent, because the boot of a host fires no job; use a systemd "
-                "unit, or run `cronledger trigger` when the host has booted"
-            )
+        if text == REBOOT:
+            if self.options.observe:
+                raise NotCronError(
+                    "@reboot names no time at which a report is expected; cron keeps the entry"
+                )
+            if not self.options.named_hosts:
+                raise NotCronError(
+                    "@reboot runs the job on each host that boots, and the host of this crontab is "
+                    "not known; import it as HOST=FILE, or with --hosts"
+                )
+            return text, False
         if text in ("@every_minute", "@every_second"):
             return "* * * * *" if text == "@every_minute" else "@every 1s", False
         if re.fullmatch(r"@[0-9]+", text):

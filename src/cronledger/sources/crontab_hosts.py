@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cronledger.rules.cron_fields import REBOOT
 from cronledger.sources import crontab_observed, crontab_toml
 from cronledger.sources.crontab import Imported, ImportedJob, Options
 from cronledger.sources.crontab_mail import Mail, channel_names
@@ -59,7 +60,8 @@ def convert(crontabs: Sequence[HostCrontab], options: Options, label: str) -> Im
                     Entry(
                         group.place, group.text,
                         _tables(group, options, channels,
-                                _selection(hosts, every, None if options.observe else label)),
+                                _selection(group.job, hosts, every,
+                                           None if options.observe else label)),
                         (*group.notes, *_differences(group, others, every)),
                         _wrapper(group),
                     )
@@ -167,8 +169,12 @@ def _wrapper(group: _Group) -> str:
     return "\n".join(lines)
 
 
-def _selection(hosts: Sequence[str], every: Sequence[str], label: str | None) -> Table:
+def _selection(
+    job: ImportedJob | None, hosts: Sequence[str], every: Sequence[str], label: str | None
+) -> Table:
     """Return the keys that name the hosts. `label`: of `every`; None: the jobs are observed."""
+    if job is not None and job.schedule == REBOOT and len(hosts) == 1:
+        return {"every": f"host={hosts[0]}"}
     if label is None:
         several = {"scope_kind": crontab_observed.SCOPE, "scopes": list(hosts)}
         return several if len(hosts) > 1 else {}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from cronledger.rules import durations
+from cronledger.rules.cron_fields import REBOOT
 from cronledger.rules.model import NO_LIMIT
 from cronledger.sources import crontab_observed, observed
 from cronledger.sources.crontab import Imported, ImportedJob, Options
@@ -12,6 +13,8 @@ from cronledger.sources.imported import Entry, Import, Note, Source, Table
 
 LEASE = "10m"
 """A restart or a failover of most databases is shorter."""
+BOOT_GRACE = "10m"
+"""A host may take minutes to boot, until its replica has started."""
 
 
 def convert(crontabs: Sequence[Imported], options: Options) -> Import:
@@ -95,7 +98,8 @@ def table_of(
         grace = durations.format(durations.parse(observed.GRACE) + delay)
         timing = {"schedule": job.schedule, "timezone": job.timezone, "grace": grace}
         return {"description": job.description, **hosts, **timing}
-    overlaps = options.faithful and not job.single
+    boots = job.schedule == REBOOT  # no run of an earlier boot still runs
+    overlaps = boots or (options.faithful and not job.single)
     return {
         "description": job.description,
         "schedule": job.schedule,
@@ -107,6 +111,7 @@ def table_of(
         "jitter": job.jitter,
         "notify": channels[job.mail] if job.mail is not None else None,
         "catch_up": "skip",
+        "grace": BOOT_GRACE if boots else None,
         "overlap": "allow" if overlaps else "skip",
         "run_timeout": NO_LIMIT,
         "stale_timeout": None if _fires_often(job.schedule) else LEASE,

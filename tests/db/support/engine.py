@@ -230,6 +230,8 @@ class Runner:
     slots: int = 100
     allow_sql_commands: bool = False
     labels: Sequence[str] = ()
+    boot_id: str | None = None
+    uptime: timedelta = timedelta(seconds=10)
     traces: bool = False
     notified: bool = True
     connections: int = 1
@@ -288,7 +290,7 @@ class Runner:
             answer = await self.statements.check_in(
                 c, runner=self.name, host=self._host(), pid=1, version="0", state="running",
                 queues=list(self.queues), labels=list(self.labels), slots=self.slots,
-                running=len(self.held),
+                running=len(self.held), boot_id=self.boot_id, uptime=self.uptime,
                 ttl=timedelta(seconds=20), clock_skew=timedelta(0), fingerprint={},
                 handlers=sorted(self.functions), diagnostics=Jsonb({}), deploy=None, ledger=None,
                 kinds=list(KINDS), sql_commands=self.allow_sql_commands,

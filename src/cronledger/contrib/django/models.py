@@ -91,7 +91,7 @@ class JobState(models.Model):
             (state, state)
             for state in (
                 "active", "waiting", "limit", "no_runner", "no_scope", "paused", "queue_paused",
-                "spec_error", "ended", "unscheduled", "retired",
+                "spec_error", "ended", "unscheduled", "boot", "retired",
             )
         ]
     )  # fmt: skip

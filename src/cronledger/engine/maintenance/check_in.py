@@ -19,6 +19,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.event import Event
+from cronledger.engine.maintenance.boot import boot_of
 from cronledger.engine.maintenance.sweeper import EXAMINE_SECONDS, SLACK_SECONDS, Sweeper
 from cronledger.engine.peers import NewerPeers
 from cronledger.ledger.connections import AsyncPool
@@ -114,6 +115,7 @@ class CheckIn:
         self._poll = poll
         self._failing = failing
         self._one_at_a_time = asyncio.Lock()
+        self._boot = boot_of(settings.boot_id)
         self._searched_at = -math.inf
         self.checked_in = Event[[CheckInReply]]()
 
@@ -165,6 +167,8 @@ class CheckIn:
             "version": VERSION,
             "queues": list(self._settings.queues),
             "labels": self._settings.all_labels,
+            "boot_id": self._boot and self._boot.id,
+            "uptime": self._boot and self._boot.uptime,
             "slots": self._settings.slots,
             "ttl": self._ttl,
             "clock_skew": self._clock.skew() or timedelta(0),

@@ -136,7 +136,7 @@ class Accounting:
         self._history = History(self.revisions, self.dates)
         self._state = ScheduleState(
             self.key,
-            *(extent[name] for name in ScheduleState._fields if name in extent),
+            **{name: extent[name] for name in ScheduleState._fields if name in extent},
         )
         self._rows = {row["revision"]: row for row in self.revisions}
         self.edits = list(_edits(self.revisions, self.local))

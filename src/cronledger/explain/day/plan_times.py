@@ -34,7 +34,9 @@ class PlanTimes:
         self._local = local
         self._now = now
         self._pauses = [(row["from_at"] - _TICK, row["until_at"]) for row in pauses]
-        self._owned = list(history.owned(after, local.end - _TICK)) if history.edits else []
+        self._owned: list[Owned] = []
+        if history.edits:
+            self._owned += history.owned(after, local.end - _TICK, schedule.boots or ())
         instants = [now, *schedule.retirements, *schedule.returns]
         for pause in self._pauses:
             instants += pause

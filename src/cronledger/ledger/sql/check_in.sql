@@ -6,7 +6,7 @@
 -- schedules by other versions (`others`, a JSON array), with the claims that their own check-ins reported;
 -- and whether alerts have to be raised (`alerts`).
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
--- Lock: its own runners row, and that of its host in hosts. Always one row; NULL: there is nothing of that kind. Raises CL006 in another
+-- Lock: its own runners row, and that of its host in hosts; after a boot of the host also schedules, SKIP LOCKED. Always one row; NULL: there is nothing of that kind. Raises CL006 in another
 -- ledger than the one in which the runner began.
 WITH seen AS (
     INSERT INTO {schema}.runners AS r
@@ -17,7 +17,7 @@ WITH seen AS (
            %(clock_skew)s::interval, %(fingerprint)s::jsonb, %(handlers)s::text[], %(diagnostics)s::jsonb,
            %(deploy)s::bigint, %(labels)s::text[]
     FROM {schema}_internal.require_ledger(%(ledger)s::uuid)
-    CROSS JOIN LATERAL {schema}_internal.note_host(%(host)s, %(runner)s, %(labels)s::text[], %(ttl)s::interval)
+    CROSS JOIN LATERAL {schema}_internal.note_host(%(host)s, %(runner)s, %(labels)s::text[], %(ttl)s::interval, %(boot_id)s, %(uptime)s::interval)
     ON CONFLICT (id) DO UPDATE
     SET host = EXCLUDED.host, pid = EXCLUDED.pid, version = EXCLUDED.version, state = EXCLUDED.state,
         queues = EXCLUDED.queues, slots = EXCLUDED.slots, running = EXCLUDED.running,

@@ -20,7 +20,7 @@ from cronledger.ledger.reports import NEWEST, Row
 from cronledger.rules.calendar_spec import ENDS_SOON
 from cronledger.rules.calendars import Calendar
 from cronledger.rules.cron import Firing
-from cronledger.rules.cron_fields import CronError
+from cronledger.rules.cron_fields import CronError, is_reboot
 from cronledger.rules.firings import later, note
 from cronledger.rules.model import ScopeKey
 from cronledger.web import links, queries
@@ -129,7 +129,7 @@ async def show(request: Request) -> Response:
     return await site.page(
         request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
         changes=_changes(revisions, site.redaction), day=day, target=target,
-        firings=firings, note=note, skips=skips, most_skips=MOST_SKIPS,
+        firings=firings, note=note, is_reboot=is_reboot, skips=skips, most_skips=MOST_SKIPS,
         ending=[one for one in ending.known if one["name"] == row["calendar"]],
         sums=sums, sums_days=SUMS_DAYS, durations=durations, durations_days=days,
         all_durations_days=DURATIONS_DAYS, find=find, cells=cells, most_cells=MOST_CELLS,
