@@ -28,12 +28,12 @@ def tidy(ledger: Ledger) -> Ledger:
 
 
 def wrapped(command: str) -> str:
-    """Return what pg_cron runs once its job has been altered."""
+    """Return what pg_cron runs once its job has been altered, with a short wait for locks."""
     row = pg_cron.Row(1, "tidy", "0 3 * * *", command, "", "shop", "jo", True)
     imported = pg_cron.convert([row], pg_cron.Options("shop", observe=True))
     wrapper = imported.sources[0].entries[0].wrapper
     _, delimiter, rest = wrapper.partition("$command$")
-    return rest.removesuffix(f"{delimiter});")
+    return rest.removesuffix(f"{delimiter});").replace("'2s'", "'20ms'")
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,12 @@ def wrapped(command: str) -> str:
         ("CREATE TABLE kept (a int); INSERT INTO kept VALUES (1)", None),
         ("SELECT 1 / 0", "division by zero"),
         ("DO 'BEGIN RAISE query_canceled USING MESSAGE = ''stop''; END'", "stop"),
+        ("DO 'BEGIN ASSERT false, ''too few''; END'", "too few"),
+        (
+            "CREATE TABLE t (a int UNIQUE DEFERRABLE INITIALLY DEFERRED);"
+            " INSERT INTO t VALUES (1), (1)",
+            'duplicate key value violates unique constraint "t_a_key"',
+        ),
     ],
 )
 def test_a_wrapped_command_of_pg_cron_reports_its_end_also_if_it_fails_F121(
@@ -55,6 +61,34 @@ def test_a_wrapped_command_of_pg_cron_reports_its_end_also_if_it_fails_F121(
             with pytest.raises(psycopg.Error, match=error):
                 connection.execute(wrapped(command))
     assert tidy.values(REPORTS) == [("pg_cron", True, error or "")]
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["locked", "unknown"])
+def test_a_wrapped_command_of_pg_cron_runs_without_its_reports_F121(
+    tidy: Ledger, is_gone: bool
+) -> None:
+    """Its settings are those of its session, and its own error is that of the statement."""
+    limit = "current_setting('lock_timeout') AS waits"
+    with (
+        psycopg.connect(tidy.url, autocommit=True) as connection,
+        psycopg.connect(tidy.url) as other,
+    ):
+        told: list[str] = []
+        connection.add_notice_handler(lambda notice: told.append(notice.message_primary or ""))
+        connection.execute("SET lock_timeout = '7min'")
+        other.execute("DELETE FROM cronledger.jobs")
+        other.execute("DELETE FROM cronledger.schedules")
+        if is_gone:
+            other.commit()
+        connection.execute(wrapped(f"CREATE TABLE kept AS SELECT {limit}"))
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.execute(wrapped("SELECT 1 / 0"))
+        kept = connection.execute(f"SELECT waits, {limit} FROM kept").fetchall()
+    assert kept == [("7min", "7min")]
+    assert [line.partition(":")[0] for line in told] == [
+        f"cronledger has no report of the {which}" for which in ("start", "end")
+    ] * 2
+    assert tidy.values(REPORTS) == []
 
 
 def test_the_start_of_a_wrapped_command_is_visible_while_it_runs_F121(tidy: Ledger) -> None:
