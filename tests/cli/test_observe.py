@@ -167,7 +167,7 @@ def test_a_report_does_not_wait_for_a_lock_without_limit(
     seen: Ask, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(delivery, "_LIMITS", delivery._LIMITS.replace("'3000'", "'50'"))
+    monkeypatch.setattr(delivery, "LIMITS", delivery.LIMITS.replace("'3000'", "'50'"))
     run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
     with rows.connected(database_url) as other, other.transaction():
         other.execute("SELECT FROM cronledger.schedules FOR UPDATE")

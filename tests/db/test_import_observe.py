@@ -14,6 +14,7 @@ from cronledger.contrib import celery as of_celery
 from cronledger.contrib import reporting
 from cronledger.sources import pg_cron
 from tests.db.support.engine import Ledger
+from tests.unreachable import CLOSED
 from tests.waiting import until
 
 REPORTS = """
@@ -108,7 +109,11 @@ def test_the_start_of_a_wrapped_command_is_visible_while_it_runs_F121(tidy: Ledg
 def app(tidy: Ledger) -> Iterator[Celery]:
     """An app whose workers report."""
     made = Celery("observed", broker="memory://", set_as_current=False)
-    before = {signal: [*signal.receivers] for signal in (signals.task_prerun, signals.task_postrun)}
+    used = (
+        signals.task_prerun, signals.task_postrun, signals.worker_shutdown,
+        signals.worker_process_shutdown,
+    )  # fmt: skip
+    before = {signal: [*signal.receivers] for signal in used}
     of_celery.observe(tidy.url)
     yield made
     for signal, receivers in before.items():
@@ -128,7 +133,8 @@ def test_workers_of_celery_report_the_tasks_whose_message_names_a_job_F121(
     for what in ("", "no disk"):
         task.apply([what], headers={"cronledger_job": "tidy"})
     ended = [("celery", True, ""), ("celery", True, "FAILURE: ValueError('no disk')")]
-    until("both reports", lambda: sorted(tidy.values(REPORTS)) == ended)
+    signals.worker_process_shutdown.send(sender=None, pid=1, exitcode=0)
+    assert sorted(tidy.values(REPORTS)) == ended, "the process of a worker ends after its reports"
 
 
 def test_a_scheduler_of_apscheduler_reports_its_jobs_F121(tidy: Ledger) -> None:
@@ -170,3 +176,26 @@ def test_reports_wait_until_the_database_can_be_reached_F121(
     until("the end", lambda: tidy.values(REPORTS) == [("program", True, "")])
     waited = tidy.one("SELECT extract(epoch FROM received_at - started_at) FROM reports")
     assert 0 <= float(waited) <= time.monotonic() - begun
+
+
+def test_a_report_that_cannot_be_right_does_not_hold_up_the_others_F121(
+    tidy: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    reporter = reporting.Reporter(tidy.url, "cronledger", "program")
+    for job, run_key in (("absent", "1"), ("tidy", "k" * 201), ("\ud800", "1"), ("tidy", "1")):
+        reporter.ended(job, run_key, None)
+    reporter.flush()
+    assert tidy.values(REPORTS) == [("program", True, "")]
+    assert [line.levelname for line in caplog.records] == ["ERROR"] * 3
+    assert "job 'absent' does not exist" in caplog.messages[0]
+
+
+def test_a_report_does_not_wait_for_ever_F121(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reporting, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(reporting, "KEPT_SECONDS", 0.05)
+    reporter = reporting.Reporter(CLOSED, "cronledger", "program")
+    reporter.started("tidy", "1")
+    reporter.flush()
+    assert [line.levelname for line in caplog.records] == ["WARNING", "ERROR"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 3
 STATEMENT_MS = 3_000
-_LIMITS = ", ".join(
+LIMITS = ", ".join(
     f"pg_catalog.set_config('{name}', '{STATEMENT_MS}', true)"
     for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 )
@@ -147,7 +147,7 @@ def _send(target: Target, connection: "psycopg.Connection[tuple[object, ...]]", 
     values = [*(max(0.0, age) for age in ages.values()), *given.values()]
     try:
         with connection.transaction():
-            connection.execute(f"SELECT {_LIMITS}".encode())
+            connection.execute(f"SELECT {LIMITS}".encode())
             connection.execute(statement, values)
     except psycopg.Error as error:
         if connection.broken or error.sqlstate is None:
