@@ -69,8 +69,9 @@ def deliver_own(target: Target, run: Run, spool: Spool | None) -> bool:
 def deliver_all(target_of: Callable[[str], Target | None], spool: Spool) -> int:
     """Send the ends in the spool to their ledgers. Return how many are left.
 
-    `target_of` returns the ledger of a name, or None to leave its reports in the spool. A ledger
-    that cannot be reached does not delay the reports of the others. Raises as `deliver_own` does.
+    `target_of` returns the ledger of a name, or None to leave its reports in the spool until they
+    are so old that no ledger takes them. A ledger that cannot be reached does not delay the reports
+    of the others. Raises as `deliver_own` does.
     """
     with spool.turn() as is_own:
         runs = [run for run in spool.runs() if run.ended is not None or run.is_lost]
@@ -81,7 +82,7 @@ def deliver_all(target_of: Callable[[str], Target | None], spool: Spool) -> int:
             of_ledger = [run for run in runs if run.ledger == ledger]
             target = target_of(ledger)
             if target is None:
-                left += len(of_ledger)
+                left += _keep(of_ledger, spool)
                 continue
             try:
                 left += _deliver(target, of_ledger, spool)
@@ -90,6 +91,14 @@ def deliver_all(target_of: Callable[[str], Target | None], spool: Spool) -> int:
         if failure is not None:
             raise failure
     return left
+
+
+def _keep(runs: Sequence[Run], spool: Spool) -> int:
+    """Set runs aside that are too old for any ledger. Return how many are left."""
+    old = [run for run in runs if wall_clock() - run.started > _KEPT_SECONDS]
+    for run in old:
+        spool.refuse(run)
+    return len(runs) - len(old)
 
 
 def _deliver(target: Target, runs: Sequence[Run], spool: Spool) -> int:
