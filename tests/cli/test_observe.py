@@ -167,7 +167,7 @@ def test_a_report_does_not_wait_for_a_lock_without_limit(
     seen: Ask, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(delivery, "_LIMITS", delivery._LIMITS.replace("'3000'", "'50'"))
+    monkeypatch.setattr(delivery, "LIMITS", delivery.LIMITS.replace("'3000'", "'50'"))
     run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
     with rows.connected(database_url) as other, other.transaction():
         other.execute("SELECT FROM cronledger.schedules FOR UPDATE")
@@ -352,9 +352,32 @@ def test_a_ledger_that_is_not_in_the_file_does_not_stop_the_command_F122(
     assert code == 3
     assert "reports of the ledger shop stay in the spool" in err
     assert files(spool) == [".json"]
+    code, _, err = ended(observe("--deliver", url=NOWHERE))
+    assert (code, "reports of the ledger shop stay in the spool" in err) == (1, True)
     ledgers.write_text(known)
     assert ended(observe("--deliver", url=NOWHERE))[0] == 0
     assert seen(REPORTS) == [(3, True, "command")]
+
+
+def test_an_unreachable_ledger_does_not_keep_the_reports_of_others_F122(
+    observe: Observe, seen: Ask, spool: Path, ledgers: Path
+) -> None:
+    now = wall_clock()
+    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 3, "shop")
+    Spool(spool).write(run)
+    code, _, err = to_ledger(observe, "away")
+    assert (code, err.count("kept in the spool")) == (3, 1)
+    assert seen(REPORTS) == [(3, True, "command")]
+    assert [run.ledger for run in Spool(spool).runs()] == ["away"]
+
+
+def test_reports_of_an_unknown_ledger_are_kept_for_a_week_F122(spool: Path) -> None:
+    now = wall_clock()
+    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 0, "gone")
+    for one in (run, replace(run, key="b", started=now - 8 * 86_400)):
+        Spool(spool).write(one)
+    assert delivery.deliver_all(lambda name: None, Spool(spool)) == 1
+    assert files(spool) == [".json", ".refused"]
 
 
 def test_the_wrapper_imports_little() -> None:

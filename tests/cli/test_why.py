@@ -71,6 +71,9 @@ def test_it_ran(cli: Cli, db: rows.Db) -> None:
     named = f"is execution {row['id']} (the schedule, revision 1): attempt 1 of 3"
     found = _why(cli, at, named, ", 3m late, on r1 and succeeded after 2s", verdict="ran")
     assert found["executions"] == [row["id"]]
+    for given, shown in ((2**63 - 1, "999999999d"), (-(2**63), "0s")):  # written by SQL
+        db.execute("UPDATE cronledger.executions SET duration_ms = %s", [given])
+        _why(cli, at, f"succeeded after {shown}")
 
 
 @pytest.mark.long

@@ -28,7 +28,7 @@ NO_ACTIONS = {
     "begin_verification": "recorded by its end", "end_verification": "recorded as verify",
     "maintain_partitions": "of replicas",
     "observe_start": "a report of another scheduler", "observe_end": "a report",
-    "report_by_token": "a report",
+    "report_by_token": "a report", "report_token_job": "a look-up of the page",
     "begin_page_session": "a sign-in on the page", "end_page_session": "a sign-out",
     "save_view": "of the person alone", "delete_view": "of the person alone",
 }  # fmt: skip

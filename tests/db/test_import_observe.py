@@ -14,6 +14,7 @@ from cronledger.contrib import celery as of_celery
 from cronledger.contrib import reporting
 from cronledger.sources import pg_cron
 from tests.db.support.engine import Ledger
+from tests.unreachable import CLOSED
 from tests.waiting import until
 
 REPORTS = """
@@ -28,12 +29,12 @@ def tidy(ledger: Ledger) -> Ledger:
 
 
 def wrapped(command: str) -> str:
-    """Return what pg_cron runs once its job has been altered."""
+    """Return what pg_cron runs once its job has been altered, with a short wait for locks."""
     row = pg_cron.Row(1, "tidy", "0 3 * * *", command, "", "shop", "jo", True)
     imported = pg_cron.convert([row], pg_cron.Options("shop", observe=True))
     wrapper = imported.sources[0].entries[0].wrapper
     _, delimiter, rest = wrapper.partition("$command$")
-    return rest.removesuffix(f"{delimiter});")
+    return rest.removesuffix(f"{delimiter});").replace("'2s'", "'20ms'")
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,12 @@ def wrapped(command: str) -> str:
         ("CREATE TABLE kept (a int); INSERT INTO kept VALUES (1)", None),
         ("SELECT 1 / 0", "division by zero"),
         ("DO 'BEGIN RAISE query_canceled USING MESSAGE = ''stop''; END'", "stop"),
+        ("DO 'BEGIN ASSERT false, ''too few''; END'", "too few"),
+        (
+            "CREATE TABLE t (a int UNIQUE DEFERRABLE INITIALLY DEFERRED);"
+            " INSERT INTO t VALUES (1), (1)",
+            'duplicate key value violates unique constraint "t_a_key"',
+        ),
     ],
 )
 def test_a_wrapped_command_of_pg_cron_reports_its_end_also_if_it_fails_F121(
@@ -55,6 +62,34 @@ def test_a_wrapped_command_of_pg_cron_reports_its_end_also_if_it_fails_F121(
             with pytest.raises(psycopg.Error, match=error):
                 connection.execute(wrapped(command))
     assert tidy.values(REPORTS) == [("pg_cron", True, error or "")]
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["locked", "unknown"])
+def test_a_wrapped_command_of_pg_cron_runs_without_its_reports_F121(
+    tidy: Ledger, is_gone: bool
+) -> None:
+    """Its settings are those of its session, and its own error is that of the statement."""
+    limit = "current_setting('lock_timeout') AS waits"
+    with (
+        psycopg.connect(tidy.url, autocommit=True) as connection,
+        psycopg.connect(tidy.url) as other,
+    ):
+        told: list[str] = []
+        connection.add_notice_handler(lambda notice: told.append(notice.message_primary or ""))
+        connection.execute("SET lock_timeout = '7min'")
+        other.execute("DELETE FROM cronledger.jobs")
+        other.execute("DELETE FROM cronledger.schedules")
+        if is_gone:
+            other.commit()
+        connection.execute(wrapped(f"CREATE TABLE kept AS SELECT {limit}"))
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.execute(wrapped("SELECT 1 / 0"))
+        kept = connection.execute(f"SELECT waits, {limit} FROM kept").fetchall()
+    assert kept == [("7min", "7min")]
+    assert [line.partition(":")[0] for line in told] == [
+        f"cronledger has no report of the {which}" for which in ("start", "end")
+    ] * 2
+    assert tidy.values(REPORTS) == []
 
 
 def test_the_start_of_a_wrapped_command_is_visible_while_it_runs_F121(tidy: Ledger) -> None:
@@ -74,7 +109,11 @@ def test_the_start_of_a_wrapped_command_is_visible_while_it_runs_F121(tidy: Ledg
 def app(tidy: Ledger) -> Iterator[Celery]:
     """An app whose workers report."""
     made = Celery("observed", broker="memory://", set_as_current=False)
-    before = {signal: [*signal.receivers] for signal in (signals.task_prerun, signals.task_postrun)}
+    used = (
+        signals.task_prerun, signals.task_postrun, signals.worker_shutdown,
+        signals.worker_process_shutdown,
+    )  # fmt: skip
+    before = {signal: [*signal.receivers] for signal in used}
     of_celery.observe(tidy.url)
     yield made
     for signal, receivers in before.items():
@@ -94,7 +133,8 @@ def test_workers_of_celery_report_the_tasks_whose_message_names_a_job_F121(
     for what in ("", "no disk"):
         task.apply([what], headers={"cronledger_job": "tidy"})
     ended = [("celery", True, ""), ("celery", True, "FAILURE: ValueError('no disk')")]
-    until("both reports", lambda: sorted(tidy.values(REPORTS)) == ended)
+    signals.worker_process_shutdown.send(sender=None, pid=1, exitcode=0)
+    assert sorted(tidy.values(REPORTS)) == ended, "the process of a worker ends after its reports"
 
 
 def test_a_scheduler_of_apscheduler_reports_its_jobs_F121(tidy: Ledger) -> None:
@@ -136,3 +176,26 @@ def test_reports_wait_until_the_database_can_be_reached_F121(
     until("the end", lambda: tidy.values(REPORTS) == [("program", True, "")])
     waited = tidy.one("SELECT extract(epoch FROM received_at - started_at) FROM reports")
     assert 0 <= float(waited) <= time.monotonic() - begun
+
+
+def test_a_report_that_cannot_be_right_does_not_hold_up_the_others_F121(
+    tidy: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    reporter = reporting.Reporter(tidy.url, "cronledger", "program")
+    for job, run_key in (("absent", "1"), ("tidy", "k" * 201), ("\ud800", "1"), ("tidy", "1")):
+        reporter.ended(job, run_key, None)
+    reporter.flush()
+    assert tidy.values(REPORTS) == [("program", True, "")]
+    assert [line.levelname for line in caplog.records] == ["ERROR"] * 3
+    assert "job 'absent' does not exist" in caplog.messages[0]
+
+
+def test_a_report_does_not_wait_for_ever_F121(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reporting, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(reporting, "KEPT_SECONDS", 0.05)
+    reporter = reporting.Reporter(CLOSED, "cronledger", "program")
+    reporter.started("tidy", "1")
+    reporter.flush()
+    assert [line.levelname for line in caplog.records] == ["WARNING", "ERROR"]

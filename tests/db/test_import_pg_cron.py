@@ -6,11 +6,12 @@ C code only.
 """
 
 import random
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from click.testing import CliRunner
 
 from cronledger.cli.import_pg_cron import import_pg_cron
 from cronledger.embedded.binaries import as_ordinary_user
+from cronledger.ledger.migrate import migrate
 from cronledger.sources import toml
 from tests.cluster.support.clocks import library
 from tests.unit.support import pg_cron_model
@@ -52,8 +54,8 @@ STARTS = (
 
 
 @contextmanager
-def pg_cron(directory: Path, start: str) -> Iterator[psycopg.Connection]:
-    """A server whose clock begins at `start` in UTC, with the extension."""
+def pg_cron(directory: Path, start: str, settings: str = "") -> Iterator[psycopg.Connection]:
+    """A server whose clock begins at `start` in UTC, with the extension and further `settings`."""
     preload = library()
     assert preload is not None, "there is no libfaketime: pip install libfaketime"
     prefix = as_ordinary_user(BIN / "postgres")
@@ -63,11 +65,11 @@ def pg_cron(directory: Path, start: str) -> Iterator[psycopg.Connection]:
          "--locale=C", "--encoding=UTF8"],
         check=True, capture_output=True,
     )  # fmt: skip
-    with (data / "postgresql.conf").open("a") as settings:
-        settings.write(
+    with (data / "postgresql.conf").open("a") as file:
+        file.write(
             f"shared_preload_libraries = 'pg_cron'\ncron.host = '{directory}'\nfsync = off\n"
             f"unix_socket_directories = '{directory}'\nlisten_addresses = ''\n"
-            "max_connections = 500\nlog_timezone = 'UTC'\ntimezone = 'UTC'\n"
+            f"max_connections = 500\nlog_timezone = 'UTC'\ntimezone = 'UTC'\n{settings}\n"
         )
     environment = {
         "LD_PRELOAD": str(preload), "FAKETIME": f"@{start}:00 x{SPEED}", "TZ": "UTC",
@@ -171,6 +173,58 @@ def test_the_import_reads_the_table_and_pg_cron_accepts_what_the_model_does(
     assert other.target["sql"] == 'SET LOCAL ROLE "postgres";\nSELECT 1'
     assert elsewhere.exit_code == 2
     assert "has no table cron.job" in elsewhere.stderr
+
+
+@needs_pg_cron
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["off", "on"])
+def test_the_commands_of_an_observed_import_report_what_pg_cron_runs_F121(
+    tmp_path: Path, workers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another transaction locks the schedule of the last job for ever."""
+    monkeypatch.setenv("CRONLEDGER_SCHEMA", "watch")
+    commands = {
+        "works": "INSERT INTO kept VALUES ('works')", "fails": "SELECT 1 / 0",
+        "locked": "INSERT INTO kept VALUES ('locked')",
+    }  # fmt: skip
+    url = f"host={tmp_path} user=postgres"
+    setting = f"cron.use_background_workers = {workers}"
+    with pg_cron(tmp_path, STARTS[0], setting) as connection, ExitStack() as stack:
+        connection.execute("CREATE EXTENSION pg_cron")
+        connection.execute("CREATE TABLE kept (job text)")
+        migrate(url, "watch")
+        for name, command in commands.items():
+            connection.execute(
+                "INSERT INTO watch.jobs (name, handler) VALUES (%s, 'observed')", [name]
+            )
+            connection.execute("SELECT cron.schedule(%s, '* * * * *', %s)", (name, command))
+        ended = CliRunner().invoke(import_pg_cron, ["--from", url, "--observe"])
+        text = re.sub(r"(?m)^# ?", "", ended.stdout)
+        altered = re.findall(r"SELECT cron\.alter_job\(.*?\$command\$\);", text, re.DOTALL)
+        assert len(altered) == 3
+        other = stack.enter_context(psycopg.connect(url))
+        other.execute("SELECT FROM watch.schedules WHERE job_name = 'locked' FOR UPDATE")
+        for statement in altered:
+            connection.execute(statement.encode())
+        _wait(
+            connection,
+            "SELECT count(DISTINCT jobid) = 3 FROM cron.job_run_details"
+            " WHERE command LIKE 'DO %%' AND status IN ('succeeded', 'failed')",
+        )
+        runs = connection.execute(
+            "SELECT DISTINCT jobname, status, return_message LIKE '%%division by zero%%'"
+            " FROM cron.job_run_details JOIN cron.job USING (jobid)"
+            " WHERE job_run_details.command LIKE 'DO %%' AND status IN ('succeeded', 'failed')"
+        ).fetchall()
+        reports = connection.execute(
+            "SELECT DISTINCT job_name, error FROM watch.reports WHERE ended_at IS NOT NULL"
+        ).fetchall()
+        kept = connection.execute("SELECT DISTINCT job FROM kept ORDER BY job").fetchall()
+    assert sorted(runs) == [
+        ("fails", "failed", True), ("locked", "succeeded", False), ("works", "succeeded", False),
+    ]  # fmt: skip
+    assert sorted(reports) == [("fails", "division by zero"), ("works", None)]
+    assert kept == [("locked",), ("works",)]
 
 
 def _schedule(connection: psycopg.Connection, text: str) -> int:

@@ -91,6 +91,33 @@ def test_unknown_and_revoked_tokens_report_nothing(db: Db) -> None:
     assert (row["revoked_by"], row["last_used_at"]) == ("ann", None)
 
 
+def test_a_deleted_job_has_no_tokens_and_no_reports(db: Db) -> None:
+    create(db)
+    job(db, "other", handler="observed", target="{}")
+    create(db, "0" * 64, of_job="other")
+    db.execute("DELETE FROM cronledger.jobs WHERE name = 'seen'")
+    absent = "job 'seen' does not exist"
+    with pytest.raises(errors.NoDataFound, match=absent):
+        create(db, "1" * 64)
+    with pytest.raises(errors.NoDataFound, match=absent):
+        db.execute("SELECT cronledger.observe_start('seen')")
+    job(db, "seen", handler="observed", target="{}")
+    assert report(db)["outcome"] == "unknown"
+    assert value(db, "SELECT cronledger.report_token_job(%s)", HASH) is None
+    assert value(db, "SELECT cronledger.report_token_job(%s)", "0" * 64) == "other"
+    assert report(db, token_hash="0" * 64)["outcome"] == "accepted"
+
+
+def test_a_token_is_not_created_beside_the_deletion_of_its_job(db: Db, other: Db) -> None:
+    with other.transaction():
+        create(other)
+        db.execute("SET lock_timeout = '20ms'")
+        with pytest.raises(errors.LockNotAvailable):
+            db.execute("DELETE FROM cronledger.jobs")
+    db.execute("DELETE FROM cronledger.jobs")
+    assert report(db)["outcome"] == "unknown"
+
+
 def test_a_token_has_300_reports_within_a_minute(db: Db) -> None:
     create(db)
     db.execute(
@@ -111,6 +138,7 @@ def test_a_refused_report_has_a_reason_and_counts(db: Db) -> None:
     refused = report(db)
     assert refused["outcome"] == "refused"
     assert refused["problem"] == "job 'seen' has no scope global/global"
+    assert refused["remedy"].startswith("To list its scopes, run SELECT")
     count = "SELECT minute_count FROM cronledger.report_tokens"
     assert value(db, count) == 1
 

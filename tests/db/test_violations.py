@@ -173,6 +173,14 @@ def test_over_the_limit_of_a_queue(db: Db) -> None:
     assert violations(db) == [("over_limit", None)]
 
 
+def test_a_run_of_another_scheduler_counts_for_no_limit(db: Db) -> None:
+    at = old_job(db, scope_kind="shard", scopes=["a", "b"], max_running=1)
+    insert(db, "queues", name="default", max_running=1)
+    scoped(db, at, "a", runner_id="observed")
+    scoped(db, at + HOUR, "b")
+    assert violations(db) == []
+
+
 def test_attempts_beyond_the_most(db: Db) -> None:
     at = old_job(db, max_attempts=2)
     attempted(db, at, "boom")

@@ -50,6 +50,7 @@ PROGRESS = "tests/db/test_progress.py::"
 LEDGERS = "tests/cli/test_ledgers.py::"
 SEVERAL = "tests/web/test_several.py::"
 OBSERVED = "tests/db/test_observed.py::"
+TOKENS = "tests/db/test_report_tokens.py::"
 BESIDE = "tests/db/test_observed_beside_replicas.py::"
 REPORTS = "tests/unit/test_planner_reports.py::"
 WRAPPER = "tests/cli/test_observe.py::"
@@ -760,6 +761,8 @@ MISTAKES = [
     ),
     *_of(
         SQL + "revisions/append_revision.sql",
+        ("a deleted job keeps its report tokens", TOKENS + "test_a_deleted_job_has_no_tokens_and_no_reports",
+         "t.job_name = OLD.name AND t.revoked_at IS NULL;", "false;"),
         ("a planned pause takes effect when it is applied",
          PAUSES + "test_a_pause_applies_to_what_is_due_from_the_one_instant_through_the_other[selection0]",
          "ELSIF begins >= last AND", "ELSIF false AND"),
@@ -1357,6 +1360,19 @@ MISTAKES = [
         ("an adopted job runs twice while the database is away",
          ADOPTED + "test_the_wrapper_starts_what_the_other_scheduler_has_to_run",
          "if replies else side.runs(run.started)", "if replies else True"),
+    ),
+    *_of(
+        SQL + "observing/report_tokens.sql",
+        ("a revoked token reports runs", TOKENS + "test_unknown_and_revoked_tokens_report_nothing",
+         "report_by_token.token_hash AND t.revoked_at IS NULL", "report_by_token.token_hash"),
+        ("a token is given to another job", TOKENS + "test_a_token_belongs_to_one_job",
+         "ON CONFLICT DO NOTHING", "ON CONFLICT (token_hash) DO UPDATE SET job_name = excluded.job_name"),
+        ("a token reports runs of another scope",
+         TOKENS + "test_a_report_has_the_job_the_scope_and_the_host_of_its_token",
+         "                scope_kind => held.scope_kind, scope_id => held.scope_id, host", "                host"),
+        ("a token is created beside the deletion of its job",
+         TOKENS + "test_a_token_is_not_created_beside_the_deletion_of_its_job",
+         "    PERFORM FROM {schema}.jobs j WHERE j.name = job FOR KEY SHARE;\n", ""),
     ),
     *_of(
         SQL + "claiming/claim_existing.sql",

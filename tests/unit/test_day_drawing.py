@@ -63,6 +63,7 @@ def whole_day() -> str:
             executed(1, START), executed(2, START + HOUR, first_started_at=START + 2 * HOUR),
             executed(3, START + 2 * HOUR, "FAILED", error_code=EVIL, runner_id=EVIL),
             executed(4, START + 3 * HOUR, "RUNNING", duration_ms=None),
+            executed(5, START + 4 * HOUR, duration_ms=2**63 - 1),
         ],
         beside=[
             executed(9, START + HOUR / 2, trigger="manual", requested_by=EVIL),

@@ -257,6 +257,7 @@ def test_a_job_of_pg_cron_gets_a_statement_that_changes_its_command_F121() -> No
     ("changes", "told"),
     [
         ({"command": "VACUUM t"}, "may not run in a transaction"),
+        ({"command": "do 'begin rollback; end'"}, "may not run in a transaction"),
         ({"database": "stock"}, "belongs to database stock"),
         ({"schedule": "30 seconds"}, "the job has no schedule"),
     ],

@@ -120,7 +120,7 @@ def test_schedules_without_an_equivalent_are_left_out(schedule: str, told: str) 
     "command",
     ["VACUUM t", "-- nightly\n/* x */ vacuum (analyze) t", "CALL p()", "CLUSTER",
      "REINDEX TABLE CONCURRENTLY t", "CREATE UNIQUE INDEX CONCURRENTLY i ON t (a)",
-     "ALTER SYSTEM SET x = 1"],
+     "ALTER SYSTEM SET x = 1", "DO $$ BEGIN PERFORM p(); COMMIT; END $$"],
 )  # fmt: skip
 def test_what_cannot_run_in_a_transaction_runs_in_psql(command: str) -> None:
     found = table(ROW._replace(command=command), as_user=True)

@@ -1,7 +1,9 @@
 """F84: long outputs, secrets in outputs that arrive in parts, and the colours of a terminal."""
 
+import io
 import logging
 import random
+import sys
 import threading
 from unittest.mock import MagicMock
 
@@ -89,6 +91,24 @@ def test_a_record_with_wrong_arguments_is_captured_as_it_is() -> None:
     with capturing.captured(capture):
         capturing._record(lambda: record)()
     assert captured == ["INFO shop: '%d rows'\n"]
+
+
+def test_a_stream_that_the_program_has_replaced_is_captured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[str] = []
+    own = io.StringIO()
+    capturing.install()
+    try:
+        monkeypatch.setattr(sys, "stdout", own)
+        capturing.install()
+        with capturing.captured(MagicMock(write=written.append)):
+            print("of the handler")
+        capturing.uninstall()
+    finally:
+        capturing.uninstall()
+    assert "".join(written) == "of the handler\n"
+    assert sys.stdout is own
 
 
 def test_an_end_without_output_keeps_what_was_written() -> None:

@@ -4,7 +4,10 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from tests.db.support.rows import Db, now, value
 from tests.docs.support.pages import ROOT, blocks
 from tests.processes import clean_environ
 from tests.unreachable import CLOSED
+from tests.waiting import until
 from tests.web.support.browsing import HOST, SAME_ORIGIN, TOKENS, app, client
 from tests.web.support.command import Start, address
 from tests.web.support.logins import Logins
@@ -46,6 +50,11 @@ def token(db: Db) -> int:
 def cron(by_token: TestClient) -> TestClient:
     """A program on another machine, at a page with a sign-in."""
     return by_token
+
+
+def waiting(cron: TestClient) -> Counter[str]:
+    found: Counter[str] = cron.app.state.site.run_reports.waiting  # type: ignore[attr-defined]
+    return found
 
 
 def stored(db: Db) -> list[Mapping[str, Any]]:
@@ -146,9 +155,12 @@ def test_too_many_reports_are_told_when_to_come_again(cron: TestClient, db: Db) 
     limited = cron.get(f"/report/{TOKEN}")
     assert limited.status_code == 429 and 1 <= int(limited.headers["retry-after"]) <= 60
     db.execute("UPDATE cronledger.report_tokens SET minute_count = 0")
-    cron.app.state.site.run_reports.waiting = run_reports.MOST_WAITING  # type: ignore[attr-defined]
-    busy = cron.get(f"/report/{TOKEN}")
-    assert (busy.status_code, busy.headers["retry-after"]) == (429, "1")
+    for job, count in (("seen", run_reports.MOST_OF_JOB), ("other", run_reports.MOST_WAITING)):
+        waiting(cron)[job] = count
+        busy = cron.get(f"/report/{TOKEN}")
+        assert (busy.status_code, busy.headers["retry-after"]) == (429, "1")
+        assert cron.get(f"/report/{UNKNOWN}").status_code == 404
+        del waiting(cron)[job]
     assert stored(db) == []
 
 
@@ -165,7 +177,10 @@ def test_a_refused_report_has_the_reason(
     db.execute("DELETE FROM cronledger.schedules")
     refused = cron.get(f"/report/{TOKEN}")
     assert refused.status_code == 409
-    assert refused.text == "The ledger refused the report: job 'seen' has no scope global/global\n"
+    assert refused.text == (
+        "The ledger refused the report: job 'seen' has no scope global/global\n"
+        "To list its scopes, open the page of the job.\n"
+    )
     assert "web_report_refused" in log.text and TOKEN not in log.text
 
 
@@ -179,7 +194,45 @@ def test_a_body_that_does_not_arrive_ends_the_request(
 
     monkeypatch.setattr(report, "_body", never)
     assert cron.post(f"/report/{TOKEN}").status_code == 408
-    assert cron.app.state.site.run_reports.waiting == 0  # type: ignore[attr-defined]
+    assert waiting(cron) == {}
+    assert cron.get(f"/report/{UNKNOWN}").status_code == 404, "nobody else takes a place"
+
+
+def test_a_locked_schedule_delays_only_reports_of_its_job(
+    cron: TestClient, db: Db, database_url: str
+) -> None:
+    rows.job(db, "free", handler="observed", target="{}")
+    db.execute(CREATE.replace("seen", "free"), [sha256(UNKNOWN.encode()).hexdigest()])
+    with ThreadPoolExecutor() as threads, rows.connected(database_url) as other:
+        with other.transaction():
+            other.execute("SELECT FROM cronledger.schedules WHERE job_name = 'seen' FOR UPDATE")
+            sent = [threads.submit(cron.get, f"/report/{TOKEN}") for _ in range(4)]
+            until("all wait", lambda: waiting(cron)["seen"] == 4)
+            assert cron.get(f"/report/{UNKNOWN}").status_code == 200
+            assert [row["job_name"] for row in stored(db)] == ["free"]
+        assert [one.result().status_code for one in sent] == [200] * 4
+
+
+def test_a_report_waits_a_moment_for_a_locked_schedule(
+    database_url: str, logins: Logins, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_reports, "LOCK_TIMEOUT", timedelta(milliseconds=20))
+    with client(app(database_url, logins)) as page, db.transaction():
+        db.execute("SELECT FROM cronledger.schedules FOR UPDATE")
+        assert page.get(f"/report/{TOKEN}").status_code == 503
+
+
+def test_the_proxies_treat_reports_alike() -> None:
+    """Nobody has signed in there, so they pass on no identity."""
+    found = []
+    for file in ("examples/proxy/nginx.conf", "deploy/compose/nginx.conf"):
+        _, _, rest = (ROOT / file).read_text("utf-8").partition("location ~ ^/(l/[^/]+/)?report/ {")
+        lines = [line.strip() for line in rest.partition("}")[0].splitlines()]
+        found.append([x for x in lines if x and not x.startswith(("#", "proxy_pass"))])
+    example, compose = found
+    assert example == compose
+    cleared = {f'proxy_set_header X-Forwarded-{name} "";' for name in ("User", "Groups")}
+    assert cleared | {"access_log off;", "error_log /dev/null;"} < set(example)
 
 
 def test_while_the_database_is_away_a_client_is_told_to_repeat(

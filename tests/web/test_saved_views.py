@@ -108,6 +108,19 @@ def test_a_person_has_fifty_views_F123(browser: TestClient, db: Db) -> None:
     assert len(saved(browser.get("/ledger").text)) == 50
 
 
+def test_a_ledger_has_a_thousand_views_F123(browser: TestClient, db: Db) -> None:
+    """Whoever may call the function may invent persons."""
+    db.execute(
+        "INSERT INTO cronledger.saved_views (person, name, address, created_at)"
+        " SELECT 'p' || n, 'view', '/ledger', cronledger.db_now() FROM generate_series(1, 1000) n"
+    )
+    refused = post(browser, SAVE, name="mine")
+    assert_refused(refused, "the ledger has 1,000 saved views already", 409)
+    db.execute("SELECT cronledger.delete_view('view', requested_by => 'p7')")
+    assert "is saved" in act(browser, SAVE, name="mine")
+    assert "is replaced" in act(browser, SAVE, name="mine")
+
+
 def test_a_page_whose_only_login_is_a_viewer_saves_views_F123(
     database_url: str, logins: Logins
 ) -> None:

@@ -12,17 +12,18 @@ CREATE OR REPLACE FUNCTION {schema}_internal.lock_observed(job text, scope_kind 
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     definition {schema}.jobs;
+    has_scope  boolean;
 BEGIN
     PERFORM FROM {schema}.schedules s
     WHERE (s.job_name, s.scope_kind, s.scope_id) = (lock_observed.job, lock_observed.scope_kind, lock_observed.scope_id)
     FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        IF NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.name = job) THEN
-            PERFORM {schema}_internal.raise_unknown_job(job);
-        END IF;
+    has_scope := FOUND;
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job;
+    IF NOT FOUND THEN  -- the schedules of a deleted job remain
+        PERFORM {schema}_internal.raise_unknown_job(job);
+    ELSIF NOT has_scope THEN
         PERFORM {schema}_internal.raise_unknown_scope(job, scope_kind, scope_id);
     END IF;
-    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job;
     -- A job that was adopted still gets the last reports of the other scheduler.
     IF definition.handler <> 'observed' AND NOT definition.observed AND NOT EXISTS (
         SELECT FROM {schema}.job_revisions r

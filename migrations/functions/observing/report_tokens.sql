@@ -13,6 +13,8 @@ BEGIN
             USING HINT = 'Give the SHA-256 of a random token as 64 lower-case hexadecimal digits, and a host of 1 to 200 characters or none.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
+    -- A deletion of the job revokes the tokens that it sees. It waits for this transaction, or this one finds no job.
+    PERFORM FROM {schema}.jobs j WHERE j.name = job FOR KEY SHARE;
     PERFORM {schema}_internal.lock_observed(job, scope_kind, scope_id);
     INSERT INTO {schema}.report_tokens AS t (token_hash, job_name, scope_kind, scope_id, host, created_at, created_by, minute_from)
     VALUES (create_report_token.token_hash, job, create_report_token.scope_kind, create_report_token.scope_id,
@@ -49,10 +51,18 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.revoke_report_token(bigint, text) IS 'Revokes a report token. After the COMMIT, the page refuses reports with it. Returns false if it was revoked already.';
 
+CREATE OR REPLACE FUNCTION {schema}.report_token_job(token_hash text) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT t.job_name FROM {schema}.report_tokens t
+    WHERE t.token_hash = report_token_job.token_hash AND t.revoked_at IS NULL
+$$;
+COMMENT ON FUNCTION {schema}.report_token_job(text) IS 'Returns the job whose runs a report token reports, or NULL if the token does not exist, or was revoked. The web page calls this function before it receives a report. token_hash: SHA-256 of the token.';
+
 -- The function returns a refusal instead of raising it, so that refused reports count for the limit as well.
 CREATE OR REPLACE FUNCTION {schema}.report_by_token(
     token_hash text, has_ended boolean, run_key text DEFAULT NULL, exit_status integer DEFAULT NULL,
-    error text DEFAULT NULL, output text DEFAULT NULL, OUT outcome text, OUT retry_after integer, OUT problem text)
+    error text DEFAULT NULL, output text DEFAULT NULL, OUT outcome text, OUT retry_after integer, OUT problem text,
+    OUT remedy text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most_in_a_minute CONSTANT integer := 300;
@@ -88,7 +98,7 @@ BEGIN
         outcome := 'accepted';
     EXCEPTION WHEN no_data_found OR object_not_in_prerequisite_state OR invalid_parameter_value THEN
         outcome := 'refused';
-        problem := SQLERRM;
+        GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT, remedy = PG_EXCEPTION_HINT;
     END;
 END $$;
-COMMENT ON FUNCTION {schema}.report_by_token(text, boolean, text, integer, text, text) IS 'Reports the start or the end of a run, with the time of the call. The web page calls this function. token_hash: SHA-256 of a report token. outcome: accepted; refused: observe_start() or observe_end() raised, and problem states why; unknown: the token does not exist, or was revoked; limited: the token has 300 reports within a minute, and the next one is accepted after retry_after seconds.';
+COMMENT ON FUNCTION {schema}.report_by_token(text, boolean, text, integer, text, text) IS 'Reports the start or the end of a run, with the time of the call. The web page calls this function. token_hash: SHA-256 of a report token. outcome: accepted; refused: observe_start() or observe_end() raised, problem states why, and remedy what to do; unknown: the token does not exist, or was revoked; limited: the token has 300 reports within a minute, and the next one is accepted after retry_after seconds.';

@@ -43,6 +43,11 @@ BEGIN
             USING HINT = 'Delete a view first, or save under the name of an existing view to replace it.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    IF is_new AND (SELECT count(*) FROM {schema}.saved_views) >= 1000 THEN
+        RAISE EXCEPTION 'the ledger has 1,000 saved views already'
+            USING HINT = 'Delete views that nobody needs, such as those of people who have left: delete_view(view, requested_by => person).',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
     INSERT INTO {schema}.saved_views AS v (person, name, address, created_at)
     VALUES (person, view, address, {schema}.db_clock())
     ON CONFLICT ON CONSTRAINT saved_views_pkey

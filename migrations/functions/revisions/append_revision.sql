@@ -134,6 +134,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     at timestamptz;
 BEGIN
+    -- Before the locks of the schedules, as report_by_token. A job of the same name later is another one.
+    UPDATE {schema}.report_tokens t SET revoked_at = {schema}.db_clock(), revoked_by = session_user
+    WHERE t.job_name = OLD.name AND t.revoked_at IS NULL;
     PERFORM FROM {schema}.schedules s WHERE s.job_name = OLD.name
     ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE;
     at := {schema}.db_clock();
@@ -155,4 +158,4 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_record_deletion() IS 'Runs after a deletion from jobs. Ends the history with a retirement, and cancels the waiting executions.';
+COMMENT ON FUNCTION {schema}_internal.jobs_record_deletion() IS 'Runs after a deletion from jobs. Revokes the report tokens of the job, ends its history with a retirement, and cancels its waiting executions.';

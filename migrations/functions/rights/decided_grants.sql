@@ -83,7 +83,7 @@ LANGUAGE sql IMMUTABLE AS $$
         -- Reports of observed jobs.
         ('operator runner', 'EXECUTE', 'observe_start observe_end hand_over'),
         ('runner', 'SELECT UPDATE', 'reports'),
-        ('operator', 'EXECUTE', 'create_report_token revoke_report_token report_by_token'),
+        ('operator', 'EXECUTE', 'create_report_token revoke_report_token report_token_job report_by_token'),
         ('', 'SELECT', 'report_tokens'), ('', 'USAGE', 'report_token_id'),
         ('runner', 'EXECUTE', 'unmatched_reports record_reports reported_outcome'),
         ('', 'EXECUTE', 'replica_times lock_observed check_report wake_observed end_observed refuse_observed'), ('', 'USAGE', 'report_id'),

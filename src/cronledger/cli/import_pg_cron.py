@@ -58,9 +58,10 @@ def import_pg_cron(
         ) from None
     except psycopg.ProgrammingError as error:
         raise click.UsageError(f"--from: {str(error).strip()}") from None
+    settings = OfflineSettings.load()
     options = Options(
-        database or here, valid_zone(timezone or zone), as_user,
-        OfflineSettings.load().web_redact, observe,
+        database or here, valid_zone(timezone or zone), as_user, settings.web_redact, observe,
+        settings.schema_name,
     )  # fmt: skip
     found = convert(rows, options, source=f"cron.job of {here}")
     finish(found, output, force=force, observe=observe)

@@ -169,21 +169,35 @@ class _Reporter:
 
     def _report(self) -> None:
         """Deliver the start, then what else the spool has, and the end. Runs in a thread."""
-        target = self._ledgers.target(self._run.ledger)
         while True:
             run, spool = self._run, self._spool
-            try:
-                if target is not None:
-                    deliver_own(target, run, spool)
-                if target is not None and spool is not None:
-                    deliver_all(self._ledgers.target, spool)
-            except Exception as error:  # noqa: BLE001 - the command is what counts
-                if run.ended is not None:
-                    kept = "lost" if spool is None else "kept in the spool"
-                    _warn(f"reports cannot be delivered and are {kept}: {_short(error)}")
+            problem = self._deliver(run, spool)
             if run.ended is not None:
+                if problem is not None:
+                    kept = "lost" if spool is None else "kept in the spool"
+                    _warn(f"reports cannot be delivered and are {kept}: {_short(problem)}")
                 return
             self._ended.wait()
+
+    def _deliver(self, run: Run, spool: Spool | None) -> Exception | None:
+        """Return why something cannot be delivered: the command is what counts."""
+        target = self._ledgers.target(run.ledger)
+        problem = None
+        try:
+            if target is not None:
+                deliver_own(target, run, spool)
+        except Exception as error:  # noqa: BLE001
+            problem = error
+
+        def reachable(name: str) -> Target | None:
+            return None if problem and name == run.ledger else self._ledgers.target(name)
+
+        try:
+            if spool is not None:
+                deliver_all(reachable, spool)
+        except Exception as error:  # noqa: BLE001
+            problem = problem or error
+        return problem
 
 
 def _deliver(spool: Spool, ledgers: "_Ledgers", *, refused: bool) -> int:

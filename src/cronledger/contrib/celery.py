@@ -57,8 +57,13 @@ def observe(url: str, *, schema: str = "cronledger") -> None:
             error = None if state in _SUCCEEDED else f"{state}: {retval!r}"
             reporter.ended(job, task_id, error)
 
+    def flush(**_: Any) -> None:
+        reporter.flush()
+
     signals.task_prerun.connect(started, weak=False)
     signals.task_postrun.connect(ended, weak=False)
+    for last in (signals.worker_process_shutdown, signals.worker_shutdown):
+        last.connect(flush, weak=False)
 
 
 def _job_of(task: Any) -> str | None:

@@ -1,7 +1,7 @@
 """Report the runs of another scheduler from its program, in a thread.
 
 No fault of the database delays or prevents the work. Reports wait in memory until the database can
-be reached. When a process ends, its undelivered reports are lost.
+be reached. When a process ends, its undelivered reports are lost, unless it calls `flush`.
 """
 
 import logging
@@ -12,12 +12,18 @@ import time
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
+
+from cronledger.ledger.database_errors import RETRYABLE_ERRORS, is_unreachable
+from cronledger.observing.delivery import LIMITS, Target
 
 MOST_WAITING = 10_000
-_CONNECT_SECONDS = 3
+KEPT_SECONDS = 86_400.0
+"""A report that is older is dropped at its next failure."""
+FLUSH_SECONDS = 5.0
 _PAUSE_SECONDS = 5.0
-_IMPOSSIBLE = ("22", "23")
+_PASSING = (*RETRYABLE_ERRORS, errors.QueryCanceled, errors.ReadOnlySqlTransaction)
+_NO_RESOURCES = "53"
 _log = logging.getLogger(__name__)
 
 
@@ -31,7 +37,8 @@ class Reporter:
     """Delivers reports in their order. `source`: the scheduler that starts the runs."""
 
     def __init__(self, url: str, schema: str, source: str) -> None:
-        self._url, self._schema, self._source = url, schema, source
+        self._target = Target(url, schema, _log.warning)
+        self._source = source
         self._lock = threading.Lock()
         self._process: int | None = None
         self._waiting: queue.Queue[_Report] = queue.Queue(MOST_WAITING)
@@ -53,17 +60,40 @@ class Reporter:
             self._waiting.put_nowait(_Report(function, time.monotonic(), arguments))
         except queue.Full:
             _log.warning(
-                "a report of job %s is lost: %s are waiting", arguments["job"], MOST_WAITING
+                "a report of job %r is lost: %s are waiting", arguments["job"], MOST_WAITING
             )
+
+    def flush(self) -> None:
+        """Wait a moment until the reports of this process are delivered."""
+        if self._process == os.getpid():
+            waiting = self._waiting
+            with waiting.all_tasks_done:
+                waiting.all_tasks_done.wait_for(lambda: not waiting.unfinished_tasks, FLUSH_SECONDS)
 
     def _deliver(self, waiting: "queue.Queue[_Report]") -> None:
         while True:
-            report = waiting.get()
-            while not self._send(report):
-                time.sleep(_PAUSE_SECONDS)
+            self._settle(waiting.get())
+            waiting.task_done()
 
-    def _send(self, report: _Report) -> bool:
-        """Return whether the report is done: the ledger has it, or will never accept it."""
+    def _settle(self, report: _Report) -> None:
+        """Send a report until the ledger has it. Drop it after an error that does not pass."""
+        waits = False
+        while True:
+            try:
+                self._send(report)
+                return
+            except Exception as error:  # noqa: BLE001 - the thread delivers the later reports too
+                job = report.arguments["job"]
+                reason = str(error).partition("\n")[0] or type(error).__name__
+                if not _may_pass(error) or time.monotonic() - report.at > KEPT_SECONDS:
+                    _log.error("a report of job %r is lost: %s", job, reason)
+                    return
+                if not waits:
+                    _log.warning("a report of job %r waits: %s", job, reason)
+            waits = True
+            time.sleep(_PAUSE_SECONDS)
+
+    def _send(self, report: _Report) -> None:
         at = "started_at" if report.function == "observe_start" else "ended_at"
         given = {**report.arguments, "source": self._source}
         statement = sql.SQL(
@@ -71,14 +101,14 @@ class Reporter:
         ).format(
             sql.Identifier(report.function), sql.Identifier(at),
             sql.SQL(", ").join(sql.SQL("{} => %s").format(sql.Identifier(name)) for name in given),
-            schema=sql.Identifier(self._schema),
+            schema=sql.Identifier(self._target.schema),
         )  # fmt: skip
-        try:
-            with psycopg.connect(
-                self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, prepare_threshold=None
-            ) as connection:
-                connection.execute(statement, [time.monotonic() - report.at, *given.values()])
-        except psycopg.Error as error:
-            _log.warning("job %s: %s", given["job"], str(error).partition("\n")[0])
-            return (error.sqlstate or "").startswith(_IMPOSSIBLE)
+        with self._target.connected() as connection, connection.transaction():
+            connection.execute(f"SELECT {LIMITS}".encode())
+            connection.execute(statement, [time.monotonic() - report.at, *given.values()])
+
+
+def _may_pass(error: Exception) -> bool:
+    if is_unreachable(error) or isinstance(error, _PASSING):
         return True
+    return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith(_NO_RESOURCES)

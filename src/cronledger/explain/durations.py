@@ -40,11 +40,12 @@ def parameters(jobs: Collection[str], now: datetime) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _length(milliseconds: int) -> timedelta:
-    """Return the length. A row that was written by SQL may have more than a timedelta can."""
-    return timedelta(milliseconds=min(milliseconds, timedelta.max // timedelta(milliseconds=1)))
+def length(milliseconds: int) -> timedelta:
+    """Return the length. A row that was written by SQL may exceed a timedelta, or be negative."""
+    longest = timedelta.max // timedelta(milliseconds=1)
+    return timedelta(milliseconds=max(0, min(milliseconds, longest)))
 
 
 def by_job(rows: Iterable[Row]) -> dict[str, Durations]:
     """Return the durations of each job from the rows of `list_job_durations`."""
-    return {row["job_name"]: Durations(_length(row["p50"]), _length(row["p95"])) for row in rows}
+    return {row["job_name"]: Durations(length(row["p50"]), length(row["p95"])) for row in rows}

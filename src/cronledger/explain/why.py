@@ -15,6 +15,7 @@ from cronledger.audit.walk import (
     neighbours,
     walk,
 )
+from cronledger.explain.durations import length
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import durations
 from cronledger.rules.error_codes import ErrorCode
@@ -540,7 +541,7 @@ def _clocks(timezone: str, at: datetime, before: timedelta, after: timedelta) ->
 
 
 def _length(row: Row) -> str:
-    return durations.format(timedelta(milliseconds=row["duration_ms"] or 0))
+    return durations.format(length(row["duration_ms"] or 0))
 
 
 def _whole(length: timedelta) -> timedelta:

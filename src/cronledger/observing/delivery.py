@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 3
 STATEMENT_MS = 3_000
-_LIMITS = ", ".join(
+LIMITS = ", ".join(
     f"pg_catalog.set_config('{name}', '{STATEMENT_MS}', true)"
     for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 )
@@ -112,8 +112,9 @@ def ask(
 def deliver_all(target_of: Callable[[str], Target | None], spool: Spool) -> int:
     """Send the ends in the spool to their ledgers. Return how many are left.
 
-    `target_of` returns the ledger of a name, or None to leave its reports in the spool. A ledger
-    that cannot be reached does not delay the reports of the others. Raises as `deliver_own` does.
+    `target_of` returns the ledger of a name, or None to leave its reports in the spool until they
+    are so old that no ledger takes them. A ledger that cannot be reached does not delay the reports
+    of the others. Raises as `deliver_own` does.
     """
     with spool.turn() as is_own:
         runs = [run for run in spool.runs() if run.ended is not None or run.is_lost]
@@ -124,7 +125,7 @@ def deliver_all(target_of: Callable[[str], Target | None], spool: Spool) -> int:
             of_ledger = [run for run in runs if run.ledger == ledger]
             target = target_of(ledger)
             if target is None:
-                left += len(of_ledger)
+                left += _keep(of_ledger, spool)
                 continue
             try:
                 left += _deliver(target, of_ledger, spool)
@@ -133,6 +134,14 @@ def deliver_all(target_of: Callable[[str], Target | None], spool: Spool) -> int:
         if failure is not None:
             raise failure
     return left
+
+
+def _keep(runs: Sequence[Run], spool: Spool) -> int:
+    """Set runs aside that are too old for any ledger. Return how many are left."""
+    old = [run for run in runs if wall_clock() - run.started > _KEPT_SECONDS]
+    for run in old:
+        spool.refuse(run)
+    return len(runs) - len(old)
 
 
 def _deliver(target: Target, runs: Sequence[Run], spool: Spool) -> int:
@@ -190,7 +199,7 @@ def _send(target: Target, connection: "psycopg.Connection[tuple[object, ...]]", 
     values = [*(max(0.0, age) for age in ages.values()), *given.values()]
     try:
         with connection.transaction():
-            connection.execute(f"SELECT {_LIMITS}".encode())
+            connection.execute(f"SELECT {LIMITS}".encode())
             connection.execute(statement, values)
     except psycopg.Error as error:
         if connection.broken or error.sqlstate is None:

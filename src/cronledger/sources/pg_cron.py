@@ -33,7 +33,7 @@ _UTC = ("GMT", "UTC", "Etc/UTC")
 _NEVER = ("@yearly", "@annually")
 _COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
 _OUTSIDE = re.compile(
-    r"VACUUM\b|ALTER\s+SYSTEM\b|CALL\b|(?:CREATE|DROP)\s+(?:DATABASE|TABLESPACE)\b|BEGIN\b|"
+    r"VACUUM\b|ALTER\s+SYSTEM\b|CALL\b|DO\b.*\b(?:COMMIT|ROLLBACK)\b|(?:CREATE|DROP)\s+(?:DATABASE|TABLESPACE)\b|BEGIN\b|"
     r"START\s+TRANSACTION\b|(?:CREATE\s+(?:UNIQUE\s+)?INDEX|DROP\s+INDEX|REINDEX\b.*?)\s+"
     r"CONCURRENTLY\b|REINDEX\s+(?:\(.*?\)\s*)?(?:DATABASE|SYSTEM|SCHEMA)\b|CLUSTER\s*;?\s*$",
     re.IGNORECASE | re.DOTALL,
@@ -53,31 +53,48 @@ HEADER = (
 OBSERVED_HEADER = (
     *observed.HEADER,
     "The comment of each job is a statement that changes its command. The new command commits the "
-    "report of the start, runs the SQL, and reports the end, even if the SQL fails. The role of "
-    "the job needs USAGE on the schema of the ledger, and EXECUTE on observe_start and "
-    "observe_end. These commands do not need CRONLEDGER_DATABASE_URL.",
+    "report of the start, runs and commits the SQL, and reports the end, even if the SQL fails. A "
+    "report that fails, or waits for a lock for 2 s, is a warning in the log of the server, and "
+    "the SQL runs all the same. The role of the job needs USAGE on the schema of the ledger, and "
+    "EXECUTE on observe_start and observe_end. These commands do not need CRONLEDGER_DATABASE_URL.",
 )
 REPORTED = """\
 DO {quote}
 DECLARE
     key     constant text := gen_random_uuid();
     problem text;
+    state   text;
 BEGIN
-    PERFORM cronledger.observe_start({name}, run_key => key, source => 'pg_cron');
+    BEGIN
+        SET LOCAL lock_timeout = '2s';
+        PERFORM {schema}.observe_start({name}, run_key => key, source => 'pg_cron');
+    EXCEPTION WHEN OTHERS THEN
+        RAISE WARNING 'cronledger has no report of the start: %', sqlerrm;
+    END;
     COMMIT;
     BEGIN
         EXECUTE {command};
-    EXCEPTION WHEN query_canceled OR OTHERS THEN
+        SET CONSTRAINTS ALL IMMEDIATE;
+    EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
         problem := sqlerrm;
+        state := sqlstate;
     END;
-    PERFORM cronledger.observe_end({name}, run_key => key, error => problem, source => 'pg_cron');
     COMMIT;
-    IF problem IS NOT NULL THEN
-        RAISE EXCEPTION '%', problem;
+    BEGIN
+        SET LOCAL lock_timeout = '2s';
+        PERFORM {schema}.observe_end({name}, run_key => key, error => problem, source => 'pg_cron');
+    EXCEPTION WHEN query_canceled OR OTHERS THEN
+        RAISE WARNING 'cronledger has no report of the end: %', sqlerrm;
+    END;
+    COMMIT;
+    IF state IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = problem, ERRCODE = state;
     END IF;
 END {quote}"""
 """The command of an observed job. It is one statement, because pg_cron runs several statements in
-one transaction, in which a failure would also roll back the report of the start."""
+one transaction, in which a failure would also roll back the report of the start. Each COMMIT ends
+what SET LOCAL sets. A COMMIT cannot be caught, so the constraints that it would check are checked
+before it."""
 
 
 class Row(NamedTuple):
@@ -98,7 +115,7 @@ class Options:
     """`timezone`: `cron.timezone`. `database`: that of the ledger.
 
     `as_user`: SQL changes to the role of its job. `secret_names`: names of secret variables.
-    `observe`: pg_cron keeps the jobs, and reports their runs.
+    `observe`: pg_cron keeps the jobs, and reports their runs to the ledger in `schema`.
     """
 
     database: str
@@ -106,6 +123,7 @@ class Options:
     as_user: bool = False
     secret_names: Sequence[str] = ()
     observe: bool = False
+    schema: str = "cronledger"
 
 
 def convert(rows: Iterable[Row], options: Options, *, source: str = "cron.job") -> Import:
@@ -212,7 +230,7 @@ class _Reader:
             return ""
         statement = REPORTED.format(
             name=_quoted(name), command=_dollars(row.command, "statement"),
-            quote=_delimiter(row.command, "observe"),
+            quote=_delimiter(row.command, "observe"), schema=_identifier(self.options.schema),
         )  # fmt: skip
         return f"SELECT cron.alter_job({row.id}, command => {_dollars(statement, 'command')});"
 
@@ -224,7 +242,7 @@ class _Reader:
             self.note(f"the command contains a URL with a password, {secrets.STORED}")
         if row.host not in ("", "localhost", "127.0.0.1", "::1") and not row.host.startswith("/"):
             self.note(f"pg_cron runs it on host {row.host}; add it to the connection", "changed")
-        role = row.user.replace('"', '""')
+        role = _identifier(row.user)
         if not self.options.as_user:
             self.note(
                 f"pg_cron runs it as {row.user}, but a replica uses its own role; grant it "
@@ -233,14 +251,14 @@ class _Reader:
             )
         outside = self._is_outside()
         if row.database == self.options.database and not outside:
-            change = f'SET LOCAL ROLE "{role}";\n' if self.options.as_user else ""
+            change = f"SET LOCAL ROLE {role};\n" if self.options.as_user else ""
             return {"sql": change + row.command}
         if outside:
             self.note("it may not run in a transaction, so psql runs it")
         else:
             self.note(f"it belongs to database {row.database}, so psql runs it")
         self.note("psql needs a connection: set host and role in --dbname", "changed")
-        change_words = ["--command", f'SET ROLE "{role}"'] if self.options.as_user else []
+        change_words = ["--command", f"SET ROLE {role}"] if self.options.as_user else []
         return {
             "command": [
                 "psql", "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--dbname=dbname={row.database}",
@@ -270,3 +288,7 @@ def _dollars(text: str, tag: str) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

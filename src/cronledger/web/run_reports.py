@@ -1,7 +1,11 @@
 """Record the reports of another scheduler's runs that arrive in requests with a token."""
 
 import asyncio
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -17,10 +21,13 @@ log = get_logger(__name__)
 
 NAME = "cronledger web reports"
 MOST_CONNECTIONS = 2
-MOST_WAITING = 50
-"""Reports that one process receives or records at a time."""
+MOST_WAITING = 200
+"""Reports with a valid token that one process receives or records at a time."""
+MOST_OF_JOB = 50
+"""How many of them are of one job. Only one of them has a connection at a time."""
 PATIENCE = 10.0
-"""The time limit of the database for recording a report, in seconds."""
+"""The time limit of the database for a token or a report, in seconds."""
+LOCK_TIMEOUT = timedelta(seconds=1)
 FAILED = "the run was reported as failed"
 
 
@@ -42,6 +49,7 @@ class Receipt:
     outcome: str
     retry_after: int | None = None
     problem: str | None = None
+    remedy: str | None = None
 
 
 class DatabaseAwayError(Exception):
@@ -51,42 +59,81 @@ class DatabaseAwayError(Exception):
 class RunReports:
     """Records reports. It has connections of its own, so that reports and people do not wait
     for each other.
+
+    A token is looked up first, on another connection. So nobody without a token takes a place, and
+    a job whose schedule is locked does not delay the reports of other jobs.
     """
 
     def __init__(self, access: Access, schema: str) -> None:
-        self._connections = AsyncConnections(access, NAME, MOST_CONNECTIONS)
+        access = replace(access, lock_timeout=LOCK_TIMEOUT)
+        self._recorders = AsyncConnections(access, NAME, MOST_CONNECTIONS)
+        self._lookups = AsyncConnections(access, NAME, 1)
         self._schema = schema
         self._is_away = False
-        self.waiting = 0
-        """Reports that are received or recorded now."""
+        self._turns: dict[str, asyncio.Lock] = {}
+        self.waiting: Counter[str] = Counter()
+        """Reports of each job that are received or recorded now."""
 
-    async def record(self, token: str, report: Report) -> Receipt:
-        """Record a report. Raises DatabaseAwayError."""
+    async def job_of(self, token: str) -> str | None:
+        """Return the job of a token, or None if it is not valid. Raises DatabaseAwayError."""
+        params = {"token_hash": _hash(token)}
+        row = await self._call(self._lookups, nullcontext(), "report_token_job", params)
+        job: str | None = row["report_token_job"]
+        return job
+
+    @contextmanager
+    def place(self, job: str) -> Iterator[bool]:
+        """Take a place for a report of this job. Yield False if there is none."""
+        if self.waiting.total() >= MOST_WAITING or self.waiting[job] >= MOST_OF_JOB:
+            yield False
+            return
+        self.waiting[job] += 1
         try:
-            async with asyncio.timeout(PATIENCE):
-                receipt = await self._call(sha256(token.encode()).hexdigest(), report)
+            yield True
+        finally:
+            self.waiting[job] -= 1
+            if not self.waiting[job]:
+                del self.waiting[job]
+                self._turns.pop(job, None)
+
+    async def record(self, job: str, token: str, report: Report) -> Receipt:
+        """Record a report for this job, which has a place. Raises DatabaseAwayError."""
+        params = {
+            "token_hash": _hash(token), "has_ended": report.has_ended, "run_key": report.run_key,
+            "exit_status": report.exit_status, "error": report.error, "output": report.output,
+        }  # fmt: skip
+        turn = self._turns.setdefault(job, asyncio.Lock())
+        receipt = Receipt(**await self._call(self._recorders, turn, "report_by_token", params))
+        if receipt.problem is not None:
+            log.warning("web_report_refused", error=receipt.problem)
+        return receipt
+
+    async def _call(
+        self, connections: AsyncConnections, turn: AbstractAsyncContextManager[None], name: str,
+        params: dict[str, Any],
+    ) -> dict[str, Any]:  # fmt: skip
+        call = queries.function_call(name, tuple(params), self._schema)
+        try:
+            async with (
+                asyncio.timeout(PATIENCE), turn, connections.lend() as connection,
+                connections.begin(connection, 1),
+            ):  # fmt: skip
+                cursor = connection.cursor(row_factory=dict_row)
+                row = await (await cursor.execute(call, params)).fetchone()
         except (psycopg.Error, OSError, TimeoutError) as error:
             if not self._is_away:  # otherwise anybody could fill the log
                 log.warning("web_report_failed", error=str(error) or "it did not respond in time")
             self._is_away = True
             raise DatabaseAwayError from error
         self._is_away = False
-        if receipt.problem is not None:
-            log.warning("web_report_refused", error=receipt.problem)
-        return receipt
-
-    async def _call(self, token_hash: str, report: Report) -> Receipt:
-        params: dict[str, Any] = {
-            "token_hash": token_hash, "has_ended": report.has_ended, "run_key": report.run_key,
-            "exit_status": report.exit_status, "error": report.error, "output": report.output,
-        }  # fmt: skip
-        call = queries.function_call("report_by_token", tuple(params), self._schema)
-        async with self._connections.lend() as connection, self._connections.begin(connection, 1):
-            cursor = connection.cursor(row_factory=dict_row)
-            row = await (await cursor.execute(call, params)).fetchone()
         assert row is not None
-        return Receipt(**row)
+        return row
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._connections.close()
+        await self._recorders.close()
+        await self._lookups.close()
+
+
+def _hash(token: str) -> str:
+    return sha256(token.encode()).hexdigest()

@@ -127,7 +127,7 @@ LEFT_OUT = {
     "write_output", "drop_output",
     # Probe the reports of one scope by key. Only jobs that another scheduler runs have any.
     "observe_start", "observe_end", "record_reports", "hand_over", "adopt",
-    "create_report_token", "report_by_token", "revoke_report_token",
+    "create_report_token", "report_by_token", "report_token_job", "revoke_report_token",
     # The check of a row of executions, which reads nothing.
     "may_be_execution",
     # Compares definitions of jobs, which are its parameter.

@@ -1,5 +1,7 @@
 """The limits of the page for what it reads. A busy machine exceeds them."""
 
+from datetime import timedelta
+
 import pytest
 
 from cronledger.metrics import ledger_metrics, ledger_snapshot
@@ -22,5 +24,6 @@ def lengthen(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(reading, "PATIENCE", PATIENCE)
     patched.setattr(forecasting, "PATIENCE", PATIENCE)
     patched.setattr(run_reports, "PATIENCE", PATIENCE)
+    patched.setattr(run_reports, "LOCK_TIMEOUT", timedelta(seconds=PATIENCE))
     patched.setattr(ledger_metrics, "PATIENCE", PATIENCE)
     patched.setattr(examining, "STATEMENT_SECONDS", round(PATIENCE))

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from cronledger.explain.day.account import AccountedDay, Edit, Mark, Skip
 from cronledger.explain.day.states import State, summary
+from cronledger.explain.durations import length
 from cronledger.rules import durations
 from cronledger.rules.instants import iso
 
@@ -72,7 +73,7 @@ def _ran(mark: Mark) -> str:
         late: timedelta = row["first_started_at"] - row["due_at"]
         parts.append(f"{_length(late)} late")
     if row["duration_ms"] is not None:
-        parts.append(f"took {_length(timedelta(milliseconds=row['duration_ms']))}")
+        parts.append(f"took {_length(length(row['duration_ms']))}")
     if row["error_code"] and mark.state is not State.RAN:
         parts.append(row["error_code"])
     return ", ".join(parts)

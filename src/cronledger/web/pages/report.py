@@ -14,11 +14,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from cronledger.rules.remedies import Surface, remedy
 from cronledger.web.gate import REPORT
 from cronledger.web.links import path_of
 from cronledger.web.run_reports import (
     FAILED,
-    MOST_WAITING,
     DatabaseAwayError,
     Receipt,
     Report,
@@ -54,18 +54,26 @@ async def _received(request: Request) -> Response:
         response = _plain(405, "Use GET, HEAD or POST.")
         response.headers["Allow"] = ", ".join(METHODS)
         return response
-    reports = site.run_reports
-    if reports.waiting >= MOST_WAITING:
-        return _plain(429, "Too many reports arrive at this moment. Send it again.", 1)
-    reports.waiting += 1
     try:
-        return await _recorded(request, reports, *address.groups())
-    finally:
-        reports.waiting -= 1
+        return await _admitted(request, site.run_reports, *address.groups())
+    except DatabaseAwayError:
+        return _plain(503, "The database did not confirm the report. Send it again.", RETRY_SECONDS)
+
+
+async def _admitted(
+    request: Request, reports: RunReports, token: str, event: str | None
+) -> Response:
+    job = await reports.job_of(token)
+    if job is None:
+        return _plain(*_UNKNOWN)
+    with reports.place(job) as has_place:
+        if not has_place:
+            return _plain(429, "Too many reports arrive at this moment. Send it again.", 1)
+        return await _recorded(request, reports, job, token, event)
 
 
 async def _recorded(
-    request: Request, reports: RunReports, token: str, event: str | None
+    request: Request, reports: RunReports, job: str, token: str, event: str | None
 ) -> Response:
     try:
         report = _report(event, request.query_params.get("rid"))
@@ -80,10 +88,7 @@ async def _recorded(
         return Response(status_code=400)  # nobody receives it
     if body is None:
         return _plain(413, f"The body is larger than {MOST_BYTES:,} bytes.")
-    try:
-        return _response(await reports.record(token, replace(report, output=_text(body))))
-    except DatabaseAwayError:
-        return _plain(503, "The database did not confirm the report. Send it again.", RETRY_SECONDS)
+    return _response(await reports.record(job, token, replace(report, output=_text(body))))
 
 
 def _report(event: str | None, rid: str | None) -> Report:
@@ -127,7 +132,8 @@ def _response(receipt: Receipt) -> Response:
                 429, "The token has sent too many reports. Send it again.", receipt.retry_after
             )
         case "refused":
-            return _plain(409, f"The ledger refused the report: {receipt.problem}")
+            advice = remedy(receipt.remedy or "", Surface.PAGE)
+            return _plain(409, f"The ledger refused the report: {receipt.problem}\n{advice}")
         case _:
             return _plain(*_UNKNOWN)
 
