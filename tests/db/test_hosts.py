@@ -315,7 +315,7 @@ async def test_the_scope_of_a_host_that_is_gone_is_removed_after_its_executions(
         }
         assert set(kept.values()) == {0 if pruned else 1}
         assert scopes(ledger) == ({} if pruned else {"web1": False})
-        assert ledger.values("SELECT name FROM hosts") == (["db1"] if pruned else ["db1", "web1"])
+        assert ("web1" in ledger.values("SELECT name FROM hosts")) is not pruned
         await web.repair()
         assert scopes(ledger) == {"web1": True}
         ledger.travel(by=timedelta(days=1))
