@@ -292,6 +292,37 @@ async def test_a_host_leaves_after_hosts_retire_after_and_returns(ledger: Ledger
     assert ledger.violations() == []
 
 
+@pytest.mark.parametrize("pruned", [False, True])
+async def test_the_scope_of_a_host_that_is_gone_is_removed_after_its_executions(
+    ledger: Ledger, pruned: bool
+) -> None:
+    ledger.job(schedule="@daily", every=["role=web"])
+    async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
+        await web.repair()
+        await web.run_due()
+        ledger.travel(by=timedelta(days=8))
+        await web.run_due()
+        await db.repair()
+        assert await db.settle() == []
+        ledger.values("SELECT set_retention(%s)", timedelta(days=30))
+        for _ in range(3):  # the last call finds what the one before it has pruned
+            ledger.travel(by=timedelta(days=22 if pruned else 7))
+            ledger.values("SELECT maintain_partitions()")
+            await db.repair()
+        kept = {
+            name: ledger.one(f"SELECT count(*) FROM {name} WHERE 'web1' IN (scope_id)")
+            for name in ("schedules", "schedule_keys", "scope_retirements")
+        }
+        assert set(kept.values()) == {0 if pruned else 1}
+        assert scopes(ledger) == ({} if pruned else {"web1": False})
+        assert ("web1" in ledger.values("SELECT name FROM hosts")) is not pruned
+        await web.repair()
+        assert scopes(ledger) == {"web1": True}
+        ledger.travel(by=timedelta(days=1))
+        assert await web.run_due() == 1
+    assert ledger.violations() == []
+
+
 async def test_a_host_without_the_label_any_more_leaves(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", every=["role=web"])
     async with runners(ledger.url, {"labels": WEB}) as (web,):

@@ -55,6 +55,7 @@ BESIDE = "tests/db/test_observed_beside_replicas.py::"
 REPORTS = "tests/unit/test_planner_reports.py::"
 WRAPPER = "tests/cli/test_observe.py::"
 PROGRESS_RULES = "tests/unit/test_progress.py::"
+HISTORY = "tests/db/test_pg_cron_history.py::"
 HOSTS = "tests/db/test_hosts.py::"
 ADOPT = "tests/db/test_adopt.py::"
 ADOPTED = "tests/cli/test_adopt.py::"
@@ -540,6 +541,24 @@ MISTAKES = [
         ("the upkeep deletes the last window",
          WINDOWS + "test_the_upkeep_of_partitions_keeps_the_last_window",
          "              AND n.window_end > o.window_end)\n", ")\n"),
+        ("the scopes of hosts that are gone stay",
+         HOSTS + "test_the_scope_of_a_host_that_is_gone_is_removed_after_its_executions",
+         "IF {schema}_internal.take_turn('hosts') THEN", "IF false THEN"),
+    ),
+    *_of(
+        SRC + "ledger/sql/report_runs.sql",
+        ("runs of pg_cron that are reported already count as new",
+         HISTORY + "test_each_run_is_reported_once_with_its_times_F105",
+         "(r.ended_at IS NOT NULL OR u.ended_at IS NULL)", "false"),
+        ("the end of a run of pg_cron is not reported",
+         HISTORY + "test_each_run_is_reported_once_with_its_times_F105",
+         "(r.ended_at IS NOT NULL OR u.ended_at IS NULL)", "true"),
+    ),
+    *_of(
+        SRC + "ledger/sql/list_pg_cron_jobs.sql",
+        ("the end of a long run of pg_cron is not read",
+         HISTORY + "test_each_run_is_reported_once_with_its_times_F105",
+         "r.ended_at IS NULL AND r.run_key", "false AND r.run_key"),
     ),
     *_of(
         SQL + "verification/window_violations.sql",

@@ -16,11 +16,11 @@ from click.testing import CliRunner, Result
 
 from cronledger.cli import main
 from cronledger.contrib.celery import Message, send
-from cronledger.rules import cron
 from cronledger.sources import celery_beat, toml
 from cronledger.sources.celery_beat import BeatEntry
 from cronledger.sources.imported import Entry, render
 from tests.cli.support.results import refused
+from tests.unit.support.imports import changes, firings
 
 START = datetime(2031, 1, 1, tzinfo=UTC)
 YEAR = timedelta(days=366)
@@ -41,12 +41,6 @@ def said(values: dict[str, Any]) -> str:
     return " ".join(note.message for note in converted(values).notes)
 
 
-def firings(job: dict[str, Any]) -> list[datetime]:
-    day_or = job.get("day_or") is None
-    spec = cron.parse(job["schedule"], timezone=job.get("timezone") or "UTC", day_or=day_or)
-    return list(spec.plan_times(START, START + YEAR))
-
-
 def due_times(of: crontab | schedule, zone: str) -> Iterator[datetime]:
     """Yield the instants at which beat finds the entry due, as it does from one to the next."""
     app = Celery("test", set_as_current=False)
@@ -61,12 +55,6 @@ def due_times(of: crontab | schedule, zone: str) -> Iterator[datetime]:
             return
         assert zone != "UTC" or of.is_due(last)[0]
         yield now.astimezone(UTC)
-
-
-def changes(zone: str) -> list[datetime]:
-    hours = [START + timedelta(hours=hour) for hour in range(366 * 24)]
-    offsets = [at.astimezone(ZoneInfo(zone)).utcoffset() for at in hours]
-    return [hours[at] for at in range(1, len(hours)) if offsets[at] != offsets[at - 1]]
 
 
 def seeded(seed: int) -> crontab:
@@ -87,14 +75,14 @@ def seeded(seed: int) -> crontab:
 @pytest.mark.long
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"])
 def test_crontabs_are_due_at_the_same_instants_for_a_year_F116(zone: str) -> None:
-    away = [] if zone in ("UTC", "Asia/Kolkata") else changes(zone)
+    away = [] if zone in ("UTC", "Asia/Kolkata") else changes(zone, START)
     compared = 0
     for seed in range(25):
         entry = seeded(seed)
         job = table(entry, zone)
         ours, theirs = (
             [at for at in found if all(abs(at - change) > MARGIN for change in away)]
-            for found in (firings(job), list(due_times(entry, zone)))
+            for found in (firings(job, START, START + YEAR), list(due_times(entry, zone)))
         )
         assert ours == theirs, (seed, entry, job["schedule"])
         compared += len(ours)
@@ -107,7 +95,8 @@ def test_intervals_have_the_same_distance_F116() -> None:
         schedule(5400, relative=True), schedule(86_400, relative=True),
     ):  # fmt: skip
         of = given if isinstance(given, schedule) else schedule(timedelta(minutes=90))
-        ours, theirs = firings(table(given)), list(islice(due_times(of, "UTC"), 100))
+        ours = firings(table(given), START, START + YEAR)
+        theirs = list(islice(due_times(of, "UTC"), 100))
         assert {b - a for a, b in pairwise(ours)} == {b - a for a, b in pairwise(theirs)}
     assert "fixed grid" in said({"task": "t", "schedule": 60})
     assert "fixed grid" not in said({"task": "t", "schedule": schedule(60, relative=True)})

@@ -16,6 +16,7 @@ from cronledger.rules.problems import RefusedError
 from cronledger.sources import toml
 from cronledger.sources.github_actions import Options, read_schedule, read_workflows
 from cronledger.sources.imported import Import, NotImportedError, checked, render
+from tests.unit.support.imports import loaded, notes
 from tests.unit.support.mutations import mutated
 
 BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
@@ -109,13 +110,6 @@ def jobs(imported: Import) -> dict[str, dict[str, Any]]:
     return dict(tomllib.loads(render(imported)).get("jobs", {}))
 
 
-def notes(imported: Import, kind: str) -> str:
-    return "\n".join(
-        note.message for one in imported.sources[0].entries for note in one.notes
-        if note.kind == kind
-    )  # fmt: skip
-
-
 def test_each_schedule_becomes_a_job_that_dispatches_the_workflow() -> None:
     imported = read(WORKFLOW)
     assert imported.complete
@@ -179,7 +173,6 @@ def test_mutated_workflows_end_with_a_result_or_a_clear_error(tmp_path: Path) ->
             imported = read(text)
         except RefusedError:
             continue
-        (tmp_path / "c.toml").write_text(render(imported), "utf-8")
-        assert len(toml.load(tmp_path / "c.toml").jobs) == sum(one.jobs for one in imported.sources)
+        loaded(imported, tmp_path)
         results += 1
     assert 100 < results < 1900

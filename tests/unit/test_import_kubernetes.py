@@ -21,6 +21,7 @@ from cronledger.sources.imported import Import, NotImportedError, checked, rende
 from cronledger.sources.kubernetes import Options, read_manifests
 from cronledger.sources.robfig import read_schedule
 from tests.unit.support import robfig_model
+from tests.unit.support.imports import loaded
 from tests.unit.support.mutations import mutated
 from tests.unit.support.planning import at, job, planned
 
@@ -340,7 +341,6 @@ def test_mutated_manifests_end_with_a_result_or_a_clear_error(tmp_path: Path) ->
         except RefusedError as error:
             assert re.fullmatch(r"is .+", error.problem)
             continue
-        (tmp_path / "c.toml").write_text(render(imported), "utf-8")
-        assert len(toml.load(tmp_path / "c.toml").jobs) == sum(one.jobs for one in imported.sources)
+        loaded(imported, tmp_path)
         results += 1
     assert 100 < results < 1900

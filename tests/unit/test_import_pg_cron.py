@@ -11,10 +11,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cronledger.rules import cron
-from cronledger.sources import toml
 from cronledger.sources.imported import Import, checked, render
 from cronledger.sources.pg_cron import Options, Row, convert
-from tests.unit.support import pg_cron_model
+from tests.unit.support import imports, pg_cron_model
 from tests.unit.support.mutations import mutated
 
 YEAR = datetime(2027, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
@@ -49,8 +48,7 @@ def table(row: Row, **options: Any) -> dict[str, Any]:
 
 def notes(row: Row, kind: str, **options: Any) -> str:
     imported = checked(convert([row], Options(**{"database": "shop", **options})))
-    (entry,) = imported.sources[0].entries
-    return "\n".join(note.message for note in entry.notes if note.kind == kind)
+    return imports.notes(imported, kind)
 
 
 @pytest.mark.slow
@@ -158,8 +156,7 @@ def test_mutated_rows_end_with_a_result_or_a_reason(tmp_path: Path) -> None:
     for schedule, command, name, user in texts:
         row = ROW._replace(schedule=schedule, command=command, name=name, user=user)
         imported: Import = checked(convert([row], Options("shop", as_user=True)))
-        (tmp_path / "c.toml").write_text(render(imported), "utf-8")
-        assert len(toml.load(tmp_path / "c.toml").jobs) == imported.sources[0].jobs
-        assert imported.sources[0].jobs or imported.sources[0].dropped
-        results += imported.sources[0].jobs
+        count = imports.loaded(imported, tmp_path)
+        assert count or imported.sources[0].dropped
+        results += count
     assert 50 < results < 1950

@@ -79,6 +79,8 @@ def test_the_expected_end_follows_the_progress_or_else_the_median_F87() -> None:
         assert expected_end(BEGAN, now, 5 * MINUTE, no_rate) == BEGAN + 5 * MINUTE
     assert expected_end(BEGAN, now, 3 * MINUTE, None) is None
     assert expected_end(BEGAN, now, None, None) is None
+    assert expected_end(BEGAN, now, timedelta.max, None) is None
+    assert expected_end(BEGAN, now, None, (1, 2**62, now)) is None
 
 
 def test_progress_is_described_with_its_share_F86() -> None:

@@ -138,6 +138,7 @@ DECLARE
     seen   boolean;
     pruned bigint;
     last   timestamptz;
+    gone   tid[];
 BEGIN
     PERFORM {schema}_internal.check_maintenance(width, ahead);
     -- One process at a time; the others find the work done when they call it again.
@@ -186,7 +187,25 @@ BEGIN
         LIMIT 10000 FOR UPDATE OF o SKIP LOCKED) o
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
-    -- In a cluster of containers each of them may be a host of its own.
+    -- In a cluster of containers each of them may be a host of its own. The turn keeps their scopes from returning, and
+    -- what a claim wrote before the locks were free is read by a statement after them.
+    IF {schema}_internal.take_turn('hosts') THEN
+        gone := ARRAY(SELECT o.ctid FROM {schema}.schedules o JOIN {schema}.jobs j ON j.name = o.job_name
+                      WHERE o.scope_kind = 'host' AND j.every IS NOT NULL
+                        AND o.retired_at <= {schema}.pruned_through() AND o.returned_at IS NULL
+                      LIMIT 10000 FOR UPDATE OF o SKIP LOCKED);
+        WITH removed AS (
+            DELETE FROM {schema}.schedules s
+            WHERE s.ctid = ANY (gone)
+              AND NOT EXISTS (SELECT FROM {schema}.executions e
+                              WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id))
+              AND NOT EXISTS (SELECT FROM {schema}.skips k
+                              WHERE (k.job_name, k.scope_kind, k.scope_id) = (s.job_name, s.scope_kind, s.scope_id))
+            RETURNING s.job_name, s.scope_kind, s.scope_id
+        )
+        DELETE FROM {schema}.scope_retirements h USING removed r
+        WHERE (h.job_name, h.scope_kind, h.scope_id) = (r.job_name, r.scope_kind, r.scope_id);
+    END IF;
     DELETE FROM {schema}.hosts h
     WHERE h.retired_at < (SELECT {schema}.db_now() - r.keep FROM {schema}.retention r)
       AND h.name NOT IN (SELECT s.scope_id FROM {schema}.schedules s WHERE s.scope_kind = 'host');
@@ -247,7 +266,7 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, absences of hosts, retired hosts without schedules, pauses, progress and output that died runners left, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, absences of hosts, retired hosts and their scopes of jobs with every, pauses, progress and output that died runners left, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$

@@ -109,6 +109,10 @@ class Reports:
         """Return the sources by name."""
         return self._read("list_sources")
 
+    def pg_cron_jobs(self, source: str | None) -> list[Row]:
+        """Return the jobs whose runs pg_cron records. `source`: only of this source."""
+        return self._read("list_pg_cron_jobs", source=source)
+
     def retention(self) -> Row:
         """Return how long executions are kept: `keep`, `set_at`, `set_by`."""
         (row,) = self._read("show_retention")

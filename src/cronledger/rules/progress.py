@@ -62,14 +62,17 @@ def expected_end(
 
     The rest takes as long for each unit as the work until the last report did. Without a total, or
     before the first unit is done, the attempt takes the usual time. None also if it has already
-    taken longer than that, and at the end of all units.
+    taken longer than that, at the end of all units, and for an end that a datetime cannot have.
 
     `usual`: the median duration of the job. `reported`: done, total, and when they were reported.
     """
-    if reported is not None:
-        done, total, at = reported
-        if total is not None and 0 < done < total and at > started:
-            return started + (at - started) * (total / done)
-    if usual is None or started + usual < now:
+    try:
+        if reported is not None:
+            done, total, at = reported
+            if total is not None and 0 < done < total and at > started:
+                return started + (at - started) * (total / done)
+        if usual is None or started + usual < now:
+            return None
+        return started + usual
+    except OverflowError:  # SQL may write any duration, and a job may report any total
         return None
-    return started + usual

@@ -27,7 +27,7 @@ HEADER = (
     "reported by then is FAILED.",
 )
 
-_KEPT = ("description", "timezone", "scope_kind", "scopes")
+_KEPT = ("description", "labels", "timezone", "scope_kind", "scopes")
 _OF_SCHEDULE = ("schedule", "day_or", "dst_gap", "dst_fold", "starts_at", "ends_at")
 _UNKNOWN = re.compile(r"@every|.*\bH\b", re.DOTALL)
 """Schedules whose plan_times differ from those of the other scheduler, because it counts from the

@@ -20,6 +20,7 @@ from cronledger.sources.imported import (
     slug_of,
     unique,
 )
+from cronledger.sources.pg_cron_history import LABEL
 
 # Older versions of pg_cron have no jobname. Row security shows others than superusers their own.
 ROWS = """\
@@ -47,11 +48,12 @@ HEADER = (
     'catch_up = "skip": as in pg_cron, runs that were missed do not start later.',
     "A time that a clock change skips does not run, and one that it repeats runs twice: dst_gap and"
     " dst_fold.",
-    "The history in cron.job_run_details is not imported.",
 )
 
 OBSERVED_HEADER = (
     *observed.HEADER,
+    "Either call `cronledger import pg_cron --history` every 15 s, which reads the history of "
+    "pg_cron, or change the commands. The label pg_cron is the jobid.",
     "The comment of each job is a statement that changes its command. The new command commits the "
     "report of the start, runs and commits the SQL, and reports the end, even if the SQL fails. A "
     "report that fails, or waits for a lock for 2 s, is a warning in the log of the server, and "
@@ -95,6 +97,10 @@ END {quote}"""
 one transaction, in which a failure would also roll back the report of the start. Each COMMIT ends
 what SET LOCAL sets. A COMMIT cannot be caught, so the constraints that it would check are checked
 before it."""
+
+
+_GRACE = "2m"
+"""Pg_cron starts runs late if too many run, and the history is read some time after a start."""
 
 
 class Row(NamedTuple):
@@ -151,7 +157,7 @@ class _Reader:
         try:
             name = unique(slug_of(row.name or "") or f"cron-job-{row.id}", taken)
             if self.options.observe:
-                jobs[name] = self._schedule()
+                jobs[name] = {**self._schedule(), "grace": _GRACE, "labels": {LABEL: str(row.id)}}
                 wrapper = self._reported(name)
             else:
                 jobs[name] = {**self._schedule(), **self._work(), **_POLICIES}
@@ -226,7 +232,7 @@ class _Reader:
                 f"belongs to database {row.database}, which does not contain the ledger"
                 if elsewhere else "may not run in a transaction"
             )  # fmt: skip
-            self.note(f"the command {why}, so it cannot report its runs", "changed")
+            self.note(f"the command {why}, so it cannot report its runs; use --history", "changed")
             return ""
         statement = REPORTED.format(
             name=_quoted(name), command=_dollars(row.command, "statement"),

@@ -1,0 +1,41 @@
+"""What the tests of the importers have in common."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from cronledger.rules import cron
+from cronledger.sources import toml
+from cronledger.sources.imported import Import, render
+
+
+def notes(imported: Import, kind: str) -> str:
+    """Return the messages of this kind about the entries of the first source."""
+    return "\n".join(
+        note.message for one in imported.sources[0].entries for note in one.notes
+        if note.kind == kind
+    )  # fmt: skip
+
+
+def loaded(imported: Import, directory: Path) -> int:
+    """Write the file, fail unless it has every job, and return how many."""
+    (directory / "c.toml").write_text(render(imported), "utf-8")
+    count = sum(one.jobs for one in imported.sources)
+    assert len(toml.load(directory / "c.toml").jobs) == count
+    return count
+
+
+def firings(job: dict[str, Any], after: datetime, through: datetime) -> list[datetime]:
+    """Return the plan_times of the table of a job."""
+    day_or = job.get("day_or") is None
+    spec = cron.parse(job["schedule"], timezone=job.get("timezone") or "UTC", day_or=day_or)
+    begin = max(after, (job.get("starts_at") or after) - timedelta(microseconds=1))
+    return list(spec.plan_times(begin, min(through, job.get("ends_at") or through)))
+
+
+def changes(zone: str, start: datetime) -> list[datetime]:
+    """Return the instants of a year at which the clocks of a zone change."""
+    hours = [start + timedelta(hours=hour) for hour in range(366 * 24)]
+    offsets = [at.astimezone(ZoneInfo(zone)).utcoffset() for at in hours]
+    return [hours[at] for at in range(1, len(hours)) if offsets[at] != offsets[at - 1]]
