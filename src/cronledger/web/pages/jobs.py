@@ -178,7 +178,7 @@ async def _change(request: Request, change: Change) -> Response:
     if change is PAUSE:
         now = (await site_of(request).reader.read("read_head")).now
         params["reason"] = form.text("reason").strip() or None
-        params["until"] = queries.later(form.text("until"), "until", now)
+        params["until"] = queries.later(form.moment("until"), "until", now)
     # In the order of their locks, which is that of their bytes.
     asked = [calls.value_of(change.name, job=name, **params) for name in sorted(names)]
     changed = await site_of(request).actor.call_all(asked, identity_of(request))
