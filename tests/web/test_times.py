@@ -49,7 +49,7 @@ def fields(shown: str, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", FORMS)
-def test_an_instant_can_be_chosen_in_the_zone_of_the_page_or_typed(
+def test_an_instant_can_be_chosen_in_the_zone_of_the_page_or_typed_F126(
     browser: TestClient, at: datetime, path: str
 ) -> None:
     browser.cookies.set("cronledger_times", "Europe/Berlin")
@@ -68,7 +68,7 @@ def test_an_instant_can_be_chosen_in_the_zone_of_the_page_or_typed(
         ("2026-07-01T01:00:00.5Z", ["", "2026-07-01T01:00:00.5Z"]),
     ],
 )  # fmt: skip
-def test_the_form_shows_an_instant_in_the_field_that_can_have_it(
+def test_the_form_shows_an_instant_in_the_field_that_can_have_it_F126(
     browser: TestClient, at: datetime, given: str, shown: list[str]
 ) -> None:
     browser.cookies.set("cronledger_times", "Europe/Berlin")
@@ -76,7 +76,7 @@ def test_the_form_shows_an_instant_in_the_field_that_can_have_it(
     assert fields(form, "until") == shown
 
 
-def test_a_chosen_time_is_one_of_the_zone_that_the_form_names(
+def test_a_chosen_time_is_one_of_the_zone_that_the_form_names_F126(
     browser: TestClient, db: Db, at: datetime
 ) -> None:
     end = (at + timedelta(days=1)).astimezone(ZoneInfo("Europe/Berlin")).replace(hour=12)
@@ -96,7 +96,7 @@ def test_a_chosen_time_is_one_of_the_zone_that_the_form_names(
         ("since=2026-07-01T03:00&zone=Mars/Olympus", "unknown time zone"),
     ],
 )
-def test_an_instant_that_is_not_certain_is_refused(
+def test_an_instant_that_is_not_certain_is_refused_F126(
     browser: TestClient, query: str, problem: str
 ) -> None:
     assert_refused(browser.get(f"/ledger?{query}"), problem)

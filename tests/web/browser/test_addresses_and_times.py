@@ -76,7 +76,7 @@ def test_the_zone_is_chosen_without_javascript(site: str, visit: Visit, db: Db) 
 
 
 @pytest.mark.parametrize("has_script", [True, False], ids=["script", "no_script"])
-def test_an_instant_is_chosen_with_the_keyboard_or_typed(
+def test_an_instant_is_chosen_with_the_keyboard_or_typed_F126(
     site: str, visit: Visit, db: Db, *, has_script: bool
 ) -> None:
     rows.job(db)
