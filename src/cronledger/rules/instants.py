@@ -61,7 +61,7 @@ def anchored(text: str, zone: tzinfo) -> str:
         return text
     if found.tzinfo is not None:
         return text
-    local = _storable(found.replace(tzinfo=zone))
+    local = parse(text, zone)
     if not _is_certain(local):
         raise InstantError(
             f"the clocks of {zone} skip or repeat {text.strip()}; write it with an offset,"
