@@ -1,10 +1,7 @@
 -- One row per job, where job_status has one per scope.
 CREATE OR REPLACE VIEW {schema}.job_overview AS
 SELECT j.name, j.schedule, j.timezone, j.queue, j.handler,
-       CASE WHEN j.retired_at IS NOT NULL THEN 'retired'
-            WHEN j.spec_error IS NOT NULL THEN 'broken'
-            WHEN j.paused_at IS NOT NULL AND coalesce(j.paused_until > {schema}.db_now(), true)
-            THEN 'paused' ELSE 'active' END AS state,
+       {schema}_internal.job_state(j.retired_at, j.spec_error, j.paused_at, j.paused_until, q.paused_at) AS state,
        s.scopes, s.parked, s.next_plan_time, coalesce(r.running, 0) AS running, l.plan_time AS last_plan_time,
        l.status AS last_status, j.paused_until, j.spec_error, j.source, j.description, j.owner, j.labels,
        (SELECT min(p.id) FROM {schema}.pauses p
@@ -12,6 +9,7 @@ SELECT j.name, j.schedule, j.timezone, j.queue, j.handler,
           AND coalesce(s.next_plan_time + j.schedule_delay <= p.until_at, true)
           AND {schema}_internal.pause_covers(p, j)) AS next_pause
 FROM {schema}.jobs j
+LEFT JOIN {schema}.queues q ON q.name = j.queue
 CROSS JOIN LATERAL (
     SELECT count(*) AS scopes,
            coalesce(array_agg(DISTINCT s.parked) FILTER (WHERE s.parked IS NOT NULL), '{}') AS parked,
@@ -43,7 +41,7 @@ COMMENT ON COLUMN {schema}.job_overview.schedule IS 'Cron text of five fields, o
 COMMENT ON COLUMN {schema}.job_overview.timezone IS 'Time zone of the schedule.';
 COMMENT ON COLUMN {schema}.job_overview.queue IS 'Queue of the job. Runners that serve it execute the job.';
 COMMENT ON COLUMN {schema}.job_overview.handler IS 'Kind of handler: python, command, sql, http, external.';
-COMMENT ON COLUMN {schema}.job_overview.state IS 'active, paused, retired, or broken (spec_error contains the reason).';
+COMMENT ON COLUMN {schema}.job_overview.state IS 'active, paused, queue_paused, retired, or broken (spec_error contains the reason).';
 COMMENT ON COLUMN {schema}.job_overview.scopes IS 'Number of scopes.';
 COMMENT ON COLUMN {schema}.job_overview.parked IS 'Reasons for which scopes of the job are parked, each once.';
 COMMENT ON COLUMN {schema}.job_overview.next_plan_time IS 'The soonest plan_time of its scopes that are not parked for good.';

@@ -9,10 +9,9 @@ WITH known AS (
     WHERE NOT EXISTS (SELECT FROM {schema}.schedules s WHERE s.job_name = j.name)
 )
 SELECT k.job_name, k.scope_kind, k.scope_id,
-       CASE WHEN j.name IS NULL OR j.retired_at IS NOT NULL OR k.scope_retired THEN 'retired'
-            WHEN j.spec_error IS NOT NULL THEN 'spec_error'
-            WHEN j.paused_at IS NOT NULL AND coalesce(j.paused_until > {schema}.db_now(), true) THEN 'paused'
-            WHEN q.paused_at IS NOT NULL THEN 'queue_paused'
+       CASE WHEN j.name IS NULL OR k.scope_retired THEN 'retired'
+            WHEN of_job.state = 'broken' THEN 'spec_error'
+            WHEN of_job.state <> 'active' THEN of_job.state
             WHEN k.scope_id IS NULL THEN 'no_scope'
             ELSE coalesce(k.parked, 'active') END AS state,
        j.schedule, j.timezone, j.queue, k.next_plan_time, k.next_due_at, k.parked,
@@ -26,6 +25,9 @@ SELECT k.job_name, k.scope_kind, k.scope_id,
 FROM known k
 LEFT JOIN {schema}.jobs j ON j.name = k.job_name
 LEFT JOIN {schema}.queues q ON q.name = j.queue
+CROSS JOIN LATERAL (
+    SELECT {schema}_internal.job_state(j.retired_at, j.spec_error, j.paused_at, j.paused_until, q.paused_at) AS state
+) of_job
 LEFT JOIN {schema}.scope_providers p
     ON p.job_name = j.name AND j.scopes IS NULL AND j.scope_kind <> 'global'
 LEFT JOIN LATERAL (

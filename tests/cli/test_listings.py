@@ -32,8 +32,11 @@ def test_jobs(filled: Cli) -> None:
     assert table[1].startswith("hourly   0 * * * *")
     filled("jobs", "pause", "hourly")
     filled("jobs", "remove", "manual")
-    states = {job["name"]: job["state"] for job in read(filled, "jobs", "list", "--all")}
-    assert states == {"hourly": "paused", "manual": "retired", "tenants": "active"}
+    for action, state in (("resume", "active"), ("pause", "queue_paused")):
+        assert filled("queues", action, "default").exit_code == 0
+        states = {job["name"]: job["state"] for job in read(filled, "jobs", "list", "--all")}
+        assert states == {"hourly": "paused", "manual": "retired", "tenants": state}
+    assert read(filled, "jobs", "show", "tenants")["state"] == "queue_paused"
     assert [job["name"] for job in read(filled, "jobs", "list")] == ["hourly", "tenants"]
 
 

@@ -113,6 +113,23 @@ def test_search_and_filters_are_in_the_address(browser: TestClient, db: Db) -> N
 
 
 @pytest.mark.long
+def test_the_jobs_of_a_paused_queue_are_shown_as_paused(browser: TestClient, db: Db) -> None:
+    rows.job(db, "mailing", queue="mail")
+    rows.job(db, "report", queue="mail")
+    rows.job(db, "tidy")
+    db.execute("SELECT cronledger.pause_queue('mail', 'the provider moves', 'alice')")
+    db.execute("SELECT cronledger.pause('report', 'stock', requested_by => 'bob')")
+    for state, job in {"queue_paused": "mailing", "paused": "report", "active": "tidy"}.items():
+        shown = browser.get("/jobs", params={"state": state}).text
+        assert re.findall(r'aria-label="Choose ([^"]*)"', shown) == [job]
+    assert "queue paused by alice: the provider moves" in text(browser.get("/jobs").text)
+    page = text(browser.get("/job/mailing").text)
+    assert "queue paused" in page and "by alice: the provider moves" in page
+    assert "queue paused" in text(browser.get("/search?q=mailing").text)
+    preview = text(post(browser, "/jobs/pause", job=["mailing", "report"]).text)
+    assert "1 to be paused" in preview and "1 paused already" in preview
+
+
 def test_a_job_beyond_the_first_page_is_found(browser: TestClient, db: Db) -> None:
     many(db, 130)
     assert names(browser, "?search=b-0007") == [f"job-0007{n}" for n in range(10)]

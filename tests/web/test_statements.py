@@ -158,3 +158,16 @@ def test_without_a_filter_by_owner_the_ledger_reads_no_jobs_for_it(db: Db) -> No
 
     assert subplans() == 0
     assert subplans(owner="data") == 1
+
+
+def test_the_executions_planned_in_a_window_are_read_before_earlier_ones(db: Db) -> None:
+    rows.job(db)
+    at = rows.now(db)
+    early, late = at - timedelta(minutes=90), at - timedelta(minutes=30)
+    for plan_time in (early, late):
+        rows.execution(db, plan_time=plan_time, started_at=plan_time, finished_at=at)
+    statement = queries.text("list_timeline", "cronledger", "cronledger.web").encode()
+    params = window(db, since=at - timedelta(hours=1), until=at, job=None)
+    for most, found in ((1, [late]), (2, [late, early])):
+        read = db.execute(statement, params | {"planned_from": early, "max_rows": most})
+        assert [row["plan_time"] for row in read] == found

@@ -1,10 +1,25 @@
-"""The zone in which a browser shows times: a cookie, which the page checks."""
+"""The zone in which a browser shows times and forms take them: a cookie, which the page checks."""
 
+import re
+from datetime import datetime, timedelta
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
+
+import pytest
 from starlette.testclient import TestClient
 
+from cronledger.rules.instants import iso
 from tests.db.support import rows
-from tests.db.support.rows import Db
-from tests.web.support.browsing import assert_refused, panel
+from tests.db.support.rows import Db, value
+from tests.web.support.browsing import act, assert_refused, panel
+
+HOUR = timedelta(hours=1)
+INSTANT, BERLIN = "2026-07-01T01:00:00Z", "2026-07-01T03:00:00"
+FORMS = {
+    "/ledger": ("since", "until"), "/timeline": ("since", "until"), "/pauses": ("from", "until"),
+    "/job-pause?name=report": ("until",), "/job-skip?name=report": ("from", "through"),
+    "/job-backfill?name=report": ("from", "to"),
+}  # fmt: skip
 
 
 def test_a_zone_is_remembered_and_forgotten(browser: TestClient, db: Db) -> None:
@@ -22,3 +37,66 @@ def test_an_unknown_zone_is_refused_and_no_other_site_is_reached(browser: TestCl
     assert away.headers["location"] == "/"
     browser.cookies.set("cronledger_times", "Mars/Olympus")
     assert browser.get("/").status_code == 200
+
+
+def fields(shown: str, name: str) -> list[str]:
+    """Return the values of the two fields of an instant: chosen, and typed."""
+    forms = re.findall(r"<form[^>]*>.*?</form>", shown, re.DOTALL)
+    form = next(one for one in forms if f'name="{name}"' in one)
+    return re.findall(
+        rf'<input(?: type="datetime-local" step="1")? name="{name}" value="(.*?)"', form
+    )
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_an_instant_can_be_chosen_in_the_zone_of_the_page_or_typed_F126(
+    browser: TestClient, at: datetime, path: str
+) -> None:
+    browser.cookies.set("cronledger_times", "Europe/Berlin")
+    for name in FORMS[path]:
+        shown = browser.get(path).text
+        assert fields(shown, name) == ["", ""]
+        assert re.search(rf'name="{name}" value="" aria-label="[^"]*, Europe/Berlin"', shown)
+        assert 'name="zone" value="Europe/Berlin"' in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (INSTANT, [BERLIN, ""]), (BERLIN, [BERLIN, ""]), ("2h", ["", "2h"]),
+        ("2026-10-25T00:30Z", ["", "2026-10-25T00:30Z"]),  # the hour occurs twice
+        ("2026-07-01T01:00:00.5Z", ["", "2026-07-01T01:00:00.5Z"]),
+    ],
+)  # fmt: skip
+def test_the_form_shows_an_instant_in_the_field_that_can_have_it_F126(
+    browser: TestClient, at: datetime, given: str, shown: list[str]
+) -> None:
+    browser.cookies.set("cronledger_times", "Europe/Berlin")
+    form = browser.get("/pauses", params={"until": ["", given], "zone": "Europe/Berlin"}).text
+    assert fields(form, "until") == shown
+
+
+def test_a_chosen_time_is_one_of_the_zone_that_the_form_names_F126(
+    browser: TestClient, db: Db, at: datetime
+) -> None:
+    end = (at + timedelta(days=1)).astimezone(ZoneInfo("Europe/Berlin")).replace(hour=12)
+    local = f"{end:%Y-%m-%dT%H:%M:%S}"
+    act(browser, "/job-pause", name="report", until=["", local], zone="Europe/Berlin")
+    assert value(db, "SELECT paused_until FROM cronledger.jobs WHERE name = 'report'") == end
+    window = {"since": [local, ""], "until": ["", f"{end + HOUR:%Y-%m-%dT%H:%M}"]}
+    shown = browser.get("/ledger", params=window | {"zone": "Europe/Berlin"}).text
+    assert f"since={quote(iso(end))}" in shown  # what the page leads to has no zone
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("since=2h&since=2026-07-01T03:00", "since: '2h' and '2026-07-01T03:00' are given"),
+        ("since=2026-03-29T02:30&zone=Europe/Berlin", "skip or repeat 2026-03-29T02:30"),
+        ("since=2026-07-01T03:00&zone=Mars/Olympus", "unknown time zone"),
+    ],
+)
+def test_an_instant_that_is_not_certain_is_refused_F126(
+    browser: TestClient, query: str, problem: str
+) -> None:
+    assert_refused(browser.get(f"/ledger?{query}"), problem)

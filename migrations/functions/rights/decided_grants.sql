@@ -18,7 +18,7 @@ LANGUAGE sql IMMUTABLE AS $$
               pause_status job_pauses breaches compliance verify_breaches unjudged_deadlines deadline_progress scope_retirements planned_skips planned_skip_status source_status retention_status
               calendars calendar_revisions gates windows running_output report_status report_token_status'),
         ('viewer operator runner', 'EXECUTE',
-            'history_violations window_violations may_be_stolen loop_errors missing_runner recent_violations present_violations wrong_hours max_steals is_dirty has_label next_firings group_status
+            'history_violations window_violations may_be_stolen loop_errors missing_runner recent_violations present_violations wrong_hours max_steals is_dirty has_label job_state next_firings group_status
              queues_in_use preview_backfill late_steps unconfirmed_failover may_be_observed'),
         ('operator runner', 'SELECT', 'execution_payloads job_targets'),
         -- Sessions of the web page.

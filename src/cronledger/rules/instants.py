@@ -50,6 +50,44 @@ def parse_relative(text: str, now: datetime, *, ahead: bool = False) -> datetime
     return _storable(now + length if ahead else now - length)
 
 
+def anchored(text: str, zone: tzinfo) -> str:
+    """Return a time without an offset as the instant that it is in `zone`, any other text as it is.
+
+    Raises InstantError, also for a time that the clocks of the zone skip or repeat.
+    """
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return text
+    if found.tzinfo is not None:
+        return text
+    local = parse(text, zone)
+    if not _is_certain(local):
+        raise InstantError(
+            f"the clocks of {zone} skip or repeat {text.strip()}; write it with an offset,"
+            f" like {local.isoformat()}"
+        )
+    return iso(local)
+
+
+def wall_time(text: str, zone: tzinfo) -> str | None:
+    """Return the time in `zone` that `anchored` reads as the instant `text`, to the second.
+
+    None: the text is not an instant, or no time of the zone names it.
+    """
+    try:
+        local = parse(text).astimezone(zone)
+    except InstantError:
+        return None
+    has_name = not local.microsecond and _is_certain(local)
+    return local.replace(tzinfo=None).isoformat() if has_name else None
+
+
+def _is_certain(local: datetime) -> bool:
+    """Return whether the time exists once: in a change of the clocks, `fold` has a meaning."""
+    return local.utcoffset() == local.replace(fold=1 - local.fold).utcoffset()
+
+
 def _storable(instant: datetime) -> datetime:
     if FIRST_INSTANT <= instant < END_OF_TIME:
         return instant

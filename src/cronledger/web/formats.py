@@ -5,7 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from cronledger.rules import zones
+from cronledger.rules import instants, zones
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.instants import iso
 from cronledger.rules.printable import clean
@@ -104,6 +104,11 @@ def zone_of(name: str | None) -> tzinfo:
         return zones.named(name)
     except CronError:  # a job that was written by SQL; its spec_error names the zone
         return UTC
+
+
+def wall_time(text: str, zone: str) -> str:
+    """Return the time in a zone that names the instant `text`; empty: no calendar can choose it."""
+    return instants.wall_time(text, zone_of(zone)) or ""
 
 
 def span(value: timedelta | float | None) -> str:

@@ -6,6 +6,8 @@ from urllib.parse import parse_qs
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from cronledger.web import queries
+
 MOST_BYTES = 4 * 1024 * 1024
 """Enough for the names of 10,000 jobs."""
 MOST_FIELDS = 20_000
@@ -23,6 +25,10 @@ class Form:
         if len(values) > 1:
             raise HTTPException(400, f"The field {name} occurs more than once.")
         return values[0] if values else ""
+
+    def moment(self, name: str) -> str:
+        """Return the text of an instant, or an empty one. Raises HTTPException."""
+        return queries.moment(self.texts, name)
 
     def texts(self, name: str) -> list[str]:
         """Return all values of a field."""

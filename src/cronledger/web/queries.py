@@ -1,13 +1,15 @@
 """What a person asked for in the query of an address: text, instants, choices."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from cronledger.rules import instants
+from cronledger.rules import instants, zones
+from cronledger.rules.cron_fields import CronError
 from cronledger.web import links
 
 
@@ -31,13 +33,43 @@ def choices(request: Request, name: str, known: Collection[str]) -> list[str]:
     return found
 
 
-def instant(request: Request, name: str, now: datetime) -> datetime | None:
-    """Return an instant, or None if the field is empty. Without an offset it is UTC.
+def moment(texts: Callable[[str], Sequence[str]], name: str) -> str:
+    """Return the text of an instant, which a form has twice: chosen from a calendar, or typed.
 
-    A duration lies before `now`. Raises HTTPException.
+    A time without an offset is one of the zone that the form names, and is returned as the instant.
+    Empty: neither is filled in. Raises HTTPException.
     """
-    given = text(request, name)
-    if given is None or not given.strip():
+    found = [given.strip() for given in texts(name) if given.strip()]
+    if len({*found}) > 1:
+        both = " and ".join(repr(one[:40]) for one in found[:2])
+        raise HTTPException(400, f"{name}: {both} are given; leave one of them empty.")
+    there = next(iter(texts("zone")), "")
+    if not found or not there:
+        return found[0] if found else ""
+    with _named(name):
+        return instants.anchored(found[0], zone(there))
+
+
+def moment_of(request: Request, name: str) -> str:
+    """Return the text of an instant in the address. Raises HTTPException."""
+    return moment(request.query_params.getlist, name)
+
+
+def zone(name: str) -> ZoneInfo:
+    """Return the time zone of this name. Raises HTTPException."""
+    try:
+        return zones.named(name)
+    except CronError as error:
+        raise HTTPException(400, f"zone: {error}.") from None
+
+
+def instant(request: Request, name: str, now: datetime) -> datetime | None:
+    """Return an instant, or None if the field is empty. A duration lies before `now`.
+
+    Raises HTTPException.
+    """
+    given = moment_of(request, name)
+    if not given:
         return None
     # Of the minute, so that the requests of one minute are the same panel.
     minute = now.replace(second=0, microsecond=0)

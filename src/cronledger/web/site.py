@@ -115,6 +115,7 @@ class Frame:
         self._templates.filters |= {
             "instant": _instant, "age": _age, "ago": formats.ago, "span": formats.span,
             "number": formats.number, "iso": iso, "part": parts.part,
+            "known_zone": formats.known_zone, "wall_time": formats.wall_time,
         }  # fmt: skip
         self._templates.globals["version"] = metadata.version("cronledger")
 

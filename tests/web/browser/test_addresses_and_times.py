@@ -73,3 +73,30 @@ def test_the_zone_is_chosen_without_javascript(site: str, visit: Visit, db: Db) 
     times.get_by_role("link", name="UTC").click()
     assert zone_of(page) == "UTC"
     expect(page).to_have_url(re.compile(rf"/execution/{execution}$"))
+
+
+@pytest.mark.parametrize("has_script", [True, False], ids=["script", "no_script"])
+def test_an_instant_is_chosen_with_the_keyboard_or_typed_F126(
+    site: str, visit: Visit, db: Db, *, has_script: bool
+) -> None:
+    rows.job(db)
+    page = visit(f"{site}/times?zone=Asia/Kolkata&next=/ledger", java_script_enabled=has_script,
+                 locale="en-US")  # fmt: skip
+    since = page.get_by_role("group", name="Since")
+    chosen, typed = since.get_by_label("Since, Asia/Kolkata"), since.get_by_label("Since, typed")
+    chosen.focus()
+    page.keyboard.type("07012026")
+    page.keyboard.press("Tab")
+    page.keyboard.type("033015AM")
+    page.keyboard.press("Enter")
+    expect(page.locator(".chip")).to_contain_text("since: 2026-06-30T22:00:15Z")
+    expect(chosen).to_have_value("2026-07-01T03:30:15")
+    expect(typed).to_have_value("")
+    typed.fill("6h")
+    if has_script:
+        expect(chosen).to_have_value("")
+    else:
+        chosen.fill("")
+    typed.press("Enter")
+    expect(page.locator(".chip")).to_contain_text("since: 6h")
+    expect(typed).to_have_value("6h")

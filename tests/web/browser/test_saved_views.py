@@ -29,7 +29,7 @@ def test_a_person_saves_opens_and_deletes_a_view_without_javascript_F123(
         expect(page.get_by_text(f"The view {name} is saved.")).to_be_visible()
     page.goto(f"{site}/ledger")
     page.get_by_role("link", name="Failures").click()
-    expect(page.get_by_role("textbox", name="Since")).to_have_value("6h")
+    expect(page.get_by_label("Since, typed")).to_have_value("6h")
     page.get_by_text("Save or delete a view").click()
     keep(page, f"views-{scheme}")
     page.set_viewport_size(NARROW)

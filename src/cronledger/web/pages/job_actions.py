@@ -126,12 +126,13 @@ async def ask_pause(request: Request) -> Response:
     """Return the form for a pause; once it has an end, with the firings that it would skip."""
     _operator(request)
     row, now = await job_of(request)
-    until = queries.later(queries.text(request, "until") or "", "until", now)
+    given = queries.moment_of(request, "until")
+    until = queries.later(given, "until", now)
     key = _key(lambda name: queries.text(request, name), row)
     calendars = read_dates(await site_of(request).reader.calendars([row]))
     return await site_of(request).page(
         request, "job_pause.html", row=row, until=until,
-        given=queries.text(request, "until") or "", reason=queries.text(request, "reason") or "",
+        given=given, reason=queries.text(request, "reason") or "",
         skipped=until and await asyncio.to_thread(_firings, row, calendars, key, now, until),
         most=MOST_COUNTED,
         back=_back(key),
@@ -156,7 +157,7 @@ async def pause(request: Request) -> Response:
     site = _operator(request)
     form = await form_of(request)
     row, now = await job_of(request, form.text("name"))
-    until = queries.later(form.text("until"), "until", now)
+    until = queries.later(form.moment("until"), "until", now)
     call = calls.pause(row["name"], form.text("reason").strip() or None, until=until)
     paused = await site.actor.call(call, identity_of(request))
     text = f"{row['name']} is paused." if paused else "It was paused already."
@@ -182,14 +183,14 @@ async def ask_skip(request: Request) -> Response:
     row, _ = await job_of(request)
     key = _key(lambda name: queries.text(request, name), row)
     found, problem = None, None
-    if (first := queries.text(request, "from")) is not None:
-        only = queries.text(request, "only")
-        last = queries.text(request, "through") or first
-        found, problem = await _skipping(request, row, key if only else None, first, last)
+    first, last = (queries.moment_of(request, name) for name in ("from", "through"))
+    if first:
+        only = key if queries.text(request, "only") else None
+        found, problem = await _skipping(request, row, only, first, last or first)
     return await site_of(request).page(
         request, "job_skip.html", status=200 if problem is None else 400, row=row, key=key,
-        given=request.query_params, found=found, problem=problem, most=MOST, listed=LISTED,
-        back=_back(key),
+        given=request.query_params, first=first, last=last, found=found, problem=problem,
+        most=MOST, listed=LISTED, back=_back(key),
     )  # fmt: skip
 
 
@@ -200,7 +201,8 @@ async def skip(request: Request) -> Response:
     row, _ = await job_of(request, form.text("name"))
     key = _key(form.text, row)
     only = key if form.text("only") else None
-    first, last = form.text("from"), form.text("through") or form.text("from")
+    first = form.moment("from")
+    last = form.moment("through") or first
     _, problem = await _skipping(request, row, only, first, last)
     if problem is not None:
         raise HTTPException(400, problem)
@@ -286,7 +288,8 @@ async def ask_backfill(request: Request) -> Response:
             problem = remedy(str(error), Surface.PAGE)
     return await site_of(request).page(
         request, "job_backfill.html", status=200 if problem is None else 400, row=row, key=key,
-        first=first, last=last or now, given=request.query_params, reprocess=reprocess,
+        first=first, last=last or now, reprocess=reprocess,
+        given={name: queries.moment_of(request, name) for name in ("from", "to")},
         choices=REPROCESS, found=found, problem=problem, most=MOST_LISTED, ended_before=now,
         back=_back(key),
     )  # fmt: skip

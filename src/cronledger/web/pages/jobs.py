@@ -36,7 +36,7 @@ SORTING_SCOPES = 20
 usually fire at the same time."""
 DAY = timedelta(days=1)
 DURATIONS_SECONDS = 60.0
-STATES = ("active", "paused", "broken", "retired")
+STATES = ("active", "paused", "queue_paused", "broken", "retired")
 RESULTS = ("failing", "overdue", "never ran")
 SORTS = ("name", "state", "schedule", "next", "last", "queue", "owner")
 FIELDS = ("search", "state", "result", "queue", "source", *owners.FIELDS)
@@ -178,7 +178,7 @@ async def _change(request: Request, change: Change) -> Response:
     if change is PAUSE:
         now = (await site_of(request).reader.read("read_head")).now
         params["reason"] = form.text("reason").strip() or None
-        params["until"] = queries.later(form.text("until"), "until", now)
+        params["until"] = queries.later(form.moment("until"), "until", now)
     # In the order of their locks, which is that of their bytes.
     asked = [calls.value_of(change.name, job=name, **params) for name in sorted(names)]
     changed = await site_of(request).actor.call_all(asked, identity_of(request))
@@ -229,10 +229,10 @@ async def _among(request: Request, result: str | None) -> list[str] | None:
 
 async def _preview(request: Request, change: Change, form: Form) -> Response:
     chosen = await _chosen(request, form)
-    groups = {
-        state: [row for row in chosen if row["state"] == state]
-        for state in ("active", "paused", "retired")
-    }
+    groups: dict[str, list[Row]] = {"active": [], "paused": [], "retired": []}
+    for row in chosen:
+        is_retired = row["state"] == "retired"
+        groups["retired" if is_retired else "paused" if row["is_paused"] else "active"].append(row)
     # A pause of a paused job replaces its reason; a job that is not paused cannot be resumed.
     affected = groups["active"] + groups["paused"] if change is PAUSE else groups["paused"]
     return await site_of(request).page(

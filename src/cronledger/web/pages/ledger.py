@@ -207,7 +207,7 @@ def viewed(request: Request, filters: Filters) -> dict[str, object]:
 
 
 def _window(request: Request) -> dict[str, str]:
-    return {name: request.query_params.get(name, "") for name in ("since", "until")}
+    return {name: queries.moment_of(request, name) for name in ("since", "until")}
 
 
 def _lines(reading: Reading, filters: Filters) -> list[Line]:

@@ -1,6 +1,6 @@
 """Pauses of jobs: those that are planned or in force, a plan of another one, and what it skips."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -27,7 +27,8 @@ PATH = "/pauses"
 ENTRY = Entry("Pauses", PATH)
 OPEN_END = "none"
 """The text of an end that is not planned."""
-FIELDS = ("job", "queue", "owner", "labels", "from", "until", "reason")
+FIELDS = ("job", "queue", "owner", "labels", "reason")
+ENDS = ("from", "until")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,12 @@ async def show(request: Request) -> Response:
     site = site_of(request)
     pauses = await site.reader.read("list_pauses", over=True, max_rows=MOST + 1)
     given = {name: queries.text(request, name) or "" for name in FIELDS}
+    given |= {name: queries.moment_of(request, name) for name in ENDS}
     preview = None
     if queries.text(request, "preview") is not None:
         if not identity_of(request).is_operator:
             raise RefusedRequestError(f"{identity_of(request).name} may not plan a pause.")
-        preview = await _preview(request, _plan(given.__getitem__, pauses.now), pauses.now)
+        preview = await _preview(request, _plan(given, pauses.now), pauses.now)
     return await site.page(
         request, "pauses.html", pauses=pauses, most=MOST, given=given, preview=preview,
         most_jobs=MOST_JOBS, selected=selected, open_ended=OPEN_ENDED,
@@ -75,7 +77,9 @@ async def plan(request: Request) -> Response:
     site = site_of(request)
     form = await form_of(request)
     reading = await site.reader.read("list_pauses", over=True, max_rows=MOST + 1)
-    wanted = _plan(form.text, reading.now)
+    given = {name: form.text(name) for name in FIELDS}
+    given |= {name: form.moment(name) for name in ENDS}
+    wanted = _plan(given, reading.now)
     call = calls.value_of(
         "plan_pause", reason=wanted.reason, begins=wanted.begins, until=wanted.until,
         job=wanted.job, queue=wanted.queue, owner=wanted.owner,
@@ -90,10 +94,10 @@ async def change(request: Request) -> Response:
     site = site_of(request)
     form = await form_of(request)
     now = (await site.reader.read("list_pauses", over=False, max_rows=1)).now
-    pause, until = form.whole("pause"), form.text("until").strip()
+    pause, until = form.whole("pause"), form.moment("until")
     call = calls.change_pause(
         pause,
-        begins=queries.later(form.text("from"), "from", now),
+        begins=queries.later(form.moment("from"), "from", now),
         until="infinity" if until == OPEN_END else queries.later(until, "until", now),
         reason=form.text("reason").strip() or None,
     )
@@ -110,13 +114,13 @@ async def end(request: Request) -> Response:
     return site.done(request, f"Pause {pause} {text}.", PATH)
 
 
-def _plan(given: Callable[[str], str], now: datetime | None) -> Plan:
+def _plan(given: Mapping[str, str], now: datetime | None) -> Plan:
     """Return the plan that the fields describe. Raises HTTPException."""
-    job, queue, owner = (given(name).strip() or None for name in ("job", "queue", "owner"))
+    job, queue, owner = (given[name].strip() or None for name in ("job", "queue", "owner"))
     return Plan(
-        job, queue, owner, _labels(given("labels")),
-        queries.later(given("from"), "from", now), queries.later(given("until"), "until", now),
-        given("reason").strip(),
+        job, queue, owner, _labels(given["labels"]),
+        queries.later(given["from"], "from", now), queries.later(given["until"], "until", now),
+        given["reason"].strip(),
     )  # fmt: skip
 
 

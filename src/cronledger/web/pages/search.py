@@ -108,7 +108,8 @@ def _of_jobs(to: Links, jobs: Reading, verb: str | None, *, is_operator: bool) -
     names = [row["name"] for row in jobs.first(MOST)]
     if verb is None or not is_operator:
         for row in jobs.first(MOST):
-            yield Result("job", row["name"], to("/job", name=row["name"]), row["state"])
+            state = row["state"].replace("_", " ")
+            yield Result("job", row["name"], to("/job", name=row["name"]), state)
     if not is_operator or (verb is None and len(names) > 1):
         return
     for name in names:

@@ -106,7 +106,8 @@ async def show(request: Request) -> Response:
         figure = await _drawn(request, window, found, pauses, _density)
     return await site_of(request).page(
         request, "timeline.html", window=window, found=found, figure=figure, groups=GROUPS,
-        links=_links(window, now), fields=request.query_params, most=MOST_BARS,
+        links=_links(window, now), most=MOST_BARS,
+        fields={name: queries.moment_of(request, name) for name in ("since", "until")},
         is_dense=is_dense, many=many,
         back=span(window.since - window.planned_from), most_lanes=MOST_LANES,
         ends=None if window.follows else iso(window.until),

@@ -1,12 +1,9 @@
 """The zone in which this browser shows times: that of each job, UTC, or the viewer's own."""
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from cronledger.rules import zones
-from cronledger.rules.cron_fields import CronError
 from cronledger.web import queries
 from cronledger.web.links import local_path, root_of, top_of
 from cronledger.web.site import ZONE, frame_of
@@ -24,10 +21,7 @@ async def choose(request: Request) -> Response:
     if zone is None:
         response.delete_cookie(ZONE, path=path)
         return response
-    try:
-        zones.named(zone)
-    except CronError as error:
-        raise HTTPException(400, f"zone: {error}.") from None
+    queries.zone(zone)
     response.set_cookie(
         ZONE, zone, max_age=YEAR, path=path, httponly=True, samesite="lax",
         secure=frame_of(request).scheme.is_https(request),

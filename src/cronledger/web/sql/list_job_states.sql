@@ -1,9 +1,9 @@
 -- Lists the states of jobs for a preview: those with these names, or those that match the filters of the page Jobs.
+-- `is_paused`: also of a job that is broken.
 -- `among`: the jobs with a result; NULL: any.
 -- No lock. Zero rows: none matches.
-SELECT o.name, CASE WHEN o.retired_at IS NOT NULL THEN 'retired'
-                    WHEN o.paused_at IS NOT NULL AND coalesce(o.paused_until > {schema}.db_now(), true) THEN 'paused'
-                    ELSE 'active' END AS state, o.paused_by, o.paused_reason
+SELECT o.name, o.state, o.paused_at IS NOT NULL AND coalesce(o.paused_until > {schema}.db_now(), true) AS is_paused,
+       o.paused_by, o.paused_reason
 FROM {schema}.job_details o
 WHERE (%(names)s::text[] IS NULL OR o.name = ANY (%(names)s::text[]))
   AND (%(search)s::text IS NULL OR strpos(lower(o.name), lower(%(search)s::text)) > 0)
@@ -14,13 +14,6 @@ WHERE (%(names)s::text[] IS NULL OR o.name = ANY (%(names)s::text[]))
   AND (%(among)s::text[] IS NULL OR o.name = ANY (%(among)s::text[]))
   AND (%(result)s::text IS DISTINCT FROM 'never ran'
        OR (SELECT e.id FROM {schema}.execution_status e WHERE e.job_name = o.name LIMIT 1) IS NULL)
-  AND (%(names)s::text[] IS NOT NULL OR CASE %(state)s::text
-       WHEN 'retired' THEN o.retired_at IS NOT NULL
-       WHEN 'broken' THEN o.retired_at IS NULL AND o.spec_error IS NOT NULL
-       WHEN 'paused' THEN o.retired_at IS NULL AND o.spec_error IS NULL AND o.paused_at IS NOT NULL
-                          AND coalesce(o.paused_until > {schema}.db_now(), true)
-       WHEN 'active' THEN o.retired_at IS NULL AND o.spec_error IS NULL
-                          AND NOT (o.paused_at IS NOT NULL AND coalesce(o.paused_until > {schema}.db_now(), true))
-       ELSE o.retired_at IS NULL END)
+  AND (%(names)s::text[] IS NOT NULL OR coalesce(o.state = %(state)s::text, o.retired_at IS NULL))
 ORDER BY o.name
 LIMIT %(max_rows)s

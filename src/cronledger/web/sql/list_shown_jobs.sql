@@ -13,8 +13,7 @@ WITH matching AS MATERIALIZED (
                CASE %(sort)s::text WHEN 'schedule' THEN x.schedule WHEN 'queue' THEN x.queue
                                    WHEN 'owner' THEN x.owner COLLATE "C" END AS words,
                CASE WHEN %(sort)s::text <> 'state' THEN NULL
-                    WHEN x.spec_error IS NOT NULL THEN 0
-                    WHEN x.paused_at IS NOT NULL AND coalesce(x.paused_until > {schema}.db_now(), true) THEN 3
+                    WHEN x.state = 'broken' THEN 0 WHEN x.state IN ('paused', 'queue_paused') THEN 3
                     WHEN f.failing IS NOT NULL THEN 1 WHEN f.overdue IS NOT NULL THEN 2 ELSE 4 END AS rank,
                CASE %(sort)s::text
                WHEN 'next' THEN (
@@ -42,14 +41,7 @@ WITH matching AS MATERIALIZED (
           AND (%(source)s::text IS NULL OR x.source = %(source)s::text)
           AND (%(owner)s::text IS NULL OR x.owner = %(owner)s::text)
           AND (%(label)s::text IS NULL OR {schema}_internal.has_label(x.labels, %(label)s::text))
-          AND CASE %(state)s::text
-              WHEN 'retired' THEN x.retired_at IS NOT NULL
-              WHEN 'broken' THEN x.retired_at IS NULL AND x.spec_error IS NOT NULL
-              WHEN 'paused' THEN x.retired_at IS NULL AND x.spec_error IS NULL AND x.paused_at IS NOT NULL
-                                 AND coalesce(x.paused_until > {schema}.db_now(), true)
-              WHEN 'active' THEN x.retired_at IS NULL AND x.spec_error IS NULL
-                                 AND NOT (x.paused_at IS NOT NULL AND coalesce(x.paused_until > {schema}.db_now(), true))
-              ELSE x.retired_at IS NULL END
+          AND coalesce(x.state = %(state)s::text, x.retired_at IS NULL)
           AND CASE %(result)s::text
               WHEN 'failing' THEN f.failing IS NOT NULL
               WHEN 'overdue' THEN f.overdue IS NOT NULL
@@ -70,6 +62,7 @@ WITH matching AS MATERIALIZED (
 )
 SELECT o.name, o.schedule, o.timezone, o.queue, o.state, o.scopes, o.parked, o.running, o.last_plan_time,
        o.last_status, o.source, o.description, o.owner, o.labels, o.spec_error, d.paused_by, d.paused_reason,
+       d.queue_paused_by, d.queue_paused_reason,
        nullif(o.paused_until, 'infinity') AS paused_until, nullif(o.next_plan_time, 'infinity') AS next_plan_time,
        o.next_pause, r.p95, r.streak, r.failing_since, t.scope_kind, t.scope_id, m.total, m.all_failing, m.all_overdue,
        o.last_plan_time IS NULL

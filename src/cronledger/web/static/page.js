@@ -159,6 +159,13 @@ if (own) {
   own.hidden = false;
 }
 
+// --- forms -----------------------------------------------------------------------------------------
+
+// An instant is chosen or typed: to fill in one field empties the other.
+document.addEventListener("input", ({ target }) => {
+  for (const one of target.closest(".moment")?.querySelectorAll("input") ?? []) if (one !== target && target.value) one.value = "";
+});
+
 // --- keys ------------------------------------------------------------------------------------------
 
 const keys = document.getElementById("keys");
