@@ -94,7 +94,7 @@ def ask(
     ).format(sql.Identifier(target.schema))
     try:
         with connection.transaction():
-            connection.execute(f"SELECT {_LIMITS}".encode())
+            connection.execute(f"SELECT {LIMITS}".encode())
             now = wall_clock()
             row = connection.execute(statement, [run.job, max(0.0, now - run.started)]).fetchone()
     except psycopg.Error as error:
