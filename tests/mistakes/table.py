@@ -1265,9 +1265,6 @@ MISTAKES = [
         ("a boot is dated without the locks of its schedules",
          BOOTS + "test_i2_a_boot_waits_for_the_locks_of_its_schedules_F100",
          "IF locked < cardinality(of_jobs) THEN", "IF false THEN"),
-        ("the first boot of a new host runs nothing",
-         BOOTS + "test_each_boot_of_a_host_runs_once_F100",
-         "IF NOT is_scope THEN", "IF false THEN"),
     ),
     *_of(
         SRC + "cli/ledgers.py",
