@@ -1,6 +1,6 @@
 """`cronledger skip` and `cronledger planned-skips`, and what `next` and `why` say of them."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -82,6 +82,15 @@ def test_a_bad_skip_is_refused_with_the_nearest_firings(cli: Cli, ask: Ask, at: 
         cli("skip", "job", beside, "--through", (at + 0.6 * HOUR).isoformat(), *reason),
         "no plan_time lies from",
     )
+    day = (at.astimezone(BERLIN) + timedelta(days=9)).replace(hour=0)
+    around = [one.astimezone(UTC) for one in (day - HOUR, day + timedelta(days=1))]
+    ask(
+        "SELECT cronledger.set_calendar('de', jsonb_build_object(%s::text, 'x'), %s)",
+        str(day.date()), (day + timedelta(days=30)).date(),
+    )  # fmt: skip
+    ask("UPDATE cronledger.jobs SET calendar = 'de'")
+    near = " and ".join(f"{one:%Y-%m-%dT%H:%M:%SZ}" for one in around)
+    refused(cli("skip", "job", f"{day:%Y-%m-%d}T12:00", *reason), f"the nearest are {near}")
     refused(cli("skip", "job", at.isoformat()), "--reason is missing")
     refused(cli("skip", "job", at.isoformat(), *reason, "--undo"), "omit them")
     refused(cli("skip", "job", "soon", *reason), "TIME")

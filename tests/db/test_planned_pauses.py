@@ -234,6 +234,17 @@ async def test_a_job_is_paused_during_the_union_of_its_pauses(ledger: Ledger, on
     assert not ledger.violations()
 
 
+@pytest.mark.parametrize(("beside", "was_open"), [(-TICK, True), (timedelta(0), False)])
+def test_a_pause_is_over_from_its_end_on(ledger: Ledger, beside: timedelta, was_open: bool) -> None:
+    ledger.stop_clock(NOON)
+    pause = plan(ledger, until=NOON + MINUTE)
+    ledger.values("SELECT cronledger_internal.take_up_pauses()")
+    ledger.pass_time(MINUTE + beside)
+    ledger.job("late", schedule=None)
+    assert paused(ledger, "late") is was_open
+    assert ledger.one("SELECT end_pause(%s)", pause) is was_open
+
+
 async def test_a_job_of_a_wide_pause_cannot_be_resumed_alone(ledger: Ledger, one: Runner) -> None:
     pause = plan(ledger, queue="default")
     await one.settle()

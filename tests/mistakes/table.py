@@ -803,6 +803,8 @@ MISTAKES = [
     ),
     *_of(
         SQL + "pauses/pause_in_force.sql",
+        ("a pause is in force at its end", PAUSES + "test_a_pause_is_over_from_its_end_on[beside1-False]",
+         "coalesce(p.until_at > at, true)", "coalesce(p.until_at >= at, true)"),
         ("of several pauses the first end counts",
          PAUSES + "test_a_job_is_paused_during_the_union_of_its_pauses",
          "THEN max(p.until_at) END", "THEN min(p.until_at) END"),
@@ -821,6 +823,11 @@ MISTAKES = [
         ("the pause of a job has no row",
          PAUSES + "test_pause_and_resume_of_a_job_are_rows",
          "    IF at IS NULL AND written THEN", "    IF false THEN"),
+    ),
+    *_of(
+        SQL + "pauses/plan_pause.sql",
+        ("a pause can be ended at its end", PAUSES + "test_a_pause_is_over_from_its_end_on[beside1-False]",
+         "coalesce(held.until_at > at, true)", "coalesce(held.until_at >= at, true)"),
     ),
     *_of(
         SQL + "pauses/begin_pauses.sql",

@@ -20,7 +20,6 @@ from cronledger.rules.calendar_changes import (
     without_calendar,
 )
 from cronledger.rules.calendars import Calendar
-from cronledger.rules.firings import firings
 from cronledger.rules.model import Handler, Job
 
 SINCE = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -39,8 +38,7 @@ def job(schedule: str, on_excluded: str = "skip", **values: Any) -> Job:
 
 
 def enumerated(dated: Dated, through: datetime) -> Iterator[datetime]:
-    found = firings(dated.job, SINCE, through, calendar=dated.calendar)
-    return (firing.plan_time for firing in found)
+    return dated.firings(SINCE, through).plan_times()
 
 
 def by_year(before: Dated, after: Dated) -> tuple[FiringChange, ...]:

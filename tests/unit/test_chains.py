@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cronledger.rules.chains import cycle, problems, resolved
-from cronledger.rules.firings import firings
+from cronledger.rules.firings import Firings
 from cronledger.rules.model import Job
 
 
@@ -34,7 +34,7 @@ C = job("c", after={"job": "b"})
 def test_a_chain_has_the_firings_of_its_first_job() -> None:
     after, through = utc("2026-01-01"), utc("2026-01-08")
     chain = resolved((C, B, A), {})
-    times = [[x.plan_time for x in firings(one, after, through)] for one in chain]
+    times = [[*Firings.of(one, after, through).plan_times()] for one in chain]
     assert len(times[0]) == 7
     assert times[0] == times[1] == times[2]
     assert chain[:2] == resolved((C, B), known(A))
@@ -48,7 +48,7 @@ def test_a_scope_of_a_chain_hashes_as_the_scope_that_it_requires() -> None:
     after, through = utc("2026-01-01"), utc("2026-01-08")
 
     def times(one: Job, scope: str | None) -> list[Any]:
-        return [x.plan_time for x in firings(one, after, through, scope)]
+        return [*Firings.of(one, after, through, scope=scope).plan_times()]
 
     a, b, c, d = resolved(
         (

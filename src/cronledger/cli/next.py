@@ -1,7 +1,6 @@
 """`cronledger next`: show when a schedule or a job fires next."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,11 +11,11 @@ from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.session import session
 from cronledger.cli.show import json_option, print_json, read_instant, unknown_job
-from cronledger.explain.firings import FiringRange, firings_of
-from cronledger.rules import cron
+from cronledger.explain.firings import firings_of
+from cronledger.rules import cron, zones
 from cronledger.rules.calendars import ExcludedDate
 from cronledger.rules.cron import CronError, Firing
-from cronledger.rules.firings import local_text, note
+from cronledger.rules.firings import Firings, later, local_text, note
 from cronledger.rules.instants import iso
 
 LISTING = Listing(
@@ -57,7 +56,7 @@ def next_firings(
     output is an array of firings.
     """
     wanted = _job(what, start, tz, scope) if _is_job(what) else _spec(what, start, tz, scope)
-    for warning in wanted.spec.warnings:
+    for warning in wanted.cron.warnings if wanted.cron else ():
         click.echo(f"Warning: {warning}", err=True)
     firings = _listed(wanted, count)
     calendar, fired = wanted.calendar, sum(map(_runs, firings))
@@ -67,7 +66,7 @@ def next_firings(
             "fire after that date",
             err=True,
         )
-    if wanted.spec.is_reboot and not as_json:
+    if wanted.cron is not None and wanted.cron.is_reboot and not as_json:
         where = scope or f"each {'host of the job' if _is_job(what) else 'host'}"
         click.echo(f"at the next boot of {where}")
     elif as_json:
@@ -76,7 +75,7 @@ def next_firings(
         print_listing([_row(firing) for firing in firings], LISTING, wanted.after)
 
 
-def _listed(wanted: FiringRange, count: int) -> list[Firing]:
+def _listed(wanted: Firings, count: int) -> list[Firing]:
     """Return `count` firings and between them the skipped ones, of which there is a limit."""
     found: list[Firing] = []
     left = {True: count, False: MOST_SKIPPED}
@@ -96,7 +95,7 @@ def _is_job(what: str) -> bool:
     return not (what.startswith("@") or any(character.isspace() for character in what))
 
 
-def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> FiringRange:
+def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> Firings:
     if scope is not None:
         raise click.UsageError("--scope needs the name of a job; omit it for a schedule")
     timezone = tz or "UTC"
@@ -105,13 +104,13 @@ def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> Fi
     except cron.CronError as error:
         hint = "--tz" if error.field == "timezone" else "SPEC"
         raise click.BadParameter(str(error), param_hint=hint) from None
-    if start is not None:
-        return FiringRange(spec, read_instant(start, "--from", ZoneInfo(timezone)))
     # A schedule needs no database, and this clock fires nothing.
-    return FiringRange(spec, datetime.now(UTC))  # noqa: TID251
+    now = datetime.now(UTC)  # noqa: TID251
+    after = now if start is None else read_instant(start, "--from", ZoneInfo(timezone))
+    return Firings(spec, after, later(after))
 
 
-def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> FiringRange:
+def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> Firings:
     if tz is not None:
         raise click.UsageError(
             f"--tz needs a schedule; omit it, because job {name!r} has a time zone"
@@ -130,12 +129,11 @@ def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> Fir
         _remark(row, now)
         _remark_planned(ledger.reports.job_pauses(name))
         try:
-            found = firings_of(ledger.reports, row, now, scope)
+            zone = zones.named(row["timezone"])
+            after = now if start is None else read_instant(start, "--from", zone)
+            return firings_of(ledger.reports, row, after, scope)
         except CronError as error:
             raise click.UsageError(f"job {name!r}: {error}") from None
-    if start is None:
-        return found
-    return replace(found, after=read_instant(start, "--from", ZoneInfo(row["timezone"])))
 
 
 def _remark_planned(pauses: Sequence[Mapping[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from cronledger.rules import durations, firings, secrets
+from cronledger.rules import durations, secrets
 from cronledger.rules.calendar_changes import (
     Dated,
     FiringChange,
@@ -18,6 +18,7 @@ from cronledger.rules.channels import Channel, settings
 from cronledger.rules.collisions import Collision, collisions
 from cronledger.rules.cron import ClockChange, Firing
 from cronledger.rules.cron_fields import is_reboot
+from cronledger.rules.firings import later
 from cronledger.rules.model import Job
 from cronledger.rules.problems import Problem, nearest, shown
 from cronledger.sources.toml import written_field
@@ -61,20 +62,16 @@ def outlook(job: Job, after: datetime, count: int, calendars: Calendars) -> Outl
     If the calendar of the job is not among `calendars`, they are those without a calendar.
     """
     dated = _dated(job, calendars)
-    year = firings.later(after, YEAR)
-    changes = firings.clock_changes(dated.job, after, year, calendar=dated.calendar)
+    coming = dated.firings(after)
+    changes = coming.within(after, later(after, YEAR)).clock_changes()
     moved = firing_changes(without_calendar(job), dated, after)
-    return Outlook(job, tuple(islice(_coming(dated, after), count)), tuple(changes), moved)
+    return Outlook(job, tuple(islice(coming, count)), tuple(changes), moved)
 
 
 def _dated(job: Job, calendars: Calendars) -> Dated:
     if job.calendar is None or job.calendar in calendars:
         return Dated(job, calendars.get(job.calendar or ""))
     return without_calendar(job)
-
-
-def _coming(dated: Dated, after: datetime) -> Iterator[Firing]:
-    return firings.firings(dated.job, after, firings.later(after), calendar=dated.calendar)
 
 
 def problems(
@@ -100,7 +97,7 @@ def problems(
         if job.calendar != dated.job.calendar:
             yield _undeclared_calendar(job, where, calendars)
         at_times = job.schedule is not None and not is_reboot(job.schedule)
-        if at_times and next(_coming(dated, after), None) is None:
+        if at_times and not any(dated.firings(after).plan_times()):
             yield _ended(job, where)
         if _cannot_outlast(dated, after):
             yield _short_lease(job, where)
@@ -108,7 +105,7 @@ def problems(
             yield _unknown_queue(job, where, served)
     declared = {f"channels.{name}": settings(channel) for name, channel in channels.items()}
     yield from secrets.warnings(declared, secret_names, where=where, job=None)
-    found = collisions([x.job for x in every], after, firings.later(after, DAY), most, calendars)
+    found = collisions([x.job for x in every], after, later(after, DAY), most, calendars)
     for collision in found:
         yield _collision(collision, where, most)
 
@@ -176,7 +173,7 @@ def _cannot_outlast(dated: Dated, after: datetime) -> bool:
     is_long = declared and (job.run_timeout is None or job.run_timeout >= LONG_RUN)
     if not is_long or job.stale_timeout >= SHORT_LEASE:
         return False
-    coming = [x.plan_time for x in islice(_coming(dated, after), 2)]
+    coming = list(islice(dated.firings(after).plan_times(), 2))
     return len(coming) < 2 or coming[1] - coming[0] >= LONG_RUN
 
 

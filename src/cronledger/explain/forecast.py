@@ -24,6 +24,7 @@ from cronledger.rules.model import (
     PlannedSkip,
     Revision,
     ScopeKey,
+    unchecked,
 )
 from cronledger.rules.requirements import Upstream
 from cronledger.rules.simulation import Capacity, Pool, Running, Series
@@ -176,11 +177,9 @@ def read_basis(read: ReadRows) -> Basis:
 
 def as_job(row: Row) -> Job:
     """Return the job of a row of `job_details`, which is not checked again."""
-    fields = {name: row[name] for name in Job.model_fields if name in row}
-    fields |= {"overlap": Overlap(row["overlap"]), "catch_up": CatchUp(row["catch_up"])}
-    if row["after"]:
-        fields["after"] = tuple(Upstream.model_validate(one) for one in row["after"])
-    return Job.model_construct(**fields)
+    after = row["after"] and tuple(Upstream.model_validate(one) for one in row["after"])
+    overlap, catch_up = Overlap(row["overlap"]), CatchUp(row["catch_up"])
+    return unchecked({**row, "after": after, "overlap": overlap, "catch_up": catch_up})
 
 
 def _planned(row: Row, calendars: Mapping[str, Calendar]) -> Planned:

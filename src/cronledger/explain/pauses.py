@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from cronledger.explain.firings import firings_in
-from cronledger.rules.calendars import CalendarKey
 from cronledger.rules.cron import CronError
 from cronledger.rules.timeline import TICK
 
@@ -48,12 +47,9 @@ def paused_jobs(
         if row["schedule"] is None or not scopes:
             yield PausedJob(row["name"], scopes, 0, None)
             continue
-        key = CalendarKey(row["calendar"], row["calendar_revision"])
         try:
-            found = firings_in(row, row["first_scope"], begins - TICK, calendars.get(key))
-            after, through = found.interval(end)
-            count = found.spec.included.count(after, through) if after < through else 0
-            first = next(found.spec.included.plan_times(after, through), None) if count else None
+            found = firings_in(row, row["first_scope"], begins - TICK, calendars, end)
+            count, first = found.count(), next(found.plan_times(), None)
         except CronError as error:
             yield PausedJob(row["name"], scopes, 0, None, str(error))
         else:

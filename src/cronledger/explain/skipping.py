@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from cronledger.audit.dates import read_dates
-from cronledger.audit.walk import Definition, neighbours
-from cronledger.explain.firings import TICK, firings_in
+from cronledger.explain.firings import firings_in
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules.cron import CronError, Firing
-from cronledger.rules.model import ScopeKey
+from cronledger.rules.cron_fields import TEN_YEARS
+from cronledger.rules.timeline import EPOCH, TICK, back
 
 MOST = 1000
 """Firings that are counted; of a range with more, there is one more."""
@@ -37,21 +36,13 @@ def skipping(
     if definition["schedule"] is None:
         problem = "the job has no schedule, and so no firings"
         raise CronError("schedule", "none", problem, "it runs only when it is triggered")
-    calendar = next(iter(reports.calendars([definition]).values()), None)
-    kind = definition["scope_kind"]
+    calendars, kind = reports.calendars([definition]), definition["scope_kind"]
     names = [scope] if scope is not None else [
         row["scope_id"] for row in reports.scopes(definition["name"], _SCOPES)
     ]  # fmt: skip
     for name in names or [kind]:
-        coming = firings_in(definition, name, first - TICK, calendar)
-        found = []
-        for firing in islice(coming, MOST + 1):
-            if firing.plan_time > last:
-                break
-            found.append(firing)
-        if found:
+        coming = firings_in(definition, name, first - TICK, calendars, last)
+        if found := list(islice(coming, MOST + 1)):
             return Skipping(found)
-    dates = read_dates(reports.calendar_rows([definition]))
-    key = ScopeKey(definition["name"], kind, (names or [kind])[0])
-    near = neighbours(Definition.from_row(definition, dates), key, first)
-    return Skipping((), [one for one in near if one is not None])
+    around = firings_in(definition, (names or [kind])[0], back(first, TEN_YEARS, EPOCH), calendars)
+    return Skipping((), around.nearest(first))

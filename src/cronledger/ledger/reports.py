@@ -386,8 +386,7 @@ class Reports:
 
     def calendars(self, rows: Iterable[Row]) -> dict[CalendarKey, Calendar]:
         """Return the calendars that these rows of jobs, or of their history, name."""
-        read = map(Calendar.from_row, self.calendar_rows(rows))
-        return {calendar.key: calendar for calendar in read}
+        return calendars.by_key(self.calendar_rows(rows))
 
     def calendar_rows(self, rows: Iterable[Row]) -> list[Row]:
         """Return the same as rows of `calendar_revisions`."""

@@ -8,9 +8,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from cronledger.rules import zones
 from cronledger.rules.calendars import Calendar, date_of, day_of
 from cronledger.rules.cron import CronError
-from cronledger.rules.firings import cron_in
+from cronledger.rules.firings import Firings
 from cronledger.rules.model import Job
-from cronledger.rules.timeline import lifetime
 
 _TICK = timedelta(microseconds=1)
 _YEARS = 2
@@ -51,6 +50,10 @@ class Dated:
     job: Job
     calendar: Calendar | None
 
+    def firings(self, after: datetime, through: datetime | None = None) -> Firings:
+        """Return the firings of the first scope, as `Firings.of` does."""
+        return Firings.of(self.job, after, through, calendar=self.calendar)
+
 
 def date_changes(before: Calendar, after: Calendar) -> Iterator[DateChange]:
     """Yield the dates that both calendars know, and that differ, in order."""
@@ -74,13 +77,10 @@ def firing_changes(before: Dated, after: Dated, since: datetime) -> tuple[Firing
     scope. A job whose schedule is invalid has none.
     """
     try:
-        crons = (
-            cron_in(before.job, calendar=before.calendar),
-            cron_in(after.job, calendar=after.calendar),
-        )
+        firings = before.firings(since), after.firings(since)
     except CronError:
         return ()
-    if crons[0] is None or crons[1] is None:
+    if before.job.schedule is None or after.job.schedule is None:
         return ()
     zone = zones.named(after.job.timezone)
     today = since.astimezone(zone).date()
@@ -95,8 +95,7 @@ def firing_changes(before: Dated, after: Dated, since: datetime) -> tuple[Firing
             datetime.combine(date_of(x), time(), zone).astimezone(UTC) - _TICK
             for x in (day, day + 1)
         )
-        interval = lifetime(after.job, max(begin, since), end)
-        old, new = (cron.count(*interval) for cron in crons if cron is not None)
+        old, new = (one.within(begin, end).count() for one in firings)
         disappear[date_of(day).year] += max(0, old - new)
         appear[date_of(day).year] += max(0, new - old)
     return tuple(

@@ -105,6 +105,10 @@ class Calendar:
         return at if at >= 0 and day < self._ends[at] else None
 
 
+Calendars = Mapping[CalendarKey, Calendar]
+"""Revisions of calendars by their keys."""
+
+
 def day_of(day: date) -> int:
     """Return a date as a number of days since 1970-01-01."""
     return day.toordinal() - _FIRST_DAY
@@ -113,6 +117,11 @@ def day_of(day: date) -> int:
 def date_of(day: int) -> date:
     """Return the date of a number of days since 1970-01-01."""
     return date.fromordinal(day + _FIRST_DAY)
+
+
+def by_key(rows: Iterable[Mapping[str, Any]]) -> dict[CalendarKey, Calendar]:
+    """Return these rows of `calendar_revisions`."""
+    return {calendar.key: calendar for calendar in map(Calendar.from_row, rows)}
 
 
 def named_in(rows: Iterable[Mapping[str, Any]]) -> set[CalendarKey]:

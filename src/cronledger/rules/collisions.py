@@ -11,10 +11,8 @@ from math import ceil
 from typing import NamedTuple
 
 from cronledger.rules.calendars import Calendar
-from cronledger.rules.cron import Cron
-from cronledger.rules.firings import cron_in
+from cronledger.rules.firings import Firings
 from cronledger.rules.model import GLOBAL, Job
-from cronledger.rules.timeline import lifetime
 
 SAMPLE = 1000
 """Beyond this number of scopes of a job whose schedule contains H, the first ones stand for all."""
@@ -40,28 +38,24 @@ class Collision:
 class _Timing(NamedTuple):
     """When executions of a queue are due. Jobs that agree in it are enumerated once.
 
-    The plan_times are those of `cron` in (after, through]. Each is due `delay` seconds later, over
-    `spread` seconds.
+    Each of `firings` is due `delay` seconds later, over `spread` seconds.
     """
 
     queue: str
-    cron: Cron
-    after: datetime
-    through: datetime
+    firings: Firings
     delay: int
     spread: int
 
     def seconds(self) -> Iterator[int]:
         """Yield the seconds since 1970 in which executions are due."""
-        for plan_time in self.cron.plan_times(self.after, self.through):
+        for plan_time in self.firings.plan_times():
             first = int(plan_time.timestamp()) + self.delay
             yield from range(first, first + self.spread)
 
     def is_due(self, second: int) -> bool:
         """Return whether executions are due in this second."""
         last = datetime.fromtimestamp(second - self.delay, UTC)
-        low, high = max(self.after, last - self.spread * _SECOND), min(self.through, last)
-        return low < high and self.cron.count(low, high) > 0
+        return self.firings.within(last - self.spread * _SECOND, last).count() > 0
 
 
 Loads = Mapping[_Timing, Mapping[str, float]]
@@ -112,13 +106,13 @@ def _loads(
         varies = job.schedule is not None and "h" in job.schedule.lower()
         sample = scopes[: SAMPLE if varies else 1]
         for scope in sample:
-            cron = cron_in(job, scope, calendars.get(job.calendar or ""))
-            if cron is not None:
-                delay = job.schedule_delay // _SECOND
-                spread = max(1, ceil(job.jitter / _SECOND))
-                timing = _Timing(job.queue, cron, *lifetime(job, after, through), delay, spread)
-                there = loads[timing].get(job.name, 0.0)
-                loads[timing][job.name] = there + len(scopes) / len(sample)
+            calendar = calendars.get(job.calendar or "")
+            firings = Firings.of(job, after, through, scope=scope, calendar=calendar)
+            delay = job.schedule_delay // _SECOND
+            spread = max(1, ceil(job.jitter / _SECOND))
+            timing = _Timing(job.queue, firings, delay, spread)
+            there = loads[timing].get(job.name, 0.0)
+            loads[timing][job.name] = there + len(scopes) / len(sample)
     return loads
 
 

@@ -1,12 +1,15 @@
-"""The firings of declared jobs, without a ledger, and what clock changes do to them."""
+"""The firings of a schedule, and what clock changes, calendars and operators do to them."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
+from typing import Self
 
 from cronledger.rules.calendars import Calendar, ExcludedDate
 from cronledger.rules.cron import ClockChange, Cron, Firing
-from cronledger.rules.model import GLOBAL, Job, ScopeKey
-from cronledger.rules.timeline import TICK, cron_of, lifetime
+from cronledger.rules.model import GLOBAL, Job, PlannedSkip, ScopeKey
+from cronledger.rules.timeline import TICK, cron_of, lifetime, unskipped
 
 SHOWN_DATES = 3
 HORIZON = timedelta(days=365 * 100)
@@ -18,56 +21,106 @@ _EFFECTS = {
 }
 
 
-def cron_in(job: Job, scope: str | None = None, calendar: Calendar | None = None) -> Cron | None:
-    """Return the schedule of `job` in this scope, by default its first one; None without one.
+@dataclass(frozen=True, slots=True)
+class Firings:
+    """The firings of a schedule in (after, through]. `cron` None: there are none.
 
-    The scope decides `H`. `calendar`: the one that the job names. Firings on dates that it excludes
-    are left out. Raises CronError, also without the calendar.
+    Those on dates that `calendar` excludes do not run, and those after its end are not known.
+    `planned_skips`: by `first`; the firings that they contain do not run either. A pause or a
+    retirement is not considered.
     """
-    first = (job.scopes or (GLOBAL,))[0]
-    cron = cron_of(job, ScopeKey(job.name, job.scope_kind, scope or first), calendar)
-    return None if cron is None else cron.included
 
+    cron: Cron | None
+    after: datetime
+    through: datetime
+    calendar: Calendar | None = None
+    planned_skips: Sequence[PlannedSkip] = ()
 
-def firings(
-    job: Job,
-    after: datetime,
-    through: datetime,
-    scope: str | None = None,
-    calendar: Calendar | None = None,
-) -> Iterator[Firing]:
-    """Yield the firings of `cron_in` in (after, through], within starts_at and ends_at.
+    @classmethod
+    def of(
+        cls,
+        job: Job,
+        after: datetime,
+        through: datetime | None = None,
+        *,
+        scope: str | None = None,
+        calendar: Calendar | None = None,
+        planned_skips: Sequence[PlannedSkip] = (),
+    ) -> Self:
+        """Return the firings of a scope of `job` within starts_at and ends_at.
 
-    Raises CronError.
-    """
-    cron = cron_in(job, scope, calendar)
-    return iter(()) if cron is None else cron.firings(*lifetime(job, after, through))
+        `through`: by default 100 years after `after`. `scope` decides `H`; it is by default the
+        first one. `calendar`: the one that the job names. Raises CronError.
+        """
+        first = (job.scopes or (GLOBAL,))[0]
+        cron = cron_of(job, ScopeKey(job.name, job.scope_kind, scope or first), calendar)
+        interval = lifetime(job, after, through or later(after))
+        return cls(cron, *interval, calendar, planned_skips)
 
+    def __iter__(self) -> Iterator[Firing]:
+        """Yield the firings that run, in their order."""
+        for cron, start, end in self._parts():
+            yield from cron.firings(start, end)
 
-def clock_changes(
-    job: Job,
-    after: datetime,
-    through: datetime,
-    scope: str | None = None,
-    calendar: Calendar | None = None,
-) -> Iterator[ClockChange]:
-    """Yield the clock changes in (after, through] that affect firings of `job`, as `Cron` does.
+    def plan_times(self) -> Iterator[datetime]:
+        """Yield the plan_times of the firings that run, which is faster."""
+        for cron, start, end in self._parts():
+            yield from cron.plan_times(start, end)
 
-    Raises CronError.
-    """
-    cron = cron_in(job, scope, calendar)
-    return iter(()) if cron is None else cron.clock_changes(*lifetime(job, after, through))
+    def count(self) -> int:
+        """Return the number of firings that run. It enumerates at most their days."""
+        return sum(cron.count(start, end) for cron, start, end in self._parts())
 
+    def with_skipped(self) -> Iterator[Firing]:
+        """Yield the firings that run, and between them those that planned skips contain.
 
-def with_excluded_days(cron: Cron, after: datetime, through: datetime) -> Iterator[Firing]:
-    """Yield the firings in (after, through] that a calendar does not exclude, and between them the
-    first firing of each date that it excludes.
-    """
-    for firing in cron.included.firings(after, through):
-        yield from cron.excluded_days(after, firing.plan_time - TICK)
-        yield firing
-        after = firing.plan_time
-    yield from cron.excluded_days(after, through)
+        Of each date that the calendar excludes, there is only the first firing.
+        """
+        for firing in self._with_excluded_days():
+            at = firing.plan_time
+            found = (one.reason for one in self.planned_skips if one.first <= at <= one.last)
+            yield replace(firing, skipped=next(found, None))
+
+    def clock_changes(self) -> Iterator[ClockChange]:
+        """Yield the clock changes that affect the firings, as `Cron` does."""
+        if self.cron is not None:
+            yield from self.cron.included.clock_changes(self.after, self.through)
+
+    def within(self, after: datetime, through: datetime) -> Self:
+        """Return those of the firings that are in (after, through]."""
+        return replace(self, after=max(after, self.after), through=min(through, self.through))
+
+    def nearest(self, instant: datetime) -> list[datetime]:
+        """Return the last plan_time at or before `instant` and the first one after it, if any."""
+        low, high = self.after, instant
+        while self.within(low, high).count() > 1:
+            middle = low + (high - low) / 2
+            low, high = (middle, high) if self.within(middle, high).count() else (low, middle)
+        following = self.within(instant, self.through).plan_times()
+        return [*self.within(low, high).plan_times(), *islice(following, 1)]
+
+    @property
+    def ends_with_calendar(self) -> bool:
+        """Whether the schedule names firings that are not known because the calendar ends."""
+        unknown = None if self.cron is None else self.cron.unknown
+        return unknown is not None and any(unknown.plan_times(self.after, self.through))
+
+    def _parts(self) -> Iterator[tuple[Cron, datetime, datetime]]:
+        """Yield the intervals whose firings run, each with the schedule."""
+        if self.cron is not None:
+            for part in unskipped(self.planned_skips, self.after, self.through):
+                yield self.cron.included, *part
+
+    def _with_excluded_days(self) -> Iterator[Firing]:
+        """Yield the firings, and between them the first of each date that a calendar excludes."""
+        if self.cron is None:
+            return
+        after = self.after
+        for firing in self.cron.included.firings(after, self.through):
+            yield from self.cron.excluded_days(after, firing.plan_time - TICK)
+            yield firing
+            after = firing.plan_time
+        yield from self.cron.excluded_days(after, self.through)
 
 
 def later(instant: datetime, length: timedelta = HORIZON) -> datetime:

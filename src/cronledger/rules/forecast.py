@@ -16,6 +16,7 @@ from cronledger.rules import deadlines
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.deadlines import Kind
 from cronledger.rules.durations import DurationError
+from cronledger.rules.firings import Firings
 from cronledger.rules.model import Job, ScopeKey, SkipReason
 from cronledger.rules.simulation import (
     Capacity,
@@ -27,7 +28,6 @@ from cronledger.rules.simulation import (
     Skipped,
     Unstarted,
 )
-from cronledger.rules.timeline import cron_of, lifetime
 
 STARTS = "starts"
 """The outcome of a plan_time that runs. The others are those of `SkipReason`, and WAITS."""
@@ -221,8 +221,9 @@ def _bounded(series: Sequence[Series], now: datetime, wanted: datetime, most: in
 def _firings(one: Series, now: datetime, through: datetime) -> int:
     """Return the number of firings of a schedule; 0 if it is invalid."""
     try:
-        cron = cron_of(one.job, one.key, one.revisions[-1].calendar)
-        return 0 if cron is None else cron.count(*lifetime(one.job, now, through))
+        calendar = one.revisions[-1].calendar
+        firings = Firings.of(one.job, now, through, scope=one.key.scope_id, calendar=calendar)
+        return firings.count()
     except (ValueError, OverflowError):
         return 0
 

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from cronledger.rules import deadline_texts, durations
-from cronledger.rules.calendars import Calendar, CalendarKey
+from cronledger.rules.calendars import Calendar, CalendarKey, Calendars
 from cronledger.rules.limits import LARGEST_INTEGER, NAME_PATTERN
 from cronledger.rules.notify import Rules
 from cronledger.rules.requirements import After, Requirement, Requires, Upstream
@@ -562,6 +562,11 @@ class Job(BaseModel):
         return (*after, *requires)
 
 
+def unchecked(row: Mapping[str, Any]) -> Job:
+    """Return the job of a row, which is not checked again. Its schedule is when it is read."""
+    return Job.model_construct(**{name: row[name] for name in Job.model_fields if name in row})
+
+
 @dataclass(frozen=True, slots=True)
 class Revision:
     """One row of `job_revisions`: `job` applies from `effective_from` until the next revision.
@@ -580,18 +585,18 @@ class Revision:
     calendar: Calendar | None = None
 
     @classmethod
-    def unchecked(cls, row: Mapping[str, Any], calendars: Mapping[CalendarKey, Calendar]) -> Self:
+    def unchecked(cls, row: Mapping[str, Any], calendars: Calendars) -> Self:
         """Return the revision of a row of history. Its schedule is checked when it is walked.
 
         That is enough for plan_times and deadlines, which do not depend on other values.
         `calendars`: those that `calendars.named_in` finds in the row.
         """
         key = CalendarKey(row["calendar"], row["calendar_revision"])
-        job = Job.model_construct(**{name: row[name] for name in Job.model_fields})
         state, ends = JobState(row["state"]), row["pause_ends"]
         return cls(
-            row["number"], row["effective_from"], state, job, ends, calendar=calendars.get(key)
-        )
+            row["number"], row["effective_from"], state, unchecked(row), ends,
+            calendar=calendars.get(key),
+        )  # fmt: skip
 
 
 class Retirement(NamedTuple):

@@ -47,6 +47,7 @@ from cronledger.rules.model import (
     Job,
     JobState,
     Parked,
+    PlannedSkip,
     Retirement,
     Revision,
     ScheduleRow,
@@ -222,7 +223,7 @@ class Timeline:
                 return None
             ((_, excluded),) = cron.with_excluded(plan_time - TICK, plan_time)
             due = due_at(self.current.job, self.row.key, plan_time)
-            ((*_, skipped),) = self._parts(plan_time - TICK, plan_time)
+            ((*_, skipped),) = _parts(self.row.planned_skips, plan_time - TICK, plan_time)
             return Planned(plan_time, due, self.current, None, excluded, skipped)
         except (ValueError, OverflowError) as error:
             raise _spec_error(self.current, error) from error
@@ -297,8 +298,9 @@ class Timeline:
             if cron is None or after >= through:
                 return
             late = _noticed_late(cron, job, self.row.boots)
-            free = (cron.included.plan_times(*part) for part in self._free(after, through))
-            for plan_time in chain.from_iterable(free):
+            free = unskipped(self.row.planned_skips, after, through)
+            included = (cron.included.plan_times(*part) for part in free)
+            for plan_time in chain.from_iterable(included):
                 due = due_at(job, key, plan_time)
                 absent = SkipReason.HOST_ABSENT if plan_time in late else None
                 reason = (self._reason(due) or absent if due <= now else None) or lost
@@ -320,7 +322,7 @@ class Timeline:
             after, through = lifetime(job, after, through)
             if cron is None or after >= through:
                 return
-            for start, end, skipped in self._parts(after, through):
+            for start, end, skipped in _parts(self.row.planned_skips, after, through):
                 for plan_time, excluded in cron.with_excluded(start, end):
                     if excluded is None and skipped is None:
                         yield next(included)
@@ -342,34 +344,10 @@ class Timeline:
             cron = self._cron(segment.revision)
             if cron is None:
                 return 0
-            free = self._free(*lifetime(job, after, through))
+            free = unskipped(self.row.planned_skips, *lifetime(job, after, through))
             return sum(cron.included.count(*part) for part in free)
         except (ValueError, OverflowError) as error:
             raise _spec_error(segment.revision, error) from error
-
-    def _parts(
-        self, after: datetime, through: datetime
-    ) -> Iterator[tuple[datetime, datetime, str | None]]:
-        """Divide (after, through] by the planned skips: yield each part with its reason, or None.
-
-        If planned skips overlap, that which begins first has the common plan_times.
-        """
-        for skip in self.row.planned_skips:
-            if after >= through or skip.first > through:
-                break
-            if skip.last <= after:
-                continue
-            if after < skip.first - TICK:
-                yield after, skip.first - TICK, None
-            end = min(skip.last, through)
-            yield max(after, skip.first - TICK), end, skip.reason
-            after = end
-        if after < through:
-            yield after, through, None
-
-    def _free(self, after: datetime, through: datetime) -> Iterator[tuple[datetime, datetime]]:
-        """Yield the parts of (after, through] that no planned skip contains."""
-        return ((start, end) for start, end, why in self._parts(after, through) if why is None)
 
     def _count_due(
         self, segment: Segment, start: datetime, end: datetime, through: datetime
@@ -583,6 +561,34 @@ def longest_lag(revision: Revision) -> timedelta:
 def back(instant: datetime, length: timedelta, floor: datetime) -> datetime:
     """Return the later of `instant - length` and `floor`, within the range of datetime."""
     return instant - length if instant - floor > length else floor
+
+
+def _parts(
+    skips: Sequence[PlannedSkip], after: datetime, through: datetime
+) -> Iterator[tuple[datetime, datetime, str | None]]:
+    """Divide (after, through] by the planned skips: yield each part with its reason, or None.
+
+    If planned skips overlap, that which begins first has the common plan_times.
+    """
+    for skip in skips:
+        if after >= through or skip.first > through:
+            break
+        if skip.last <= after:
+            continue
+        if after < skip.first - TICK:
+            yield after, skip.first - TICK, None
+        end = min(skip.last, through)
+        yield max(after, skip.first - TICK), end, skip.reason
+        after = end
+    if after < through:
+        yield after, through, None
+
+
+def unskipped(
+    skips: Sequence[PlannedSkip], after: datetime, through: datetime
+) -> Iterator[tuple[datetime, datetime]]:
+    """Yield the parts of (after, through] that no planned skip contains. `skips`: by `first`."""
+    return ((start, end) for start, end, why in _parts(skips, after, through) if why is None)
 
 
 def lifetime(job: Job, after: datetime, through: datetime) -> tuple[datetime, datetime]:

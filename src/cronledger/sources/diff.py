@@ -26,10 +26,8 @@ from cronledger.rules.calendar_spec import CalendarSpec
 from cronledger.rules.calendars import Calendar
 from cronledger.rules.channels import Channel
 from cronledger.rules.cron import CronError
-from cronledger.rules.firings import cron_in
-from cronledger.rules.model import Job
+from cronledger.rules.model import Job, unchecked
 from cronledger.rules.problems import Problem
-from cronledger.rules.timeline import lifetime
 from cronledger.sources import missing_channels, source_calendars, upstreams
 from cronledger.sources.apply import (
     Applied,
@@ -152,7 +150,7 @@ def diff(
     comparing = _Comparing(now, now + timedelta(days=days), dates)
     declared = {job.name: job for job in jobs}
     changes = [comparing.change(row, declared.get(row["name"])) for row in found]
-    changes += [comparing.change(row, _job(row)) for row in others]
+    changes += [comparing.change(row, unchecked(row)) for row in others]
     kept = tuple(change for change in changes if change is not None)
     changed = tuple(
         ChannelChange(row["name"], row["change"], row["before"], row["after"])
@@ -260,7 +258,7 @@ class _Comparing:
         began = self.after
         if row["paused_at"] is not None:
             began = max(began, row["paused_until"] or self.through)
-        old_job = self._dated(_job(row), self.dates.before) if alive else None
+        old_job = self._dated(unchecked(row), self.dates.before) if alive else None
         new_job = self._dated(job, self.dates.after) if job is not None else None
         same_times = alive and job is not None and not fields.keys() & _TIMING
         calendar_firings: tuple[FiringChange, ...] = ()
@@ -283,20 +281,14 @@ class _Comparing:
         return Dated(job, None if job.calendar is None else calendars.get(job.calendar))
 
 
-def _job(row: Mapping[str, Any]) -> Job:
-    """Return the job of a row. Its schedule is checked when it is read."""
-    return Job.model_construct(**{name: row[name] for name in Job.model_fields if name in row})
-
-
 def _plan_times(dated: Dated | None, after: datetime, through: datetime) -> Iterator[datetime]:
     """Return the plan_times of the first scope; none for a schedule that is invalid."""
     if dated is None:
         return iter(())
     try:
-        cron = cron_in(dated.job, calendar=dated.calendar)
+        return dated.firings(after, through).plan_times()
     except CronError:
         return iter(())  # a schedule in the ledger: it has a spec_error; a new one was refused
-    return iter(()) if cron is None else cron.plan_times(*lifetime(dated.job, after, through))
 
 
 def _only(a: Iterator[datetime], b: Iterator[datetime]) -> tuple[Occurrences, Occurrences]:

@@ -10,11 +10,11 @@ from cronledger.declaring.handles import JobFunction, job_of
 from cronledger.rules import zones
 from cronledger.rules.calendar_spec import CalendarSpec
 from cronledger.rules.calendars import Calendar
-from cronledger.rules.cron import Cron, Firing, parse
-from cronledger.rules.firings import change_local, change_note, cron_in, local_text, note
+from cronledger.rules.cron import Firing, parse
+from cronledger.rules.firings import Firings, change_local, change_note, local_text, note
 from cronledger.rules.model import Job
 from cronledger.rules.problems import nearest
-from cronledger.rules.timeline import TICK, lifetime
+from cronledger.rules.timeline import TICK
 from cronledger.sources.calendars import written_out
 
 SHOWN = 10
@@ -60,10 +60,10 @@ def assert_fires(
     local = zones.named(zone or ("UTC" if job is None else job.timezone))
     period = _Period.of(on, year, local)
     if job is None:
-        schedule = _of_text(what, local, scope)
+        schedule = _of_text(what, local, scope, period)
     else:
-        schedule = _of_job(job, local, scope, _calendar(job, calendars or {}, period.year))
-    firings = schedule.firings(period)
+        schedule = _of_job(job, local, scope, calendars or {}, period)
+    firings = list(schedule.firings)
     expected = None if at is None else _local_times(at, period)
     failures: list[str] = []
     if times is not None and len(firings) != times:
@@ -74,7 +74,7 @@ def assert_fires(
         failures.append(f"does not fire {period}")
     if failures:
         lines = [f"{schedule.text} {failure}" for failure in failures]
-        raise AssertionError("\n".join([*lines, *schedule.clock_changes(period)]))
+        raise AssertionError("\n".join([*lines, *schedule.clock_changes()]))
     return firings
 
 
@@ -117,48 +117,43 @@ class _Period:
 
 @dataclass(frozen=True, slots=True)
 class _Schedule:
-    """What fires: `cron` (None: never) in the lifetime of `job`. `zone`: of the local times."""
+    """What fires in the period. `zone`: of the local times."""
 
     text: str
-    cron: Cron | None
-    job: Job | None
+    firings: Firings
     zone: ZoneInfo
 
-    def firings(self, period: _Period) -> list[Firing]:
-        return [] if self.cron is None else list(self.cron.firings(*self._range(period)))
-
-    def clock_changes(self, period: _Period) -> list[str]:
-        """Return a line for each clock change in `period` that affects the schedule."""
-        if self.cron is None:
-            return []
-        changes = self.cron.clock_changes(*self._range(period))
+    def clock_changes(self) -> list[str]:
+        """Return a line for each clock change in the period that affects the schedule."""
         return [
-            f"  {local_text(change_local(change))}  {change_note(change)}" for change in changes
+            f"  {local_text(change_local(change))}  {change_note(change)}"
+            for change in self.firings.clock_changes()
         ]
 
-    def _range(self, period: _Period) -> tuple[datetime, datetime]:
-        if self.job is None:
-            return period.after, period.through
-        return lifetime(self.job, period.after, period.through)
 
-
-def _of_job(job: Job, zone: ZoneInfo, scope: str | None, calendar: Calendar | None) -> _Schedule:
+def _of_job(
+    job: Job, zone: ZoneInfo, scope: str | None, calendars: Mapping[str, CalendarSpec],
+    period: _Period,
+) -> _Schedule:  # fmt: skip
     if scope is not None and job.scopes is not None and scope not in job.scopes:
         raise ValueError(
             f"scope={scope!r} is not a scope of job {job.name!r}; {nearest(scope, job.scopes)}"
         )
     text = f"job {job.name!r} ({job.schedule or 'without a schedule'}, {job.timezone})"
-    return _Schedule(text, cron_in(job, scope, calendar), job, zone)
+    calendar = _calendar(job, calendars, period.year)
+    firings = Firings.of(job, period.after, period.through, scope=scope, calendar=calendar)
+    return _Schedule(text, firings, zone)
 
 
-def _of_text(what: object, zone: ZoneInfo, scope: str | None) -> _Schedule:
+def _of_text(what: object, zone: ZoneInfo, scope: str | None, period: _Period) -> _Schedule:
     if not isinstance(what, str):
         raise TypeError(
             f"{what!r} is neither a job nor a schedule; pass a function that @app.job declared, "
             "app.jobs[NAME], or text such as '30 2 * * *'"
         )
     cron = parse(what, timezone=zone.key, scope=scope or "")
-    return _Schedule(f"{what!r} ({zone.key})", cron, None, zone)
+    firings = Firings(cron, period.after, period.through)
+    return _Schedule(f"{what!r} ({zone.key})", firings, zone)
 
 
 def _calendar(job: Job, calendars: Mapping[str, CalendarSpec], year: int) -> Calendar | None:

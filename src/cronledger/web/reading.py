@@ -26,7 +26,7 @@ from cronledger.ledger.reports import ReadRows, Row, in_thread
 from cronledger.ledger.senders import AsyncConnections
 from cronledger.ledger.session_settings import COMMAND, set_expressions
 from cronledger.logs.loggers import get_logger
-from cronledger.rules.calendars import named_in
+from cronledger.rules.calendars import Calendars, by_key, named_in
 from cronledger.rules.remedies import Surface
 
 log = get_logger(__name__)
@@ -177,12 +177,12 @@ class Reader:
         key = (statement, repr(sorted(params.items())))
         return await self._current(key, fresh, self._statement(statement, params))
 
-    async def calendars(self, rows: Sequence[Row]) -> Sequence[Row]:
+    async def calendars(self, rows: Sequence[Row]) -> Calendars:
         """Return the revisions of calendars that these rows of jobs name."""
         keys = named_in(rows)
         if not keys:
-            return ()
-        return (await self.read("read_calendars", fresh=60.0, **calendar_keys(keys))).known
+            return {}
+        return by_key((await self.read("read_calendars", fresh=60.0, **calendar_keys(keys))).known)
 
     async def compute(
         self, name: str, work: Callable[[ReadRows], T], *, fresh: float = 1.0, **params: object

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cronledger.ledger.statements import Connection, Statements
-from cronledger.rules.calendars import Calendar, CalendarKey, named_in
+from cronledger.rules.calendars import Calendar, CalendarKey, by_key, named_in
 from cronledger.rules.model import Revision
 
 
@@ -35,7 +35,7 @@ async def with_calendars(
     calendars: dict[CalendarKey, Calendar] = {}
     if keys := named_in(rows):
         read = await (await s.read_calendars(c, keys)).fetchall()
-        calendars = {calendar.key: calendar for calendar in map(Calendar.from_row, read)}
+        calendars = by_key(read)
     found: dict[str, list[Revision]] = {}
     for row in rows:
         found.setdefault(row["job_name"], []).append(Revision.unchecked(row, calendars))

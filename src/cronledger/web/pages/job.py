@@ -18,7 +18,7 @@ from cronledger.explain.day.read import TooManyEditsError, read_day
 from cronledger.explain.firings import firings_in, planned_skip
 from cronledger.ledger.reports import NEWEST, Row
 from cronledger.rules.calendar_spec import ENDS_SOON
-from cronledger.rules.calendars import Calendar
+from cronledger.rules.calendars import Calendars
 from cronledger.rules.cron import Firing
 from cronledger.rules.cron_fields import CronError, is_reboot
 from cronledger.rules.firings import later, note
@@ -271,7 +271,7 @@ def _date(request: Request) -> date | None:
 
 
 def _firings(
-    row: Row, calendars: Sequence[Row], skips: Sequence[Row], key: ScopeKey, now: datetime
+    row: Row, calendars: Calendars, skips: Sequence[Row], key: ScopeKey, now: datetime
 ) -> list[Firing]:
     """Return the next firings, and between them those that are skipped.
 
@@ -280,8 +280,7 @@ def _firings(
     if row["schedule"] is None or row["retired_at"] is not None:
         return []
     try:
-        calendar = next(map(Calendar.from_row, calendars), None)
-        coming = firings_in(row, key.scope_id, now, calendar)
+        coming = firings_in(row, key.scope_id, now, calendars)
         coming = replace(coming, planned_skips=[planned_skip(one) for one in skips])
         return list(islice(coming.with_skipped(), FIRINGS))
     except CronError:

@@ -6,18 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.audit.dates import Calendars, read_dates
-from cronledger.audit.walk import Definition, excluded_day, walk
+from cronledger.explain.firings import firings_in
 from cronledger.explain.skipping import MOST, Skipping, skipping
 from cronledger.ledger import calls
 from cronledger.ledger.reports import ReadRows, Reports, Row
+from cronledger.rules.calendars import Calendars
 from cronledger.rules.cron import CronError
 from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
@@ -31,8 +30,6 @@ from cronledger.web.pages.job import job_of
 from cronledger.web.payloads import AGAIN, Entered, PayloadSchema, problem_of
 from cronledger.web.site import Site, identity_of, site_of
 
-MOST_COUNTED = 100_000
-"""Firings in a pause that are counted."""
 MOST_BACKFILLED = 10_000
 """plan_times of one backfill, as in one call of the SQL function."""
 MOST_LISTED = 100
@@ -129,26 +126,20 @@ async def ask_pause(request: Request) -> Response:
     given = queries.moment_of(request, "until")
     until = queries.later(given, "until", now)
     key = _key(lambda name: queries.text(request, name), row)
-    calendars = read_dates(await site_of(request).reader.calendars([row]))
+    calendars = await site_of(request).reader.calendars([row])
     return await site_of(request).page(
         request, "job_pause.html", row=row, until=until,
         given=given, reason=queries.text(request, "reason") or "",
         skipped=until and await asyncio.to_thread(_firings, row, calendars, key, now, until),
-        most=MOST_COUNTED,
         back=_back(key),
     )  # fmt: skip
 
 
 def _firings(row: Row, calendars: Calendars, key: ScopeKey, now: datetime, until: datetime) -> int:
-    """Return the number of firings of one scope in (now, until], at most MOST_COUNTED."""
+    """Return the number of firings of one scope in (now, until]."""
     try:
-        definition = Definition.from_row(row, calendars)
-        coming = (
-            at for at in walk(definition, key, now, until)
-            if excluded_day(definition, key, at) is None
-        )  # fmt: skip
-        return sum(1 for _ in islice(coming, MOST_COUNTED))
-    except ValueError:
+        return firings_in(row, key.scope_id, now, calendars, until).count()
+    except CronError:
         return 0  # the schedule is invalid, and fires nothing
 
 
