@@ -446,9 +446,7 @@ async def test_verify_states_what_its_proof_rests_on(
     assert report.tally.observed == 2
 
 
-@pytest.mark.parametrize(
-    "claim", ["claim('job', worker => 'observed')", "claim_next('default', 'observed')"]
-)
+@pytest.mark.parametrize("claim", ["claim('job', 'observed')", "claim_next('default', 'observed')"])
 def test_no_worker_has_the_name_of_observed_runs(ledger: Ledger, claim: str) -> None:
     ledger.job(handler="external")
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="runner observed: this name"):

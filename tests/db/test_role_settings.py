@@ -330,7 +330,6 @@ CALLS: dict[str, str] = {
     "an adoptable job": "UPDATE jobs SET handler = 'external', observed = true WHERE name = 'seen'",
     "adopt": "SELECT adopt('seen', db_clock() + interval '1 d')",
     "create_report_token": "SELECT create_report_token(repeat('a', 64), 'seen')",
-    "report_token_job": "SELECT report_token_job(repeat('a', 64))",
     "report_by_token": "SELECT report_by_token(repeat('a', 64), true)",
     "revoke_report_token": "SELECT revoke_report_token(max(id)) FROM report_tokens",
     "a deletion": "DELETE FROM jobs WHERE name = 'new'",

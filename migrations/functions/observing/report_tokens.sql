@@ -96,7 +96,9 @@ BEGIN
             PERFORM {schema}.observe_start(held.job_name, run_key, arrived, held.scope_kind, held.scope_id, held.host, 'http');
         END IF;
         outcome := 'accepted';
-    EXCEPTION WHEN no_data_found OR object_not_in_prerequisite_state OR invalid_parameter_value THEN
+    EXCEPTION WHEN lock_not_available THEN
+        RAISE;  -- the next condition is that of its whole class
+    WHEN no_data_found OR object_not_in_prerequisite_state OR invalid_parameter_value THEN
         outcome := 'refused';
         GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT, remedy = PG_EXCEPTION_HINT;
     END;

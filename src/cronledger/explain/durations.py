@@ -42,7 +42,7 @@ def parameters(jobs: Collection[str], now: datetime) -> dict[str, Any]:
 
 def length(milliseconds: int) -> timedelta:
     """Return the length. A row that was written by SQL may exceed a timedelta, or be negative."""
-    longest = timedelta.max // timedelta(milliseconds=1)
+    longest = timedelta(days=timedelta.max.days) // timedelta(milliseconds=1)
     return timedelta(milliseconds=max(0, min(milliseconds, longest)))
 
 
