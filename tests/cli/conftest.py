@@ -1,6 +1,5 @@
 """The command line as a person uses it: arguments in, what is printed and an exit code out."""
 
-import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -39,14 +38,11 @@ env = { SECRET = "hunter2" }
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def surroundings(clean_environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The working directory is empty, and no CRONLEDGER_* variable is set, except one.
 
     A busy server may need longer for a connection than a command waits.
     """
-    for name in list(os.environ):
-        if name.startswith("CRONLEDGER_") and not name.startswith("CRONLEDGER_TEST_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("CRONLEDGER_CONNECT_TIMEOUT", f"{PATIENCE:.0f}s")
     here = tmp_path / "here"
     here.mkdir()
