@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from cronledger.ledger import senders
 from tests.database import Databases, server
+from tests.db.support.rows import Db, connected
 from tests.spans import Spans
 
 # Hypothesis limits the time of each example by default, and a busy machine exceeds any limit.
@@ -46,6 +48,21 @@ def level_of_logs() -> Iterator[None]:
     """Undo what `logs.output.configure` sets for the whole process."""
     yield
     logging.getLogger("cronledger").setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No CRONLEDGER_* variable is set, except those of the test run itself."""
+    for name in list(os.environ):
+        if name.upper().startswith("CRONLEDGER_") and not name.startswith("CRONLEDGER_TEST_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Db]:
+    """A connection whose rows are dictionaries."""
+    with connected(database_url) as connection:
+        yield connection
 
 
 @pytest.fixture

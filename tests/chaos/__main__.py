@@ -51,6 +51,7 @@ from tests.chaos.judge import (
 )
 from tests.chaos.watch import flatness
 from tests.chaos.world import World
+from tests.cluster.support.clocks import monotonic_offset
 from tests.cluster.support.marks import Mark, read
 
 HANDFUL = 20
@@ -145,7 +146,7 @@ def judge(world: World) -> Verdict:
     with psycopg.connect(world.server.start(), autocommit=True) as c:
         judge_ledger(verdict, c)
         judge_outside(
-            verdict, c, marks, offset=_offset(c),
+            verdict, c, marks, offset=monotonic_offset(c),
             acknowledged=world.load.acknowledged, succeeded=succeeded, starved=world.starved,
         )  # fmt: skip
         judge_alerts(verdict, c, written(world, ALERTS))
@@ -166,18 +167,6 @@ def written(world: World, file: str) -> str:
     """Return what replicas have written to this file: nothing if they never did."""
     path = world.directory / file
     return path.read_text() if path.exists() else ""
-
-
-def _offset(c: psycopg.Connection[tuple[float]]) -> float:
-    """CLOCK_MONOTONIC minus the database's clock, from the fastest of many round trips."""
-    best = (float("inf"), 0.0)
-    for _ in range(50):
-        sent = time.monotonic()
-        row = c.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-        received = time.monotonic()
-        assert row is not None
-        best = min(best, (received - sent, (sent + received) / 2 - row[0]))
-    return best[1]
 
 
 def report(world: World, verdict: Verdict, minutes: float) -> bool:

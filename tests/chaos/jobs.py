@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 from cronledger import App, Context, Retry
 from cronledger.channels import Function
 from cronledger.rules.model import Overlap
-from tests.cluster.support.marks import mark
+from tests.cluster.support.jobs import say
 
 SIGN = 0.05
 SCOPES = [f"s{number}" for number in range(6)]
@@ -61,11 +61,6 @@ if DIRECTORY in os.environ:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(SpanLines()))
     trace.set_tracer_provider(provider)
-
-
-def say(what: str, ctx: Context) -> None:
-    at = ctx.plan_time.isoformat()
-    mark(what, ctx.job, ctx.scope_id, ctx.attempt, ctx.execution_id, at)
 
 
 async def live(ctx: Context, seconds: float) -> None:

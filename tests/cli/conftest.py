@@ -1,6 +1,5 @@
 """The command line as a person uses it: arguments in, what is printed and an exit code out."""
 
-import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -39,14 +38,11 @@ env = { SECRET = "hunter2" }
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def surroundings(clean_environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The working directory is empty, and no CRONLEDGER_* variable is set, except one.
 
     A busy server may need longer for a connection than a command waits.
     """
-    for name in list(os.environ):
-        if name.startswith("CRONLEDGER_") and not name.startswith("CRONLEDGER_TEST_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("CRONLEDGER_CONNECT_TIMEOUT", f"{PATIENCE:.0f}s")
     here = tmp_path / "here"
     here.mkdir()
@@ -84,7 +80,7 @@ def ask(database_url: str) -> Iterator[Ask]:
 
 
 @pytest.fixture
-def filled(cli: Cli, surroundings: Path, ask: Ask, database_url: str) -> Cli:
+def filled(cli: Cli, surroundings: Path, db: rows.Db) -> Cli:
     """The same with the jobs above and executions 1 (SUCCESS), 2 (FAILED), 3 (RUNNING).
 
     The plan_times are not after the cursor, even if a second begins between the two statements.
@@ -92,22 +88,18 @@ def filled(cli: Cli, surroundings: Path, ask: Ask, database_url: str) -> Cli:
     (surroundings / "jobs.toml").write_text(JOBS)
     applied = cli("jobs", "apply", "jobs.toml")
     assert applied.exit_code == 0, applied.output
-    ((through,),) = ask(
-        "SELECT planned_through FROM cronledger.schedules WHERE job_name = 'hourly'"
-    )
-    base = through.replace(microsecond=0)
+    through = "SELECT planned_through FROM cronledger.schedules WHERE job_name = 'hourly'"
+    base = rows.value(db, through).replace(microsecond=0)
     columns: dict[str, dict[str, Any]] = {
         "SUCCESS": {"plan_time": base - 2 * HOUR, "output": "line 1\nline 2"},
         "FAILED": {"plan_time": base - HOUR, "error_code": "exit_code", "error_msg": None},
         "RUNNING": {"plan_time": base, "stale_after": base + 24 * HOUR},
     }
-    with rows.connected(database_url) as db:
-        for status, more in columns.items():
-            rows.execution(db, status, "hourly", max_attempts=1, **more)
-        now = rows.now(db)
-        rows.runner(db, "alive", stale_after=now + HOUR)
-        gone = {"heartbeat_at": now - HOUR / 60, "stale_after": now - HOUR / 90}
-        rows.runner(db, "gone", **gone)
+    for status, more in columns.items():
+        rows.execution(db, status, "hourly", max_attempts=1, **more)
+    now = rows.now(db)
+    rows.runner(db, "alive", stale_after=now + HOUR)
+    rows.runner(db, "gone", heartbeat_at=now - HOUR / 60, stale_after=now - HOUR / 90)
     return cli
 
 

@@ -30,18 +30,17 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def file(cli: Cli, surroundings: Path, database_url: str) -> Path:
+def file(cli: Cli, surroundings: Path, db: Db) -> Path:
     """A file that is applied at ten past an hour, with a runner of one slot, and a history: an
     execution of `hourly` takes 15 minutes.
     """
     file = surroundings / "jobs.toml"
     file.write_text(FILE)
-    with rows.connected(database_url) as db:
-        set_ten_past(db)
-        found = cli("jobs", "apply", "jobs.toml")
-        assert found.exit_code == 0, found.output
-        rows.runner(db, slots=1)
-        _history(db, "hourly", 900)
+    set_ten_past(db)
+    found = cli("jobs", "apply", "jobs.toml")
+    assert found.exit_code == 0, found.output
+    rows.runner(db, slots=1)
+    _history(db, "hourly", 900)
     return file
 
 
@@ -243,13 +242,12 @@ def test_an_empty_ledger_has_no_firings(cli: Cli) -> None:
     assert "nothing is planned" in cli("forecast").stderr
 
 
-def test_an_observed_job_has_starts_and_no_load(cli: Cli, database_url: str) -> None:
-    with rows.connected(database_url) as db:
-        set_ten_past(db)
-        rows.job(db, "seen", handler="observed", schedule="0 * * * *", queue="away")
-        _history(db, "seen", 900)
-        at = rows.now(db)
-        rows.execution(db, "RUNNING", "seen", plan_time=at, runner_id="observed", queue="away")
+def test_an_observed_job_has_starts_and_no_load(cli: Cli, db: Db) -> None:
+    set_ten_past(db)
+    rows.job(db, "seen", handler="observed", schedule="0 * * * *", queue="away")
+    _history(db, "seen", 900)
+    at = rows.now(db)
+    rows.execution(db, "RUNNING", "seen", plan_time=at, runner_id="observed", queue="away")
     found = read(cli, "forecast", "--days", "1")
     assert of(found, "seen") == {"starts": 24}
     assert found["queues"] == []

@@ -8,21 +8,17 @@ import pytest
 
 from tests.cli.conftest import Ask, Cli
 from tests.cli.support.results import read, refused
+from tests.db.support import rows
 
 HOUR = timedelta(hours=1)
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.fixture
-def at(ask: Ask) -> datetime:
+def at(db: rows.Db) -> datetime:
     """The second plan_time of the hourly job `job` from now on."""
-    ask(
-        "INSERT INTO cronledger.jobs (name, handler, target, schedule, timezone) VALUES"
-        " ('job', 'python', '{\"python\": \"a:b\"}', '0 * * * *', 'Europe/Berlin')"
-    )
-    ((found,),) = ask("SELECT date_trunc('hour', cronledger.db_now()) + interval '2 hours'")
-    assert isinstance(found, datetime)
-    return found
+    rows.job(db, timezone="Europe/Berlin")
+    return rows.now(db).replace(minute=0, second=0, microsecond=0) + 2 * HOUR
 
 
 def test_a_firing_is_skipped_listed_and_taken_back(cli: Cli, at: datetime) -> None:
@@ -102,11 +98,8 @@ def test_a_bad_skip_is_refused_with_the_nearest_firings(cli: Cli, ask: Ask, at: 
     refused(cli("skip", "job", at.isoformat(), *reason), "unknown time zone")
 
 
-def test_a_firing_of_a_job_with_after_is_skipped(cli: Cli, ask: Ask, at: datetime) -> None:
-    ask(
-        "INSERT INTO cronledger.jobs (name, handler, target, after) VALUES"
-        ' (\'load\', \'python\', \'{"python": "a:b"}\', \'[{"job": "job", "scope": "same"}]\')'
-    )
+def test_a_firing_of_a_job_with_after_is_skipped(cli: Cli, db: rows.Db, at: datetime) -> None:
+    rows.job(db, "load", schedule=None, after='[{"job": "job", "scope": "same"}]')
     read(cli, "skip", "load", at.isoformat(), "--reason", "stocktaking")
     firings = read(cli, "next", "load", "--count", "2")
     assert [one["skipped"] for one in firings] == [None, "stocktaking", None]

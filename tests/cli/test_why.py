@@ -57,14 +57,6 @@ def _why(
     return answer
 
 
-def _skip(db: rows.Db, at: datetime, reason: str, **columns: Any) -> None:
-    given = {"through_plan_time": at, "count": 1, "revision": 1} | columns
-    rows.insert(
-        db, "skips", job_name="job", scope_kind="global", scope_id="global", from_plan_time=at,
-        reason=reason, **given,
-    )  # fmt: skip
-
-
 def test_it_ran(cli: Cli, db: rows.Db) -> None:
     at = _hour(db)
     row = rows.execution(db, plan_time=at, started_at=at + timedelta(minutes=3))
@@ -130,7 +122,7 @@ def test_a_plan_time_in_a_later_window_names_the_execution_of_the_window(
         row = rows.execution(db, plan_time=_hour(db, ago), window_start=_hour(db, ago + 2))
         ids.append(row["id"])
     covers = "is covered by the window of execution {}, "
-    _skip(db, _hour(db, 5), "paused")
+    rows.skip(db, _hour(db, 5), reason="paused")
     _why(cli, _hour(db, 5), covers.format(ids[0]), verdict="skipped")
     rows.execution(db, "FAILED", plan_time=_hour(db, 3))
     _why(cli, _hour(db, 3), covers.format(ids[1]), verdict="failed")
@@ -160,9 +152,9 @@ def test_a_filter_is_named_as_the_reason_why_it_is_not_retried(cli: Cli, db: row
 
 def test_a_skip_names_its_reason(cli: Cli, db: rows.Db) -> None:
     row = rows.execution(db, plan_time=_hour(db, 4))
-    _skip(db, _hour(db, 3), "overlap", blocked_by=row["id"])
-    _skip(db, _hour(db, 2), "superseded")
-    _skip(db, _hour(db, 1), "retired")
+    rows.skip(db, _hour(db, 3), reason="overlap", blocked_by=row["id"])
+    rows.skip(db, _hour(db, 2), reason="superseded")
+    rows.skip(db, _hour(db, 1), reason="retired")
     blocked = f"execution {row['id']} was RUNNING on r1, from"
     _why(cli, _hour(db, 3), blocked, "overlap is skip", verdict="skipped")
     _why(cli, _hour(db, 2), "a newer plan_time ran instead")
@@ -189,7 +181,7 @@ def test_a_released_execution_has_no_start_but_that_of_its_attempt(cli: Cli, db:
         "ended_at": at.isoformat(), "error_code": "shutdown", "error_msg": None,
     }  # fmt: skip
     row = rows.execution(db, "PENDING", plan_time=at, attempt=1, attempts=Jsonb([attempt]))
-    _skip(db, _hour(db), "overlap", blocked_by=row["id"])
+    rows.skip(db, _hour(db), reason="overlap", blocked_by=row["id"])
     named = f"execution {row['id']} was RUNNING on r0, from"
     for _ in range(2):
         _why(cli, _hour(db), named, f"{at:%Y-%m-%dT%H}:00:00Z and was released later, and")
@@ -201,7 +193,7 @@ def test_a_skip_behind_an_execution_that_no_worker_has_claimed_says_so(
     cli: Cli, db: rows.Db
 ) -> None:
     row = rows.execution(db, "PENDING", plan_time=_hour(db, 2))
-    _skip(db, _hour(db), "overlap", blocked_by=row["id"])
+    rows.skip(db, _hour(db), reason="overlap", blocked_by=row["id"])
     _why(cli, _hour(db), f"no worker had claimed execution {row['id']} yet", verdict="skipped")
 
 
@@ -210,7 +202,7 @@ def test_an_execution_that_may_have_ended_names_the_reason_and_so_does_a_skip_be
 ) -> None:
     rows.runner(db, diagnostics=Jsonb({"failing": {"finisher": "DiskFull: no space"}}))
     row = rows.execution(db, "RUNNING", plan_time=_hour(db, 2))
-    _skip(db, _hour(db), "overlap", blocked_by=row["id"])
+    rows.skip(db, _hour(db), reason="overlap", blocked_by=row["id"])
     failing = "and may have ended, because r1 is failing (finisher: DiskFull: no space)"
     for ago in (2, 1):
         _why(cli, _hour(db, ago), failing)
@@ -234,7 +226,7 @@ def test_skipped_in_a_pause(cli: Cli, db: rows.Db) -> None:
         "UPDATE cronledger.job_revisions SET effective_from = %s WHERE revision = 2",
         [_hour(db, 3) + timedelta(minutes=30)],
     )
-    _skip(db, _hour(db, 2), "paused", through_plan_time=_hour(db, 1), count=2)
+    rows.skip(db, _hour(db, 2), _hour(db, 1), 2, "paused")
     words = ("skipped with 1 others", "the job was paused from", "with the reason 'moving house'")
     _why(cli, _hour(db, 1), *words, verdict="skipped")
 
@@ -243,7 +235,7 @@ def test_missed_with_nobody_alive(cli: Cli, db: rows.Db) -> None:
     at = _hour(db, 3)
     rows.execution(db, plan_time=at - timedelta(hours=1))
     rows.runner(db, started_at=at + timedelta(hours=1), heartbeat_at=rows.now(db))
-    _skip(db, at, "missed", created_at=at + timedelta(hours=1, minutes=1))
+    rows.skip(db, at, reason="missed", created_at=at + timedelta(hours=1, minutes=1))
     before = f"between {at - timedelta(hours=1) + timedelta(seconds=2):%Y-%m-%dT%H:%M:%SZ} and "
     _why(cli, at, "later than its grace of 1m, and catch_up is latest", before)
     db.execute("UPDATE cronledger.runners SET started_at = %s", [at - timedelta(hours=1)])
@@ -277,11 +269,8 @@ def test_another_revision_has_it(cli: Cli, db: rows.Db) -> None:
 
 def test_not_planned_yet(cli: Cli, db: rows.Db) -> None:
     _why(cli, _hour(db, -2), "is in the future")
-    db.execute("UPDATE cronledger.schedules SET planned_through = %s", [_hour(db, 5)])
-    db.execute(
-        "UPDATE cronledger.schedules SET next_plan_time = %s, next_due_at = %s, parked = NULL",
-        [_hour(db, 4), _hour(db, 4)],
-    )
+    due = _hour(db, 4)
+    rows.schedule(db, planned_through=_hour(db, 5), next_plan_time=due, next_due_at=due)
     words = "no_runner: no live runner has queue default"
     _why(cli, _hour(db, 1), words, verdict="not_planned")
 
@@ -372,10 +361,8 @@ def test_without_a_time_it_explains_the_present(cli: Cli, db: rows.Db) -> None:
         _why(cli, "now", verdict=verdict)
         return str(answer["text"])
 
-    db.execute(  # as a replica does that has planned the job
-        "UPDATE cronledger.schedules SET woken = false, next_due_at = %(at)s,"
-        " next_plan_time = %(at)s", {"at": _hour(db, -1)},
-    )  # fmt: skip
+    at = _hour(db, -1)
+    rows.schedule(db, next_due_at=at, next_plan_time=at)  # as a replica does that has planned it
     assert present("idle").startswith(f"The next plan_time is {_hour(db, -1):%Y-%m-%dT%H:%M:%SZ}")
 
     done = f"is execution {rows.execution(db, plan_time=_hour(db, 2))['id']} "
@@ -443,13 +430,13 @@ def test_a_handler_that_was_not_ready_is_called_again(cli: Cli, db: rows.Db) -> 
 
 
 def test_a_skip_names_what_was_missing_of_a_required_job(cli: Cli, db: rows.Db) -> None:
-    _skip(db, _hour(db), "upstream", detail="extract 03:00 FAILED")
+    rows.skip(db, _hour(db), reason="upstream", detail="extract 03:00 FAILED")
     words = "it waited for a job that it requires: extract 03:00 FAILED"
     _why(cli, _hour(db), words, verdict="skipped")
 
 
 def test_a_skip_without_a_report_says_so(cli: Cli, db: rows.Db) -> None:
-    _skip(db, _hour(db), "not_reported")
+    rows.skip(db, _hour(db), reason="not_reported")
     _why(cli, _hour(db), "no start was reported within grace", verdict="skipped")
 
 

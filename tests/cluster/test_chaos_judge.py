@@ -78,11 +78,7 @@ def test_a_second_is_accounted_for_until_the_edit_that_set_the_end_is_made(
             [begun, begun + timedelta(seconds=13)],
         )
         first = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
-        rows.insert(
-            db, "skips", job_name="steady", scope_kind="global", scope_id="global",
-            from_plan_time=first, through_plan_time=first + timedelta(seconds=skipped - 1),
-            count=skipped, reason="missed", revision=1,
-        )  # fmt: skip
+        rows.skip(db, first, first + timedelta(seconds=skipped - 1), skipped, job="steady")
         query = LEDGER["missing: unaccounted seconds of unedited jobs"]
         (found,) = rows.one(db.execute(query)).values()
     assert found == missing

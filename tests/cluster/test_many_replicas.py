@@ -4,21 +4,7 @@ import pytest
 
 from tests.cluster.support.harness import Cluster
 from tests.cluster.support.jobs import LEASE_VARIABLE
-from tests.cluster.support.outside_record import assert_every_plan_time_ran_once
 from tests.waiting import until
-
-
-@pytest.mark.long
-def test_two_replicas_run_every_plan_time_once(cluster: Cluster) -> None:
-    # Two slots for four firings a second: neither can do it alone in one claim.
-    replicas = [cluster.start("steady", runner_id=name, slots=2) for name in ("one", "two")]
-    until("five plan_times each", lambda: len(cluster.executions("SUCCESS")) >= 20)
-    until("both have run some", lambda: cluster.runners() == {"one", "two"})
-    for replica in replicas:
-        replica.popen.terminate()
-    for replica in replicas:
-        assert replica.wait() == 0
-    assert_every_plan_time_ran_once(cluster)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import sys
 import threading
 import time
@@ -221,11 +220,10 @@ def _requested(world: World, execution: int) -> bool:
 # -- commands ------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("clean_environment")
 async def test_commands_know_their_execution_and_no_secret(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in os.environ if name.startswith("CRONLEDGER_")]:
-        monkeypatch.delenv(name)  # of the test run itself
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "postgresql://u:hunter2@h/d")
     monkeypatch.setenv("cronledger_listen_url", "postgresql://u:hunter2@h/d")
     monkeypatch.setenv("PGPASSWORD", "hunter2")

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, LiteralString
 
-import psycopg
 import pytest
 
 from cronledger.embedded.binaries import all_binaries
 from tests.cluster.support.harness import ROOT, Cluster
+from tests.db.support import rows
 from tests.processes import alive, children
 from tests.waiting import until
 
@@ -81,13 +81,9 @@ def workers(cluster: Cluster, tmp_path: Path) -> Iterator[Any]:
 
 
 def _declare(cluster: Cluster, name: str = "foreign", **columns: object) -> None:
-    values = {"name": name, "handler": "external", "stale_timeout": LEASE, **columns}
-    names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
-    with psycopg.connect(cluster.url) as c:
-        c.execute(
-            f"INSERT INTO cronledger.jobs ({names}) VALUES ({marks})".encode(),
-            list(values.values()),
-        )
+    values = {"handler": "external", "schedule": None, "stale_timeout": LEASE, **columns}
+    with rows.connected(cluster.url) as db:
+        rows.job(db, name, **values)
 
 
 def _begun(worker: Worker) -> int:

@@ -29,15 +29,8 @@ async def one(ledger: Ledger) -> AsyncIterator[Runner]:
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[Db]:
-    """A connection whose rows are dictionaries."""
-    with connected(database_url) as connection:
-        yield connection
-
-
-@pytest.fixture
 def other(database_url: str) -> Iterator[Db]:
-    """Another such connection."""
+    """Another connection like `db`."""
     with connected(database_url) as connection:
         yield connection
 

@@ -15,6 +15,7 @@ from cronledger.explain.findings import DoctorContext
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
+from tests.db.support import rows
 from tests.db.support.commands import read
 from tests.db.support.engine import Ledger, Runner
 
@@ -263,13 +264,9 @@ def test_a_wait_for_required_jobs_is_no_lateness(ledger: Ledger) -> None:
 
 
 def skip(ledger: Ledger, reason: str, scope: str = "global") -> None:
-    ledger.travel(by=timedelta(minutes=5))
+    now = ledger.travel(by=timedelta(minutes=5))
     kind = "global" if scope == "global" else "shard"
-    ledger.values(
-        "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
-        " count, reason, revision)"
-        " VALUES ('job', %s, %s, db_now(), db_now(), 1, %s, 1)", kind, scope, reason,
-    )  # fmt: skip
+    rows.skip(ledger.db, now, reason=reason, scope_kind=kind, scope_id=scope)
 
 
 GROWS = (
@@ -648,14 +645,7 @@ def test_steps_of_any_size_observe_each_change_once(ledger: Ledger, most: int) -
 def test_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(ledger: Ledger) -> None:
     watched(ledger, "failed", "deadline")
     started(ledger, 0)
-    ledger.values(
-        "INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger,"
-        " revision, queue, due_at, attempt, max_attempts, lease_token, started_at, finished_at,"
-        " duration_ms, error_code, changed_xact)"
-        " SELECT job_name, scope_kind, scope_id, plan_time - n * interval '1 ms', 'FAILED',"
-        " trigger, revision, queue, due_at, 1, 1, gen_random_uuid(), started_at, finished_at,"
-        " 1, 'failed', '1000000000000' FROM executions, generate_series(1, 300) n"
-    )
+    rows.copies(ledger.db, rows.execution(ledger.db, "FAILED", changed_xact="1000000000000"), 300)
     step(ledger)
     end(ledger, "-")
     with psycopg.connect(ledger.url) as c:

@@ -20,7 +20,7 @@ from cronledger.rules.model import Job
 from cronledger.sources.apply import apply
 from tests.db.support.commands import command, read
 from tests.db.support.engine import Ledger, Runner
-from tests.db.support.rows import Db, connected, execution, insert, job, now, runner, value
+from tests.db.support.rows import Db, channel, connected, execution, insert, job, now, runner, value
 
 NO_ACTIONS = {
     "enqueue": "input of programs", "enqueue_many": "input of programs",
@@ -101,11 +101,6 @@ def report_token(db: Db) -> object:
     observed(db)
     hashed = "encode(sha256(random()::text::bytea), 'hex')"
     return value(db, f"SELECT cronledger.create_report_token({hashed}, 'seen')")
-
-
-def channel(db: Db) -> None:
-    settings = Jsonb({"kind": "command", "command": ["true"]})
-    insert(db, "channels", name="ops", settings=settings)
 
 
 def failed_delivery(db: Db) -> object:

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import hmac
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from cronledger.sources.crontab import Options, read_crontab
 from cronledger.sources.crontab_toml import convert
 from cronledger.sources.imported import render
 from tests.db.support.engine import Ledger
-from tests.db.test_python_howtos import run_snippets
+from tests.docs.support.pages import run_snippets, snippets
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "channels.md"
+PAGE = "howto/channels.md"
 SECONDS = 1_800_000_000
 KEY = "a key with spaces and ü"
 
@@ -27,21 +26,21 @@ KEY = "a key with spaces and ü"
 def test_the_file_and_the_app_of_the_documentation_have_the_same_channels(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    (text,) = snippets(PAGE, "toml")
     (tmp_path / "cronledger.toml").write_text(text)
     found = toml.load(tmp_path / "cronledger.toml")
     assert found.warnings == ()
     apply(ledger.url, found.jobs, channels=found.channels, source="file")
     assert set(ledger.values("SELECT kind FROM channel_status")) == set(KINDS)
     assert ledger.values("SELECT channel FROM missing_channels") == []
-    of_app = run_snippets("channels.md", "App(")["app"].channels
+    of_app = run_snippets(PAGE, "App(")["app"].channels
     assert of_app == {name: found.channels[name] for name in ("ops", "chat")}
 
 
 def test_the_receiver_of_the_documentation_knows_what_is_genuine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    is_genuine = run_snippets("channels.md", "hmac")["is_genuine"]
+    is_genuine = run_snippets(PAGE, "hmac")["is_genuine"]
     body = '{"alerts": [{"summary": "ü"}]}'.encode()
     # As a webhook with a secret sends it: tests/db/test_deliveries.py.
     given = hmac.new(KEY.encode(), f"{SECONDS}.".encode() + body, hashlib.sha256).hexdigest()
@@ -61,7 +60,7 @@ def test_the_receiver_of_the_documentation_knows_what_is_genuine(
 def test_the_function_of_the_documentation_takes_a_message(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    deliver = run_snippets("channels.md", "open_ticket")["open_ticket"]
+    deliver = run_snippets(PAGE, "open_ticket")["open_ticket"]
     message: dict[str, Any] = {"alerts": [{"id": 17, "event": "failed", "summary": "no disk"}]}
     asyncio.run(deliver(message))
     assert capsys.readouterr().out == "17 failed no disk\n"

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,14 +18,7 @@ from cronledger.testing import Ledger
 from tests.db.support import rows
 from tests.db.support.frameworks import async_engine, django_connection, sqlalchemy_engine
 from tests.db.support.rows import Db
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def snippets(page: str, language: str) -> list[str]:
-    found = re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text("utf-8"), re.DOTALL)
-    assert found
-    return found
+from tests.docs.support.pages import run_snippets, snippets
 
 
 @pytest.fixture
@@ -35,8 +27,7 @@ def page(db: Db, database_url: str) -> Any:
     for statement in snippets("client.md", "sql"):
         db.execute(statement.encode())
     module = ModuleType("documented")
-    for snippet in snippets("client.md", "python"):
-        exec(compile(snippet, "docs/client.md", "exec"), module.__dict__)
+    vars(module).update(run_snippets("client.md"))
     apply(database_url, list(module.app.jobs.values()), source="shop")
     return module
 
@@ -101,9 +92,7 @@ async def test_the_fixture_client_works_as_its_page_says(
     """The jobs of this page are those of the module `myproject.jobs`."""
     monkeypatch.setitem(sys.modules, "myproject", ModuleType("myproject"))
     monkeypatch.setitem(sys.modules, "myproject.jobs", page)
-    (snippet,) = (text for text in snippets("howto/testing.md", "python") if "client" in text)
-    names: dict[str, Any] = {}
-    exec(compile(snippet, "docs/howto/testing.md", "exec"), names)
+    names = run_snippets("howto/testing.md", "client")
     ledger = Ledger(database_url)
     with Client(database_url) as client:
         await names["test_an_order_is_shipped"](ledger, client)

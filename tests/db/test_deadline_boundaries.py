@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 from cronledger.audit.verify import verify
 from tests.db.support.engine import Ledger, Runner
 from tests.db.support.rolled_hours import round_of
+from tests.db.support.rows import skip
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 TICK = timedelta(microseconds=1)
@@ -101,11 +102,8 @@ async def test_a_plan_time_that_was_skipped_on_purpose_has_missed_no_deadline(
     at = next_minute(ledger)
     await judge(ledger, one, at + SECOND)
     assert ledger.one("SELECT count(*) FROM unjudged_deadlines") == 4
-    ledger.values(
-        "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
-        " count, reason, revision) SELECT name, 'global', 'global', %s, %s, 1, name, 1 FROM jobs",
-        at, at,
-    )  # fmt: skip
+    for reason in ("retired", "paused"):
+        skip(ledger.db, at, reason=reason, job=reason)
     ledger.values("UPDATE jobs SET schedule = '0 0 1 1 *'")
     await judge(ledger, one, at + MINUTE)
     assert missed(ledger) == []

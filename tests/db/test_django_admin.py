@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from django.urls import resolve
 
 from cronledger.sources.apply import apply
 from tests.db.support.django_process import on_database
-from tests.db.support.rows import connected, copies, execution
+from tests.db.support.rows import connected, copies, execution, skip
 from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
 
@@ -99,11 +100,8 @@ async def test_what_did_not_run_has_its_reason(whole: Whole, get: Get) -> None:
     job = whole.job(waits, schedule=None, queue="nowhere")
     async with whole.replica():
         pass
-    whole.rows(
-        "INSERT INTO cronledger.skips (job_name, scope_kind, scope_id, from_plan_time,"
-        " through_plan_time, count, reason, revision) SELECT %s, 'global', 'global',"
-        " to_timestamp(0), to_timestamp(3600), 2, 'missed', 1", job,
-    )  # fmt: skip
+    first = datetime(2000, 1, 1, tzinfo=UTC)
+    skip(whole.db, first, first + timedelta(hours=1), 2, job=job)
     assert [row.split()[:4] for row in rows(get("skip/?reason__exact=missed&q=waits"))] == [
         ["waits", "global", "missed", "2"]
     ]

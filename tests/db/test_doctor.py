@@ -23,7 +23,7 @@ from cronledger.rules import cron
 from cronledger.settings import Settings
 from tests.db.support.engine import Ledger
 from tests.db.support.pgbouncer import needs_pgbouncer, pgbouncer
-from tests.db.support.rows import connected, execution
+from tests.db.support.rows import execution
 from tests.waiting import until
 
 DAY = timedelta(days=1)
@@ -600,8 +600,7 @@ def test_violations(ledger: Ledger) -> None:
     ledger.job("j", handler="sql")
     assert one(ledger.url, "violations").severity == "ok"
     at = ledger.now().replace(microsecond=0)
-    with connected(ledger.url) as db:
-        execution(db, job="j", plan_time=at, started_at=at - timedelta(hours=1))
+    execution(ledger.db, job="j", plan_time=at, started_at=at - timedelta(hours=1))
     assert told(ledger, "violations").startswith("problem: 1 early -> run `cronledger verify`")
     ledger.values("UPDATE executions SET started_at = due_at")
     assert one(ledger.url, "violations").severity == "ok"

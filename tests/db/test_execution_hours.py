@@ -147,7 +147,7 @@ def test_the_hours_of_a_restored_dump_are_marked_once(ledger: Ledger, database_u
 def test_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     ended(ledger, [1] * 7)  # 7 transactions
-    with ledger._connection.transaction():  # one transaction is never divided
+    with ledger.db.transaction():  # one transaction is never divided
         ended(ledger, [1] * 5, job="other")
     ledger.travel(by=2 * HOUR)
     mark = "SELECT cronledger_internal.mark_changed_hours(%s::text::xid8, 3)"

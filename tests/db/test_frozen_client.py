@@ -171,7 +171,7 @@ async def test_a_stricter_limit_of_the_database_stands(
 
     job = whole.job(shows, run_timeout=run_timeout)
     name = whole.one("SELECT current_database() AS name")
-    whole._connection.execute(f"ALTER DATABASE {name} SET {IDLE} = '{of_database}'".encode())
+    whole.db.execute(f"ALTER DATABASE {name} SET {IDLE} = '{of_database}'".encode())
     async with whole.replica():
         assert (await whole.run(job))["status"] == "SUCCESS"
     assert seen == [shown]

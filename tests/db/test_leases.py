@@ -21,6 +21,7 @@ from cronledger.ledger.rows import Claimed, LeaseKey
 from cronledger.ledger.statements import Statements
 from cronledger.rules.model import ExecutionKey, Handler, Job
 from tests.cluster.support.proxy import Proxy
+from tests.db.support import rows
 from tests.db.support.engine import Ledger
 from tests.waiting import PATIENCE, until
 
@@ -151,13 +152,11 @@ class Beating:
         made = []
         for scope in scopes:
             token, sent = uuid4(), time.monotonic()
-            plan_time = self.ledger.one(
-                "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time,"
-                " status, trigger, revision, queue, due_at, attempt, max_attempts, runner_id,"
-                " lease_token, heartbeat_at, stale_after, started_at)"
-                " VALUES ('job', 'shard', %s, now(), 'RUNNING', 'schedule', 1, 'default', now(),"
-                " 1, 1, 'me', %s, now(), now() + %s, now()) RETURNING plan_time",
-                scope, token, timedelta(seconds=length),
+            plan_time = self.ledger.now()
+            rows.execution(
+                self.ledger.db, "RUNNING", plan_time=plan_time, scope_kind="shard", scope_id=scope,
+                runner_id="me", lease_token=token,
+                stale_after=plan_time + timedelta(seconds=length),
             )  # fmt: skip
             one, self.told[scope] = lease(plan_time, length, sent, token, scope)
             made.append(one)

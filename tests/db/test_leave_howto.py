@@ -1,12 +1,11 @@
 """The crontab that docs/howto/leave.md exports runs the commands of the ledger."""
 
-import json
 import subprocess
-from collections.abc import Iterator
 
-import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
+from tests.db.support.rows import Db, job
 from tests.docs.support.pages import ROOT, blocks
 
 PAGE = blocks(ROOT / "docs" / "howto" / "leave.md")
@@ -16,24 +15,13 @@ WORDS = ["printf", "%s|", "it's", "100%", "a b", '"$HOME"']
 SCHEDULE = "30 6 * jan-jun mon-fri"
 
 
-@pytest.fixture
-def connection(database_url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        yield connection
+def insert(db: Db, name: str, schedule: str | None, command: object) -> None:
+    target = Jsonb({"command": command})
+    job(db, name, schedule=schedule, timezone="Europe/Berlin", target=target)
 
 
-def insert(
-    connection: psycopg.Connection, name: str, schedule: str | None, command: object
-) -> None:
-    connection.execute(
-        "INSERT INTO cronledger.jobs (name, handler, schedule, timezone, target)"
-        " VALUES (%s, 'command', %s, 'Europe/Berlin', %s)",
-        [name, schedule, json.dumps({"command": command})],
-    )
-
-
-def first_column(connection: psycopg.Connection, statement: str) -> list[str]:
-    return [str(row[0]) for row in connection.execute(statement.encode())]
+def first_column(db: Db, statement: str) -> list[str]:
+    return [str(next(iter(row.values()))) for row in db.execute(statement.encode())]
 
 
 @pytest.mark.parametrize(
@@ -43,11 +31,9 @@ def first_column(connection: psycopg.Connection, statement: str) -> list[str]:
         ("echo 50% | tr 5 6", "60%\n"),
     ],
 )
-def test_an_exported_line_runs_the_same_command(
-    connection: psycopg.Connection, command: object, printed: str
-) -> None:
-    insert(connection, "report", SCHEDULE, command)
-    (text,) = first_column(connection, EXPORT)
+def test_an_exported_line_runs_the_same_command(db: Db, command: object, printed: str) -> None:
+    insert(db, "report", SCHEDULE, command)
+    (text,) = first_column(db, EXPORT)
     name, zone, line = text.split("\n")
     assert (name, zone) == ("# report", "CRON_TZ=Europe/Berlin")
     assert line.startswith(f"{SCHEDULE} ")
@@ -62,10 +48,8 @@ def test_an_exported_line_runs_the_same_command(
 @pytest.mark.parametrize(
     "schedule", ["*/5 * * * * *", "@every 90s", "H 3 * * *", "0 18 L * *", "0 0 * * 5L", None]
 )
-def test_a_schedule_that_cron_does_not_have_is_listed_instead(
-    connection: psycopg.Connection, schedule: str | None
-) -> None:
-    insert(connection, "daily", "@daily", ["true"])
-    insert(connection, "other", schedule, ["true"])
-    assert [text.split("\n")[0] for text in first_column(connection, EXPORT)] == ["# daily"]
-    assert first_column(connection, LEFT) == ["other"]
+def test_a_schedule_that_cron_does_not_have_is_listed_instead(db: Db, schedule: str | None) -> None:
+    insert(db, "daily", "@daily", ["true"])
+    insert(db, "other", schedule, ["true"])
+    assert [text.split("\n")[0] for text in first_column(db, EXPORT)] == ["# daily"]
+    assert first_column(db, LEFT) == ["other"]

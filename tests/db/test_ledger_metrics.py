@@ -26,21 +26,6 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
 
-def channel(db: Db, name: str) -> None:
-    settings = Jsonb({"kind": "command", "command": ["true"]})
-    rows.insert(db, "channels", name=name, settings=settings)
-
-
-def planned(db: Db, job: str = "job", scope_id: str | None = None, **columns: Any) -> None:
-    """Set columns of the schedules of a job, or of one of them, which is not woken any more."""
-    values = {"woken": False, "parked": None, "planned_through": rows.now(db), **columns}
-    given = ", ".join(f"{name} = %({name})s" for name in values)
-    statement = f"UPDATE cronledger.schedules SET {given} WHERE job_name = %(job)s"
-    if scope_id is not None:
-        statement += " AND scope_id = %(scope_id)s"
-    db.execute(statement.encode(), values | {"job": job, "scope_id": scope_id})
-
-
 def test_an_empty_ledger_has_every_metric_that_needs_nothing(database_url: str, db: Db) -> None:
     found = scrape(database_url)
     assert found.keys() == {m.name.removeprefix("cronledger_") for m in METRICS} - ABSENT
@@ -86,7 +71,7 @@ def test_the_definition_of_a_job_is_its_info(database_url: str, db: Db) -> None:
     rows.job(db, "report", schedule="0 6 * * *", timezone="Europe/Berlin", owner="data", queue="q")
     rows.job(db, 'a "job"\\', schedule=None)
     rows.job(db, "gone", retired_at=rows.now(db))
-    channel(db, "ops")
+    rows.channel(db)
     found = scrape(database_url)
     assert found["job_info"] == {
         ("command", "report", "data", "q", "0 6 * * *", "Europe/Berlin"): 1,
@@ -101,7 +86,7 @@ def test_a_job_that_never_ran_has_no_past_and_a_paused_one_no_next_plan_time(
 ) -> None:
     rows.job(db)
     due = (rows.now(db) + HOUR).replace(microsecond=0)
-    planned(db, next_plan_time=due, next_due_at=due)
+    rows.schedule(db, next_plan_time=due, next_due_at=due)
     assert scrape(database_url).of_job() == {
         "scopes": 1, "spec_suspend": 0, "next_schedule_time": due.timestamp(), "status_active": 0,
         "status_consecutive_failures": 0,
@@ -120,7 +105,7 @@ def test_the_status_of_a_job_is_that_of_its_scopes_unless_they_are_retired(
     at = rows.now(db).replace(microsecond=0)
     for number, scope in enumerate("abc"):
         due = at + (3 - number) * HOUR
-        planned(db, scope_id=scope, next_plan_time=due, next_due_at=due)
+        rows.schedule(db, scope_id=scope, next_plan_time=due, next_due_at=due)
     tenant = {"scope_kind": "tenant"}
 
     def ran(status: str, scope: str, minutes: int) -> None:
@@ -144,9 +129,9 @@ def test_the_status_of_a_job_is_that_of_its_scopes_unless_they_are_retired(
         "status_active": 2,
         "status_consecutive_failures": 3,
     }
-    planned(db, scope_id="a", retired_at=at, parked="retired", next_due_at=None)
+    rows.schedule(db, scope_id="a", retired_at=at, parked="retired", next_due_at=None)
     assert scrape(database_url).of_job()["status_consecutive_failures"] == 1
-    planned(db, scope_id="a", retired_at=at, returned_at=at, next_due_at=at)
+    rows.schedule(db, scope_id="a", retired_at=at, returned_at=at, next_due_at=at)
     assert scrape(database_url).of_job()["status_consecutive_failures"] == 3
 
 
@@ -184,7 +169,7 @@ def test_what_is_due_and_does_not_start_is_counted_by_reason_and_queue(
     for minutes in (1, 5):
         rows.execution(db, "PENDING", plan_time=at - timedelta(minutes=minutes))
     rows.execution(db, "PENDING", "outside", plan_time=at - HOUR, queue="mail")
-    planned(db, "other", next_plan_time=at - HOUR / 2, next_due_at=at - HOUR / 2)
+    rows.schedule(db, "other", next_plan_time=at - HOUR / 2, next_due_at=at - HOUR / 2)
     rows.job(db, "tenants", scope_kind="tenant")
     rows.insert(db, "scope_providers", job_name="tenants", asked_at=at, asked_by="r1", failures=2,
                 failing_since=at - HOUR, error="it broke")  # fmt: skip
@@ -327,7 +312,7 @@ def test_missed_deadlines_that_were_not_met_since_are_counted(database_url: str,
 
 def test_alerts_that_were_not_delivered_are_counted_by_channel(database_url: str, db: Db) -> None:
     for name in ("mail", "ops"):
-        channel(db, name)
+        rows.channel(db, name)
     at = rows.now(db)
     ended = {"status": "SUCCESS", "due_at": None, "finished_at": at}
     delivered = rows.insert(db, "deliveries", channel="ops", **ended)["id"]
@@ -360,12 +345,8 @@ def test_the_last_verify_of_all_jobs_has_an_age(database_url: str, db: Db) -> No
     at = rows.now(db)
 
     def verified(ago: timedelta, **columns: Any) -> None:
-        row = {"requested_by": "a", "version": "1", "started_at": at - ago - HOUR,
-               "finished_at": at - ago, "outcome": "finished", "violations": 2}  # fmt: skip
-        counts = dict.fromkeys(("schedules", "plan_times", "executions", "skips", "behind"), 0)
-        rows.insert(
-            db, "verification_runs", **counts | {"accepted": 0, "kinds": Jsonb({})} | row | columns
-        )
+        begun = at - ago - HOUR
+        rows.verification(db, started_at=begun, finished_at=at - ago, violations=2, **columns)
 
     verified(2 * DAY)
     verified(DAY)

@@ -12,6 +12,7 @@ from cronledger.sources.apply import apply
 from cronledger.sources.toml import load
 from tests.db.support.commands import command, read
 from tests.db.support.engine import Ledger
+from tests.db.support.rows import skip
 
 FILE = """
 [defaults]
@@ -98,11 +99,8 @@ async def test_every_view_and_client_has_them_until_the_job_is_deleted(declared:
     for view, name in VIEWS.items():
         declared.values(f"SELECT {name}, owner, labels FROM {view} WHERE labels @> '{{}}'")
     made = declared.trigger("report")
-    declared.values(
-        "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
-        " count, reason, revision) VALUES ('tidy', 'global', 'global', db_now(), db_now(), 1,"
-        " 'missed', 1), ('gone', 'global', 'global', db_now(), db_now(), 1, 'missed', 1)"
-    )
+    for job in ("tidy", "gone"):
+        skip(declared.db, declared.now(), job=job)
     assert declared.values("SELECT kind, job_name, owner, labels FROM ledger ORDER BY 1, 2") == [
         ("execution", "report", "data", {"team": "data"}),
         ("skip", "gone", None, None),

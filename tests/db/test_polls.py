@@ -245,11 +245,8 @@ async def test_inputs_orphans_and_old_runners_are_left_behind(ledger: Ledger, on
     ledger.values("UPDATE jobs SET retired_at = db_now()")
     assert (await one.poll()).left_behind == ["orphans"]
     ledger.values("DELETE FROM jobs")
-    ledger.values(
-        "INSERT INTO runners (id, host, pid, version, state, queues, slots, handlers,"
-        " stale_after) VALUES ('old', 'h', 1, '1', 'running', '{}', 1, '{tests:work}',"
-        " db_now() - interval '2 days')"
-    )
+    long_ago = ledger.now() - timedelta(days=2)
+    ledger.runner("old", queues=[], handlers=["tests:work"], stale_after=long_ago)
     assert (await one.poll()).left_behind == ["orphans", "runners"]
     await one.repair()
     assert (await one.poll()).left_behind == []

@@ -9,21 +9,16 @@ import pytest
 
 from cronledger.sources.toml import load
 from tests.db.support.whole_replica import Whole
-from tests.db.test_python_howtos import HOWTO, run_snippets
-from tests.docs.support.pages import blocks
+from tests.docs.support.pages import run_snippets, snippets
 from tests.waiting import eventually
 
-PAGE = "../python.md"
+PAGE = "python.md"
 ORDER = {"number": 7, "due": "2026-01-31"}
-
-
-def snippets(language: str) -> list[str]:
-    return [block.text for block in blocks(HOWTO / PAGE) if block.language == language]
 
 
 @pytest.fixture
 def whole(whole: Whole) -> Whole:
-    for statement in snippets("sql"):
+    for statement in snippets(PAGE, "sql"):
         whole.rows(statement)
     whole.documented = run_snippets(PAGE)
     whole.app = whole.documented["app"]
@@ -98,7 +93,7 @@ async def test_the_log_lines_of_the_documentation_have_fields(
 
 
 def test_the_file_of_the_documentation_can_be_read(tmp_path: Path) -> None:
-    (snippet,) = snippets("toml")
+    (snippet,) = snippets(PAGE, "toml")
     file = tmp_path / "cronledger.toml"
     file.write_text(snippet, "utf-8")
     assert [job.name for job in load(file).jobs] == ["expire-sessions", "refresh-search"]

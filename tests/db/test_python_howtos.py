@@ -3,26 +3,13 @@
 import ast
 import sys
 from types import ModuleType
-from typing import Any
 
 import pytest
 
 from cronledger import Context
 from cronledger.testing.assertions import assert_fires
 from tests.db.support.whole_replica import Whole
-from tests.docs.support.pages import ROOT, blocks
-
-HOWTO = ROOT / "docs" / "howto"
-
-
-def run_snippets(page: str, containing: str = "") -> dict[str, Any]:
-    """Return the names that the snippets of a page define, which have `containing` in them."""
-    names: dict[str, Any] = {"__name__": "documented"}
-    found = [block.text for block in blocks(HOWTO / page) if block.language == "python"]
-    for snippet in found:
-        if containing in snippet:
-            exec(compile(snippet, page, "exec"), names)
-    return names
+from tests.docs.support.pages import run_snippets, snippets
 
 
 @pytest.mark.long
@@ -32,7 +19,7 @@ async def test_the_resources_of_the_documentation_reach_their_handlers(
     whole.rows("CREATE TABLE carts (expires_at timestamptz)")
     whole.rows("INSERT INTO carts VALUES ('-infinity'), ('infinity'), ('infinity')")
     monkeypatch.setenv("SHOP_DATABASE_URL", whole.url)
-    whole.app = run_snippets("resources.md")["app"]
+    whole.app = run_snippets("howto/resources.md")["app"]
     async with whole.replica():
         rows = [await whole.run(job) for job in ("expire_carts", "count_carts", "ping")]
     assert [(row["status"], row["result"]) for row in rows] == [
@@ -42,7 +29,7 @@ async def test_the_resources_of_the_documentation_reach_their_handlers(
 
 @pytest.mark.long
 async def test_the_middleware_of_the_documentation_decides(whole: Whole) -> None:
-    documented = run_snippets("middleware.md")
+    documented = run_snippets("howto/middleware.md")
     whole.app = documented["app"]
     async with whole.replica():
         rows = {x: await whole.run("order", x) for x in ("away", "rare", "usual", "other")}
@@ -68,20 +55,19 @@ def test_the_tests_of_the_documentation_pass(monkeypatch: pytest.MonkeyPatch) ->
     jobs.export = export  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "myproject", ModuleType("myproject"))
     monkeypatch.setitem(sys.modules, "myproject.jobs", jobs)
-    documented = run_snippets("testing.md", "import export")
+    documented = run_snippets("howto/testing.md", "import export")
     tests = [value for name, value in documented.items() if name.startswith("test_")]
     assert len(tests) == 2
     for test in tests:
         test()
 
 
-@pytest.mark.parametrize("page", ["from-celery-beat.md", "from-apscheduler.md"])
+@pytest.mark.parametrize("page", ["howto/from-celery-beat.md", "howto/from-apscheduler.md"])
 @pytest.mark.long
 async def test_the_jobs_of_the_documentation_fire_as_those_of_the_other_scheduler(
     whole: Whole, page: str
 ) -> None:
-    python = [block.text for block in blocks(HOWTO / page) if block.language == "python"]
-    (other,) = [snippet for snippet in python if "cronledger" not in snippet]
+    (other,) = [text for text in snippets(page, "python") if "cronledger" not in text]
     ast.parse(other)
     whole.app = run_snippets(page, "from cronledger")["app"]
     async with whole.replica(queues=("default", "reports")):

@@ -103,7 +103,7 @@ async def test_run_timeout_and_cancel_stop_the_statement(whole: Whole) -> None:
 @pytest.mark.long
 async def test_statement_timeout_is_run_timeout(whole: Whole) -> None:
     name = whole.one("SELECT current_database()")
-    whole._connection.execute(f"ALTER DATABASE {name} SET statement_timeout = '9min'".encode())
+    whole.db.execute(f"ALTER DATABASE {name} SET statement_timeout = '9min'".encode())
     shows = "INSERT INTO done SELECT current_setting('statement_timeout')"
     sql(whole, "shows", shows)
     sql(whole, "unlimited", shows, run_timeout="none")

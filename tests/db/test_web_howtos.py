@@ -8,7 +8,7 @@ from psycopg.errors import UniqueViolation
 
 from cronledger.testing import Ledger
 from tests.db.support.whole_replica import Whole
-from tests.db.test_python_howtos import run_snippets
+from tests.docs.support.pages import run_snippets
 from tests.waiting import until
 
 ORDERS = "CREATE TABLE orders (number int PRIMARY KEY)"
@@ -26,7 +26,7 @@ def assert_only_shipped(whole: Whole, execution: int) -> None:
 def test_the_fastapi_of_the_documentation_is_ready(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    documented = run_snippets("fastapi.md")
+    documented = run_snippets("howto/fastapi.md")
     with closing(Ledger(whole.url)) as ledger:
         documented["test_the_application_is_ready"](ledger, monkeypatch)
     monkeypatch.delenv("CRONLEDGER_DATABASE_URL")
@@ -41,7 +41,7 @@ def test_the_fastapi_of_the_documentation_enqueues_in_the_transaction_of_a_reque
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", whole.url)
     whole.rows(ORDERS)
-    with TestClient(run_snippets("fastapi.md")["shop"]) as client:
+    with TestClient(run_snippets("howto/fastapi.md")["shop"]) as client:
         execution = client.post("/orders/7").json()["execution"]
         with pytest.raises(UniqueViolation):
             client.post("/orders/7")
@@ -53,7 +53,7 @@ def test_the_fastapi_of_the_documentation_enqueues_in_the_transaction_of_a_reque
 def test_the_fastapi_of_the_documentation_serves_the_page(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    documented = run_snippets("fastapi.md")  # without settings
+    documented = run_snippets("howto/fastapi.md")  # without settings
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", whole.url)
     with TestClient(documented["office"], "http://127.0.0.1") as client:
         assert client.get("/ops/cron/jobs").status_code == 403
@@ -66,7 +66,7 @@ async def test_the_flask_of_the_documentation_has_its_context_and_enqueues(
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", whole.url)
     whole.rows(ORDERS)
-    documented = run_snippets("flask.md")
+    documented = run_snippets("howto/flask.md")
     whole.app = documented["app"]
     async with whole.replica():
         row = await whole.run("close_carts")

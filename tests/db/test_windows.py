@@ -12,6 +12,7 @@ from cronledger.declaring.app import Context
 from cronledger.engine.lease import Lease
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Discard, Outcome, Retry
+from tests.db.support import rows
 from tests.db.support.engine import Ledger, Runner
 from tests.db.support.whole_replica import Whole
 from tests.marks import first_short
@@ -228,11 +229,7 @@ async def test_a_firing_whose_window_is_processed_is_superseded(
 def test_a_superseded_firing_needs_a_later_success(ledger: Ledger, began: datetime) -> None:
     ledger.travel(by=HOUR)
     ledger.values("UPDATE schedules SET planned_through = db_clock()")
-    ledger.values(
-        "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
-        " count, reason, revision) VALUES ('job', 'global', 'global', %s, %s, 1, 'superseded', 1)",
-        noon(ledger), noon(ledger),
-    )  # fmt: skip
+    rows.skip(ledger.db, noon(ledger), reason="superseded")
     (found,) = ledger.violations()
     assert "no newer plan_time followed" in found
 

@@ -17,7 +17,6 @@ from pydantic_core import to_jsonable_python
 from cronledger.cli import main
 from cronledger.rules import durations
 from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import VARIABLES
 from cronledger.sources.crontab import Options, read_crontab
 from cronledger.sources.crontab_toml import convert
 from cronledger.sources.imported import render
@@ -26,6 +25,8 @@ from cronledger.sources.toml_schema import DIRECTIVE, FILE, document
 from docs.tools import schema
 from tests.docs.support.pages import ROOT, blocks
 from tests.docs.support.references import pages
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
 
 HEREDOC = re.compile(r"cat > \S+\.toml <<'END'\n(.*?)^END$", re.DOTALL | re.MULTILINE)
 VALIDATOR = Draft7Validator(document())
@@ -42,12 +43,6 @@ REFUSED_CHANNELS = (
 LEDGERS = "[ledgers]\n"  # of a file of its own
 CALENDAR = "[calendars.de]\n"
 JOB = '[jobs.a]\nschedule = "@daily"\ncommand = ["true"]\n'
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
 
 
 def errors(text: str) -> list[ValidationError]:

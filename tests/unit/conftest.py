@@ -1,19 +1,11 @@
-"""Surroundings of tests that depend on variables or on the tasks of the event loop."""
+"""Surroundings of tests that depend on the tasks of the event loop."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 
 import pytest
 
 from cronledger.engine.running.handlers.guard import guard_tasks, unguard_tasks
-
-
-@pytest.fixture
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.upper().startswith("CRONLEDGER_"):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture

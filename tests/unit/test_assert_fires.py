@@ -12,7 +12,7 @@ from cronledger import App, CalendarSpec
 from cronledger.rules.cron import CronError
 from cronledger.rules.problems import ConfigurationError
 from cronledger.testing import assert_fires
-from tests.docs.support.pages import ROOT, blocks
+from tests.docs.support.pages import run_snippets, snippets
 
 app = App(
     "shop",
@@ -191,18 +191,14 @@ def test_a_calendar_that_is_missing_or_over_is_refused() -> None:
 
 
 def test_the_examples_and_output_of_the_guide_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = blocks(ROOT / "docs" / "howto" / "testing.md")
-    snippets = [x.text for x in found if x.language == "python" and "assert_fires" in x.text]
     monkeypatch.setitem(sys.modules, "myproject", ModuleType("myproject"))
     for module in ("myproject.jobs", "payments"):
         monkeypatch.setitem(sys.modules, module, sys.modules[__name__])
-    names: dict[str, Any] = {}
-    for snippet in snippets:
-        exec(compile(snippet, "docs/howto/testing.md", "exec"), names)
+    names = run_snippets("howto/testing.md", "assert_fires")
     tests = [test for name, test in names.items() if name.startswith("test_")]
     assert len(tests) == 3
     for test in tests:
         test()
-    (shown,) = (x.text for x in found if x.text.startswith("AssertionError: "))
+    (shown,) = snippets("howto/testing.md", "", "AssertionError: ")
     lines = failure(app.jobs["backup"], "2027-03-28", at=["02:30"])
     assert shown == "AssertionError: " + "\n".join(lines) + "\n"

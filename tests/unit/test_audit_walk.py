@@ -14,15 +14,11 @@ from hypothesis import strategies as st
 from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, walk
 from cronledger.rules import timeline
 from cronledger.rules.model import Handler, Job, ScopeKey
-from tests.unit.support.schedules import KEY, agree
+from tests.unit.support.schedules import KEY, agree, utc
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 TICK = timedelta(microseconds=1)
-
-
-def utc(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def test_a_walk_keeps_to_its_range_and_its_lifetime() -> None:

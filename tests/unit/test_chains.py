@@ -1,6 +1,5 @@
 """What jobs require of each other, without a ledger."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,10 +7,7 @@ import pytest
 from cronledger.rules.chains import cycle, problems, resolved
 from cronledger.rules.firings import Firings
 from cronledger.rules.model import Job
-
-
-def utc(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+from tests.unit.support.schedules import utc
 
 
 def job(name: str, **fields: Any) -> Job:

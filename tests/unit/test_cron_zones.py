@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronledger.rules import cron, zones
-from tests.unit.support.schedules import agree, plan_times
+from tests.unit.support.schedules import agree, plan_times, utc
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -88,10 +88,6 @@ TABLE: list[tuple[str, str, str, int, str]] = [
     # a day lived twice (Kwajalein 1969) runs once
     ("Pacific/Kwajalein", "0 12 * * *", "1969-09-29 12:00", 60, "30 01:00, 02 00:00"),
 ]
-
-
-def utc(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def listed(firings: Iterator[cron.Firing]) -> str:

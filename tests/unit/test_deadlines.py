@@ -12,12 +12,9 @@ from cronledger.audit.walk import shown_next
 from cronledger.rules import deadline_texts, deadlines
 from cronledger.rules.problems import ConfigurationError
 from cronledger.rules.validation import check
+from tests.unit.support.schedules import utc
 
 BERLIN, SANTIAGO, APIA = "Europe/Berlin", "America/Santiago", "Pacific/Apia"
-
-
-def utc(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Fixtures of the tests of the web page: the ledger, its two logins, and the page."""
 
-import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +9,7 @@ from starlette.testclient import TestClient
 
 from tests.database import Databases
 from tests.db.support import rows
-from tests.db.support.rows import Db, connected
+from tests.db.support.rows import Db
 from tests.web.support.browsing import TOKENS, app, client
 from tests.web.support.command import Start, starter
 from tests.web.support.logins import Logins
@@ -19,15 +18,7 @@ from tests.web.support.patience import lengthen
 
 
 @pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No CRONLEDGER_* variable is set."""
-    for name in list(os.environ):
-        if name.startswith("CRONLEDGER_") and not name.startswith("CRONLEDGER_TEST_"):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """No limit of the page passes only because the machine is busy."""
     lengthen(monkeypatch)
 
@@ -37,13 +28,6 @@ def logins(databases: Databases) -> Iterator[Logins]:
     """The logins of this worker."""
     with created_logins(databases) as made:
         yield made
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Db]:
-    """A connection whose rows are dictionaries."""
-    with connected(database_url) as connection:
-        yield connection
 
 
 @pytest.fixture

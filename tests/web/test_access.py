@@ -55,7 +55,8 @@ def test_loopback_serves_this_machine_and_refuses_foreign_names_proxies_and_mach
         ("Host", "rebound.example"), ("Host", "127.0.0.1.example"),
         ("X-Forwarded-For", "203.0.113.9"), ("Forwarded", "for=203.0.113.9"),
     ):  # fmt: skip
-        assert browser.get("/", headers={name: given}).status_code == 403
+        for path in ("/", "/metrics"):
+            assert browser.get(path, headers={name: given}).status_code == 403
     with client(app(database_url, logins), peer="10.0.0.7") as other:
         assert_refused(other.get("/"), "CRONLEDGER_WEB_AUTH=token", 403)
         assert other.get("/static/page.css").status_code == 403
@@ -100,6 +101,7 @@ def test_the_form_leads_to_no_other_site(by_token: TestClient) -> None:
 def test_a_program_sends_its_token_as_bearer(by_token: TestClient) -> None:
     allowed = by_token.get("/", headers=VIEWER)
     assert "grafana viewer" in text(allowed.text)
+    assert "cronledger_up 1" in by_token.get("/metrics", headers=VIEWER).text
     for given in ("Bearer guess", "Basic YWxpY2U6", "Bearer", "alice-secret"):
         refused = by_token.get("/", headers={"Authorization": given})
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")

@@ -123,10 +123,7 @@ def test_skips_of_a_calendar_have_the_name_of_their_day(
     at = datetime.combine(today - DAY, datetime.min.time(), ZoneInfo("UTC")) + 12 * HOUR
     db.execute("UPDATE cronledger.job_revisions SET effective_from = %s", [at - 9 * DAY])
     planned(db, at - 8 * DAY, rows.now(db))
-    rows.insert(
-        db, "skips", job_name="job", scope_kind="global", scope_id="global", from_plan_time=at,
-        through_plan_time=at, count=1, reason="calendar", detail="Christmas Day", revision=1,
-    )  # fmt: skip
+    rows.skip(db, at, reason="calendar", detail="Christmas Day")
     day = panel(browser.get(f"/job/job?day={at.date()}").text, "day")
     assert "1 planned = 0 ran + 1 skipped (1 calendar)" in day
     assert "its calendar excludes this day: Christmas Day" in day

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
 from tests.web.support.browsing import expire, panel, text
-from tests.web.support.history import planned, verified
+from tests.web.support.history import planned
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -54,7 +54,7 @@ def test_a_day_shows_when_it_was_last_verified(browser: TestClient, db: Db) -> N
     end = datetime.combine(day + DAY, time(), UTC)
     for hour, violations, through in ((6, 0, end), (7, 1, end), (8, 0, end - HOUR)):
         at = end + DAY + hour * HOUR + timedelta(minutes=2)
-        verified(
+        rows.verification(
             db, started_at=at, finished_at=at, violations=violations, checked_through=through
         )  # fmt: skip
     assert f" · verified {day + 2 * DAY} 06:02" in panel(page(browser, day=str(day)), "day")

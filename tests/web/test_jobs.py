@@ -174,10 +174,7 @@ def test_jobs_are_sorted_by_the_head_of_each_column(browser: TestClient, db: Db)
     for name, status, hours in (("a", "SUCCESS", 2), ("b", "FAILED", 3), ("c", "SUCCESS", 1)):
         rows.execution(db, status, name, plan_time=at - timedelta(hours=hours))
     for name, days in (("a", 2), ("b", 3), ("c", 1)):
-        db.execute(
-            "UPDATE cronledger.schedules SET next_plan_time = %s WHERE job_name = %s",
-            [at + timedelta(days=days), name],
-        )
+        rows.schedule(db, name, next_plan_time=at + timedelta(days=days))
     for column, expected in (
         ("name", "abc"), ("state", "bac"), ("schedule", "acb"), ("next", "cab"), ("last", "bac"),
         ("queue", "cba"), ("owner", "bac"),

@@ -15,13 +15,6 @@ from tests.db.support.rows import Db
 from tests.web.support.browsing import assert_refused, next_page, panel, text
 
 
-def skip(db: Db, job: str, at: datetime, count: int = 1, reason: str = "missed") -> None:
-    rows.insert(
-        db, "skips", job_name=job, scope_kind="global", scope_id="global", from_plan_time=at,
-        through_plan_time=at + timedelta(minutes=count - 1), count=count, reason=reason, revision=1,
-    )  # fmt: skip
-
-
 @pytest.fixture
 def history(db: Db) -> datetime:
     """Executions 1 to 3 of `report` and one of `mail`, with two skips between them."""
@@ -29,10 +22,10 @@ def history(db: Db) -> datetime:
     rows.job(db, "mail")
     at = rows.now(db).replace(microsecond=0) - timedelta(hours=1)
     rows.execution(db, "SUCCESS", "report", plan_time=at)
-    skip(db, "report", at - timedelta(minutes=10), count=5)
+    rows.skip(db, at - timedelta(minutes=10), at - timedelta(minutes=6), 5, job="report")
     rows.execution(db, "FAILED", "report", plan_time=at - timedelta(minutes=20))
     rows.execution(db, "SUCCESS", "mail", plan_time=at - timedelta(minutes=30), runner_id="r2")
-    skip(db, "mail", at - timedelta(minutes=40), reason="paused")
+    rows.skip(db, at - timedelta(minutes=40), reason="paused", job="mail")
     rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(days=3))
     return at
 

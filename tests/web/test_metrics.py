@@ -12,7 +12,7 @@ from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.db.support.scrapes import Scrape
 from tests.processes import clean_environ
-from tests.web.support.browsing import VIEWER, app, client, text
+from tests.web.support.browsing import app, client, text
 from tests.web.support.logins import Logins
 
 
@@ -47,26 +47,6 @@ def test_prometheus_gets_the_format_that_it_prefers_and_a_value_for_a_while(
     assert response.text.endswith("# EOF\n")
     rows.job(db)
     assert Scrape(browser.get("/metrics").text) == found
-
-
-@pytest.mark.long
-def test_the_metrics_are_for_whoever_may_read_the_page(
-    browser: TestClient, by_token: TestClient, database_url: str, logins: Logins
-) -> None:
-    for name, given in (("Host", "rebound.example"), ("X-Forwarded-For", "203.0.113.9")):
-        refused = browser.get("/metrics", headers={name: given})
-        assert refused.status_code == 403 and "cronledger_up" not in refused.text
-    assert Scrape(by_token.get("/metrics", headers=VIEWER).text).one("up") == 1
-    for headers in ({}, {"Authorization": "Bearer guess"}):
-        refused = by_token.get("/metrics", headers=headers)
-        # Not the form, which is a redirect and another page.
-        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
-        assert "cronledger_up" not in refused.text
-    made = app(database_url, logins, web_auth="proxy", web_proxy_peers=["10.0.0.0/24"])
-    user = {"X-Forwarded-User": "prometheus"}
-    with client(made, "10.0.0.7") as proxy:
-        assert Scrape(proxy.get("/metrics", headers=user).text).one("up") == 1
-        assert proxy.get("/metrics").status_code == 403
 
 
 @pytest.mark.long

@@ -155,7 +155,7 @@ def test_the_checks_of_the_documentation_pass_and_the_configurations_fit_togethe
     proxy: Proxy,
 ) -> None:
     host = f"--resolve {proxy.address.removeprefix('https://')}:127.0.0.1"
-    commands = snippet("sh", "pause-all").text.replace("https://cron.example.com", proxy.address)
+    commands = snippet("sh", "pause-all").replace("https://cron.example.com", proxy.address)
     ran = subprocess.run(
         ["bash", "-euo", "pipefail", "-c",
          commands.replace("curl ", f"curl {host} --cacert {proxy.certificate} ")],

@@ -11,7 +11,6 @@ from cronledger.web import glance
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.web.support.browsing import expire, links, panel, text
-from tests.web.support.history import verified
 
 WEEK = timedelta(days=7)
 
@@ -67,10 +66,8 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     rows.execution(db, "FAILED", "again", plan_time=at - timedelta(hours=1))
     rows.execution(db, "SUCCESS", "again", plan_time=at - timedelta(minutes=30))
     rows.execution(db, "RUNNING", "stuck", attempt=2, plan_time=at - timedelta(minutes=5))
-    db.execute(
-        "UPDATE cronledger.schedules SET parked = 'no_runner', next_due_at = NULL,"
-        " next_plan_time = %s WHERE job_name = 'stuck'", [at - timedelta(minutes=2)],
-    )  # fmt: skip
+    due = at - timedelta(minutes=2)
+    rows.schedule(db, "stuck", parked="no_runner", next_due_at=None, next_plan_time=due)
     rows.job(db, "lost", handler="python", allow_stale_reentry=True)
     ended = at - timedelta(minutes=1)
     lost = rows.execution(db, "RUNNING", "lost", plan_time=at, stale_after=ended)["id"]
@@ -125,10 +122,7 @@ def test_with_more_scopes_than_it_looks_at_the_page_says_so(
 def test_the_next_hour_has_the_zone_of_each_job(browser: TestClient, db: Db) -> None:
     rows.job(db, "report", timezone="Asia/Kolkata")
     at = rows.now(db).replace(microsecond=0) + timedelta(minutes=30)
-    db.execute(
-        "UPDATE cronledger.schedules SET parked = NULL, woken = false, next_due_at = %s,"
-        " next_plan_time = %s", [at, at],
-    )  # fmt: skip
+    rows.schedule(db, next_due_at=at, next_plan_time=at)
     page = browser.get("/").text
     assert "report" in panel(page, "next") and "IST" in panel(page, "next")
     assert f'datetime="{at:%Y-%m-%dT%H:%M:%S}Z"' in page
@@ -170,7 +164,7 @@ def test_violations_of_the_history_stay_until_a_run_has_checked_their_plan_times
     def found(since: timedelta | None = None, outcome: str = "finished", **kinds: int) -> None:
         """A run over all jobs since so long ago; None: all kept history, which is a week."""
         at = rows.now(db)
-        verified(
+        rows.verification(
             db, outcome=outcome, violations=sum(kinds.values()), kinds=Jsonb(kinds),
             from_plan_time=None if since is None else at - since,
             checked_after=at - (since or WEEK), checked_through=at,
@@ -242,13 +236,10 @@ def test_a_job_has_one_row_whatever_number_of_its_scopes_is_in_trouble(
 def test_what_is_held_on_purpose_needs_no_attention(browser: TestClient, db: Db) -> None:
     rows.runner(db)
     at = rows.now(db)
-    for name in ("frozen", "limited"):
+    due = at - timedelta(minutes=2)
+    for name, parked in (("frozen", "paused"), ("limited", "limit")):
         rows.job(db, name)
-        db.execute(
-            "UPDATE cronledger.schedules SET parked = %s, next_due_at = NULL, next_plan_time = %s"
-            " WHERE job_name = %s",
-            ["limit" if name == "limited" else "paused", at - timedelta(minutes=2), name],
-        )  # fmt: skip
+        rows.schedule(db, name, parked=parked, next_due_at=None, next_plan_time=due)
     db.execute("SELECT cronledger.pause('frozen', reason => 'year-end freeze')")
     page = browser.get("/").text
     assert "No job needs attention." in panel(page, "attention")

@@ -23,10 +23,8 @@ def jobs(db: Db, at: datetime) -> None:
         rows.execution(db, "RUNNING", name, plan_time=at - timedelta(minutes=3))
         db.execute("SELECT cronledger.pause(%s)", [name])
         db.execute("SELECT cronledger.resume(%s)", [name])
-        db.execute(
-            "UPDATE cronledger.schedules SET parked = NULL, next_plan_time = %s, next_due_at = %s"
-            " WHERE job_name = %s", [at + timedelta(minutes=9), at + timedelta(minutes=9), name],
-        )  # fmt: skip
+        soon = at + timedelta(minutes=9)
+        rows.schedule(db, name, next_plan_time=soon, next_due_at=soon)
 
 
 def named(shown: str) -> set[str]:
@@ -57,10 +55,8 @@ def test_overdue_and_violations_are_filtered(browser: TestClient, db: Db) -> Non
     at = rows.now(db)
     for name, owner in (("mine", "data"), ("other", "platform")):
         rows.job(db, name, owner=owner, queue="nowhere", allow_stale_reentry=False)
-        db.execute(
-            "UPDATE cronledger.schedules SET parked = 'no_runner', next_due_at = NULL,"
-            " next_plan_time = %s WHERE job_name = %s", [at - timedelta(minutes=2), name],
-        )  # fmt: skip
+        due = at - timedelta(minutes=2)
+        rows.schedule(db, name, parked="no_runner", next_due_at=None, next_plan_time=due)
         ended = at - timedelta(hours=1)  # its lease, which nobody has swept
         rows.execution(db, "RUNNING", name, plan_time=at - timedelta(hours=2), stale_after=ended)
     for query, found in (("", {"mine", "other"}), ("?owner=data", {"mine"})):

@@ -7,7 +7,6 @@ import subprocess
 import tomllib
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any
 
 import psycopg
 import pytest
@@ -18,15 +17,15 @@ from cronledger.web import create_app
 from cronledger.web.access.proxy import ProxyAccess
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.docs.support.pages import ROOT, Block, blocks
+from tests.docs.support.pages import ROOT, run_snippets, snippets
 from tests.web.support.browsing import HOST, client, text
 from tests.web.support.command import Start, address
 
 PAGE = ROOT / "docs" / "page.md"
 
 
-def snippet(language: str, containing: str) -> Block:
-    (found,) = [x for x in blocks(PAGE) if x.language == language and containing in x.text]
+def snippet(language: str, containing: str) -> str:
+    (found,) = snippets(PAGE.name, language, containing)
     return found
 
 
@@ -36,8 +35,7 @@ def test_the_program_of_the_documentation_serves_the_page_with_the_documented_pa
 ) -> None:
     # A ledger without jobs shows how to begin. A schedule that nobody plans is soon overdue.
     rows.job(db, schedule=None)
-    documented: dict[str, Any] = {}
-    exec(compile(snippet("python", "create_app").text, PAGE.name, "exec"), documented)
+    documented = run_snippets(PAGE.name, "create_app")
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
     with TestClient(documented["web"], HOST) as browser:
         assert browser.get("/ops/cron/").status_code == 403
@@ -51,7 +49,7 @@ def test_the_program_of_the_documentation_serves_the_page_with_the_documented_pa
 
 def test_the_logins_of_the_documentation_are_enough(database_url: str) -> None:
     with psycopg.connect(database_url) as c:  # rolled back: roles belong to the server
-        c.execute(snippet("sql", "CREATE ROLE").text.encode())
+        c.execute(snippet("sql", "CREATE ROLE").encode())
         c.execute("SET LOCAL ROLE page_reader")
         c.execute("SELECT FROM cronledger.overdue")
         c.execute("RESET ROLE; SET LOCAL ROLE page_actor")
@@ -60,7 +58,7 @@ def test_the_logins_of_the_documentation_are_enough(database_url: str) -> None:
 
 
 def test_the_token_of_the_documentation_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = snippet("sh", "openssl").text + '\necho "$token $CRONLEDGER_WEB_TOKENS"\n'
+    script = snippet("sh", "openssl") + '\necho "$token $CRONLEDGER_WEB_TOKENS"\n'
     ran = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, check=True
     )
@@ -79,7 +77,7 @@ def test_the_requests_of_a_program_in_the_documentation(start: Start, db: Db) ->
     run = start(
         "--listen", "127.0.0.1:0", CRONLEDGER_WEB_AUTH="token", CRONLEDGER_WEB_TOKENS=tokens
     )
-    commands = snippet("sh", "ledger.json").text.replace("http://127.0.0.1:8642/", address(run))
+    commands = snippet("sh", "ledger.json").replace("http://127.0.0.1:8642/", address(run))
     ran = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"token=secret\n{commands}"],
         capture_output=True, text=True, check=True,
@@ -90,7 +88,7 @@ def test_the_requests_of_a_program_in_the_documentation(start: Start, db: Db) ->
 
 
 def test_the_proxy_of_the_documentation_is_valid() -> None:
-    table = tomllib.loads(snippet("toml", "web_proxy_peers").text)["cronledger"]
+    table = tomllib.loads(snippet("toml", "web_proxy_peers"))["cronledger"]
     page = create_app(settings=Settings.load(table), url="postgresql://h/d")
     with client(page):
         assert isinstance(page.state.site.access, ProxyAccess)

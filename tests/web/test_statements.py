@@ -68,18 +68,10 @@ def end(db: Db) -> datetime:
 def filled(db: Db) -> Db:
     """Forty jobs with 500 executions each, of the 500 minutes before `end`."""
     for number in range(40):
-        rows.job(db, f"job-{number:02}")
-    rows.partitions(db, *(end(db) - n * timedelta(hours=1) for n in range(11)))
-    db.execute(
-        "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
-        " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
-        " started_at, finished_at, duration_ms)"
-        " SELECT format('job-%%s', lpad(j::text, 2, '0')), 'global', 'global', at, 'SUCCESS',"
-        " 'schedule', 1, 'default', at, 1, 1, 'r', gen_random_uuid(), at,"
-        " at + interval '1 s', 1000 FROM generate_series(0, 39) j, generate_series(1, 500) m,"
-        " LATERAL (SELECT %s::timestamptz - m * interval '1 min' AS at) a",
-        [end(db)],
-    )
+        name = f"job-{number:02}"
+        rows.job(db, name)
+        newest = rows.execution(db, job=name, plan_time=end(db) - timedelta(minutes=1))
+        rows.copies(db, newest, 499)
     db.execute("ANALYZE cronledger.executions")
     return db
 

@@ -29,7 +29,7 @@ from tests.web.support.browsing import (
     sign_in,
     text,
 )
-from tests.web.support.history import planned, verified
+from tests.web.support.history import planned
 from tests.web.support.logins import Logins
 
 HOUR = timedelta(hours=1)
@@ -102,14 +102,16 @@ def test_a_page_without_a_run_states_that_nobody_knows(browser: TestClient) -> N
 @pytest.mark.long
 def test_recorded_runs_have_their_state_and_their_result(browser: TestClient, db: Db) -> None:
     at = rows.now(db)
-    verified(
+    rows.verification(
         db, plan_times=96, executions=90, skips=6, checked_after=at - 24 * HOUR, checked_through=at
     )
-    verified(
+    rows.verification(
         db, job_name="report", violations=3, kinds=Jsonb({"missing": 2, "extra": 1}), accepted=1
     )
     stale = Jsonb({"stale": 1})
-    verified(db, outcome="interrupted", error="KeyboardInterrupt", violations=1, kinds=stale)
+    rows.verification(
+        db, outcome="interrupted", error="KeyboardInterrupt", violations=1, kinds=stale
+    )
     rows.insert(
         db, "verification_runs", requested_by="alice", version="1", started_at=at,
         from_plan_time=at - HOUR,
@@ -127,14 +129,14 @@ def test_recorded_runs_have_their_state_and_their_result(browser: TestClient, db
     violating = panel(page, "violating")
     assert "Run 3: 1 violation 1 stale" in violating
     assert "Run 2 of report: 3 violations 1 extra, 2 missing" in violating
-    verified(db)
+    rows.verification(db)
     expire(browser)
     assert 'id="violating"' not in browser.get("/verify").text
 
 
 def test_older_runs_follow(browser: TestClient, db: Db) -> None:
     for number in range(25):
-        verified(db, requested_by=f"nightly{number:02}")
+        rows.verification(db, requested_by=f"nightly{number:02}")
     first = browser.get("/verify").text
     runs = panel(first, "runs")
     assert "20+" in runs and "nightly05" in runs and "nightly04" not in runs

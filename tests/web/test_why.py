@@ -46,10 +46,7 @@ def test_why_an_execution_failed(browser: TestClient, db: Db) -> None:
 def test_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
     at = hourly(db)
     blocker = rows.execution(db, "RUNNING")["id"]
-    rows.insert(
-        db, "skips", job_name="job", scope_kind="global", scope_id="global", from_plan_time=at,
-        through_plan_time=at, count=1, reason="overlap", blocked_by=blocker, revision=1,
-    )  # fmt: skip
+    rows.skip(db, at, reason="overlap", blocked_by=blocker)
     shown = page(browser, job="job", time=at.isoformat(), scope="global")
     assert f'<a href="/execution/{blocker}">execution {blocker}</a> was RUNNING' in shown
     assert "skipped job at" in panel(shown, "answer-1")

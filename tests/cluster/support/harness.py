@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
@@ -16,6 +15,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from cronledger.ledger.migrate import migrate
+from tests.cluster.support.clocks import monotonic_offset
 from tests.cluster.support.marks import VARIABLE, Mark, read
 from tests.processes import CRONLEDGER, alive, clean_environ
 from tests.waiting import PATIENCE, until
@@ -161,15 +161,8 @@ class Cluster:
         return [m for m in read(self._marks.read_text()) if what is None or m.what == what]
 
     def clock_offset(self) -> float:
-        """CLOCK_MONOTONIC of this host minus the database's clock, in seconds since 1970; the error
-        is less than half of the fastest of many round trips."""
-        best = (float("inf"), 0.0)
-        for _ in range(50):
-            sent = time.monotonic()
-            (at,) = self.rows("SELECT extract(epoch FROM clock_timestamp())::float8")
-            received = time.monotonic()
-            best = min(best, (received - sent, (sent + received) / 2 - at))
-        return best[1]
+        """See `monotonic_offset`."""
+        return monotonic_offset(self._connection)
 
     def drain(self) -> None:
         """Every replica was told to end, and did so well."""

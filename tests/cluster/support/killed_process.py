@@ -35,6 +35,7 @@ from cronledger.ledger.access import Access
 from cronledger.replica import Replica
 from cronledger.rules import outcome
 from cronledger.settings import Settings
+from tests.cluster.support.jobs import say as told
 from tests.cluster.support.marks import mark
 from tests.cluster.support.watched_statements import Watch, install, names, scripts
 from tests.db.support.engine import LONG_AGO, Ledger, Runner
@@ -243,35 +244,30 @@ older, newer, visitor = (
 began = asyncio.Event()
 
 
-def _told(what: str, ctx: Context) -> None:
-    at = ctx.plan_time.isoformat()
-    mark(what, ctx.job, ctx.scope_id, ctx.attempt, ctx.execution_id, at)
-
-
 @visitor.job(name="visiting")
 @app.job(name="drained_once")
 @app.job(name="drained_again", allow_stale_reentry=True)
 async def lasts(ctx: Context) -> None:
     """Until it is stopped."""
-    _told("start", ctx)
+    told("start", ctx)
     if ctx.job != "drained_again":
         began.set()
     await asyncio.sleep(60 if os.environ.get("KILLED") else 0)
-    _told("end", ctx)
+    told("end", ctx)
 
 
 @app.job(name="effect_once")
 @app.job(name="effect_again", allow_stale_reentry=True, max_attempts=2, retry_backoff=["1m"])
 async def effect(ctx: Context) -> None:
     """Its row in `effects` and its SUCCESS are one commit."""
-    _told("start", ctx)
+    told("start", ctx)
     async with ctx.transaction() as c:
         await c.execute("INSERT INTO public.effects (id) VALUES (%s)", [ctx.execution_id])
 
 
 @app.job(name="effect_sync", allow_stale_reentry=True, max_attempts=2, retry_backoff=["1m"])
 def effect_sync(ctx: Context) -> None:
-    _told("start", ctx)
+    told("start", ctx)
     with ctx.transaction() as c:
         c.execute("INSERT INTO public.effects (id) VALUES (%s)", [ctx.execution_id])
 
@@ -282,8 +278,8 @@ def effect_sync(ctx: Context) -> None:
 @newer.job("0 3 * * *", name="kept")
 @newer.job("0 3 * * *", name="fresh", requires=["kept"])
 async def quick(ctx: Context) -> None:
-    _told("start", ctx)
-    _told("end", ctx)
+    told("start", ctx)
+    told("end", ctx)
 
 
 def whole(url: str, name: str = NAME, slots: int = 10) -> Replica:

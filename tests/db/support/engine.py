@@ -30,7 +30,8 @@ from cronledger.ledger.rows import CheckInReply
 from cronledger.ledger.statements import Statements
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
-from tests.db.support.rows import TARGETS
+from tests.db.support import rows
+from tests.db.support.rows import TARGETS, Db
 
 FUNCTION = "tests:work"
 JSON_COLUMNS = ("target", "payload", "requires", "after")
@@ -54,11 +55,12 @@ class Ledger(testing.Ledger):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self._connection.execute("SET search_path = cronledger")
+        self.db: Db = self._connection
+        self.db.execute("SET search_path = cronledger")
 
     def values(self, statement: str, *values: object) -> list[Any]:
         """Return rows as tuples, and a row of one column as its value."""
-        with self._connection.cursor(row_factory=tuple_row) as cursor:
+        with self.db.cursor(row_factory=tuple_row) as cursor:
             cursor.execute(statement.encode(), values or None)
             found = cursor.fetchall() if cursor.description is not None else []
         return [row[0] if len(row) == 1 else row for row in found]
@@ -71,24 +73,16 @@ class Ledger(testing.Ledger):
         """INSERT a python job; intervals as text, everything else as its column wants it."""
         handler = columns.get("handler", "python")
         values = {"name": name, "handler": handler, "target": json.loads(TARGETS[handler])}
-        self._insert("jobs", values | columns)
+        rows.write(self.db, "jobs", **_adapted(values | columns))
 
     def runner(self, name: str = "r1", **columns: Any) -> None:
         """INSERT a runner that lives for a day; a dict as JSON."""
-        values = {
-            "id": name, "host": "h", "pid": 1, "version": "1", "state": "running",
-            "queues": ["default"], "slots": 10, "stale_after": self.now() + timedelta(days=1),
-        } | columns  # fmt: skip
-        self._insert("runners", values)
-
-    def _insert(self, table: str, values: dict[str, Any]) -> None:
-        names, marks = ", ".join(f'"{name}"' for name in values), ", ".join(["%s"] * len(values))
-        self.values(f"INSERT INTO {table} ({names}) VALUES ({marks})", *_adapted(values))
+        alive = {"stale_after": self.now() + timedelta(days=1)}
+        rows.runner(self.db, name, **_adapted(alive | columns))
 
     def channel(self, name: str = "ops", **settings: Any) -> None:
         """INSERT a channel of alerts, by default one that runs a command."""
-        default = {} if "kind" in settings else {"kind": "command", "command": ["true"]}
-        self._insert("channels", {"name": name, "settings": default | settings})
+        rows.channel(self.db, name, **settings)
 
     def deliver(self, *, accepted: bool) -> None:
         """End all deliveries that wait or run, as the last attempt of a replica does."""
@@ -137,7 +131,7 @@ class Ledger(testing.Ledger):
 
     def edit(self, name: str = "job", **columns: Any) -> None:
         sets = ", ".join(f"{column} = %s" for column in columns)
-        self.values(f"UPDATE jobs SET {sets} WHERE name = %s", *_adapted(columns), name)
+        self.values(f"UPDATE jobs SET {sets} WHERE name = %s", *_adapted(columns).values(), name)
 
     @contextmanager
     def unchecked(self) -> Iterator[None]:
@@ -208,15 +202,15 @@ class Ledger(testing.Ledger):
         return count
 
 
-def _adapted(columns: dict[str, Any]) -> list[Any]:
+def _adapted(columns: dict[str, Any]) -> dict[str, Any]:
     """Return the values as psycopg sends them: what is JSON in the ledger as JSON."""
-    return [
-        Jsonb(value)
+    return {
+        name: Jsonb(value)
         if (name in JSON_COLUMNS and (value is not None or name == "payload"))
         or isinstance(value, dict)
         else value
         for name, value in columns.items()
-    ]
+    }
 
 
 @dataclass(eq=False)

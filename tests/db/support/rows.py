@@ -11,6 +11,7 @@ from typing import Any, LiteralString, TypeVar
 import psycopg
 from psycopg import sql
 from psycopg.rows import DictRow, dict_row
+from psycopg.types.json import Jsonb
 
 Db = psycopg.Connection[DictRow]
 T = TypeVar("T")
@@ -25,12 +26,17 @@ def connected(url: str) -> Iterator[Db]:
 
 def insert(db: Db, table: str, **columns: Any) -> DictRow:
     """The row as the database made it."""
+    return one(write(db, table, **columns))
+
+
+def write(db: Db, table: str, **columns: Any) -> psycopg.Cursor[DictRow]:
+    """Insert a row whose values psycopg may be unable to read."""
     statement = sql.SQL("INSERT INTO cronledger.{} ({}) VALUES ({}) RETURNING *").format(
         sql.Identifier(table),
         sql.SQL(", ").join(map(sql.Identifier, columns)),
         sql.SQL(", ").join(map(sql.Placeholder, columns)),
     )
-    return one(db.execute(statement, columns))
+    return db.execute(statement, columns)
 
 
 TARGETS = {
@@ -79,10 +85,46 @@ def skip(  # noqa: PLR0917
     reason: str = "missed", job: str = "job", **columns: Any,
 ) -> DictRow:  # fmt: skip
     """Insert a skip of the plan_times from `first` to `through`, by default of `first` alone."""
-    return insert(
-        db, "skips", job_name=job, scope_kind="global", scope_id="global", from_plan_time=first,
-        through_plan_time=through or first, count=count, reason=reason, revision=1, **columns,
-    )  # fmt: skip
+    row = {
+        "job_name": job, "scope_kind": "global", "scope_id": "global", "from_plan_time": first,
+        "through_plan_time": through or first, "count": count, "reason": reason, "revision": 1,
+    }  # fmt: skip
+    return insert(db, "skips", **row | columns)
+
+
+def schedule(db: Db, job: str | None = None, scope_id: str | None = None, **columns: Any) -> None:
+    """Set columns of the schedules of a job, of a scope or of all, which are not woken any more."""
+    values = {"woken": False, "parked": None, **columns}
+    sets = [
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value))
+        for name, value in values.items()
+    ]
+    db.execute(
+        sql.SQL(
+            "UPDATE cronledger.schedules SET {} WHERE job_name = coalesce(%s, job_name)"
+            " AND scope_id = coalesce(%s, scope_id)"
+        ).format(sql.SQL(", ").join(sets)),
+        [job, scope_id],
+    )
+
+
+def channel(db: Db, name: str = "ops", **settings: Any) -> DictRow:
+    """Insert a channel of alerts, by default one that runs a command."""
+    default = {} if "kind" in settings else {"kind": "command", "command": ["true"]}
+    return insert(db, "channels", name=name, settings=Jsonb(default | settings))
+
+
+def verification(db: Db, **columns: object) -> DictRow:
+    """Insert a run of verify that has ended."""
+    at = now(db)
+    counts = dict.fromkeys(
+        ("schedules", "plan_times", "executions", "skips", "behind", "violations", "accepted"), 0
+    )
+    row = {
+        "requested_by": "nightly", "version": "1", "started_at": at - timedelta(hours=1),
+        "finished_at": at, "outcome": "finished", "kinds": Jsonb({}), **counts, **columns,
+    }  # fmt: skip
+    return insert(db, "verification_runs", **row)
 
 
 def copies(db: Db, row: DictRow, count: int) -> None:

@@ -26,7 +26,7 @@ class Whole:
         self.app = App()
         self.jobs: list[Job] = []
         self.documented: dict[str, Any] = {}  # what the snippets of a document define
-        self._connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
+        self.db = psycopg.connect(url, autocommit=True, row_factory=dict_row)
 
     def declare(self, name: str, handler: str, target: dict[str, Any], **policies: Any) -> None:
         values = {"name": name, "handler": handler, "target": target, **policies}
@@ -47,7 +47,7 @@ class Whole:
             yield replica
 
     def rows(self, statement: LiteralString, *values: object) -> list[dict[str, Any]]:
-        found = self._connection.execute(statement, values or None)
+        found = self.db.execute(statement, values or None)
         return found.fetchall() if found.description is not None else []
 
     def one(self, statement: LiteralString, *values: object) -> Any:
@@ -96,4 +96,4 @@ class Whole:
         return count
 
     def close(self) -> None:
-        self._connection.close()
+        self.db.close()

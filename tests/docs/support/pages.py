@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 120.0
@@ -51,6 +51,21 @@ def blocks(page: Path) -> list[Block]:
     """Return the code blocks of a page in their order."""
     found = _BLOCK.finditer(page.read_text("utf-8"))
     return [Block(m["language"], m["text"], m["remark"] or "") for m in found]
+
+
+def snippets(page: str, language: str, containing: str = "") -> list[str]:
+    """Return the code blocks of a page of docs in a language that have `containing` in them."""
+    found = [x.text for x in blocks(ROOT / "docs" / page) if x.language == language]
+    assert found, page
+    return [text for text in found if containing in text]
+
+
+def run_snippets(page: str, containing: str = "") -> dict[str, Any]:
+    """Run Python code blocks of a page of docs, and return the names that they define."""
+    names: dict[str, Any] = {"__name__": "documented"}
+    for snippet in snippets(page, "python", containing):
+        exec(compile(snippet, page, "exec"), names)
+    return names
 
 
 def relative_links(text: str) -> list[str]:

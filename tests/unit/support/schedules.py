@@ -15,6 +15,10 @@ KEY = ScopeKey("report", "global", "global")
 FAR = datetime(9999, 12, 31, tzinfo=UTC)
 
 
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
 def parsed(schedule: str, key: ScopeKey, **policies: Any) -> Cron:
     job, kind, scope = key
     return cron.parse(schedule, job=job, scope=f"{kind}/{scope}", **policies)

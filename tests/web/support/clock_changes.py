@@ -34,11 +34,7 @@ def open_days(db: Db) -> None:
                 continue  # nothing accounts for it
             if number in (50, 51):
                 if number == 50:
-                    rows.insert(
-                        db, "skips", job_name=name, scope_kind="global", scope_id="global",
-                        from_plan_time=at, through_plan_time=at + QUARTER, count=2,
-                        reason="missed", revision=1,
-                    )  # fmt: skip
+                    rows.skip(db, at, at + QUARTER, 2, job=name)
                 continue
             late = timedelta(minutes=5) if number % 31 == 7 else timedelta(seconds=1)
             rows.execution(

@@ -1,10 +1,7 @@
-"""The past of a ledger: since when its jobs fire, and runs of verify."""
+"""The past of a ledger: since when its jobs fire."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from psycopg.types.json import Jsonb
-
-from tests.db.support import rows
 from tests.db.support.rows import Db
 
 
@@ -14,16 +11,3 @@ def planned(db: Db, began: datetime, through: datetime) -> None:
     db.execute(
         "UPDATE cronledger.schedules SET created_at = %s, planned_through = %s", [began, through]
     )
-
-
-def verified(db: Db, **columns: object) -> None:
-    """Record a run of verify that has ended."""
-    at = rows.now(db)
-    counts = dict.fromkeys(
-        ("schedules", "plan_times", "executions", "skips", "behind", "violations", "accepted"), 0
-    )
-    row = {
-        "requested_by": "nightly", "version": "1", "started_at": at - timedelta(hours=1),
-        "finished_at": at, "outcome": "finished", "kinds": Jsonb({}), **counts, **columns,
-    }  # fmt: skip
-    rows.insert(db, "verification_runs", **row)

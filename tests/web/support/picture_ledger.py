@@ -61,11 +61,10 @@ def open_picture_ledger(db: Db, url: str) -> None:
         definition, key = Definition(schedule, timezone=zone), ScopeKey(name, "global", "global")
         plan = list(walk(definition, key, NOW - timedelta(hours=19, minutes=41), NOW))
         following = next(iter(walk(definition, key, NOW, NOW + timedelta(days=2))))
-        db.execute(
-            "UPDATE cronledger.schedules SET created_at = %s, planned_through = %s, parked = NULL,"
-            " woken = false, next_due_at = %s, next_plan_time = %s WHERE job_name = %s",
-            [began, NOW, following, following, name],
-        )
+        rows.schedule(
+            db, name, created_at=began, planned_through=NOW, next_due_at=following,
+            next_plan_time=following,
+        )  # fmt: skip
         for number, at in enumerate(plan):
             if name == DAY and number in (*OVERLAPPED, *MISSED):
                 continue
@@ -86,10 +85,8 @@ def open_picture_ledger(db: Db, url: str) -> None:
             )  # fmt: skip
         if name == DAY:
             for reason, numbers in (("overlap", OVERLAPPED), ("missed", MISSED)):
-                rows.insert(
-                    db, "skips", job_name=name, scope_kind="global", scope_id="global",
-                    from_plan_time=plan[numbers[0]], through_plan_time=plan[numbers[-1]],
-                    count=len(numbers), reason=reason, revision=1,
+                rows.skip(
+                    db, plan[numbers[0]], plan[numbers[-1]], len(numbers), reason, name,
                     blocked_by=1 if reason == "overlap" else None,
                 )  # fmt: skip
     db.execute(

@@ -6,7 +6,6 @@ from psycopg.types.json import Jsonb
 
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.support.history import verified
 from tests.web.support.picture_ledger import ERROR, NOW, open_picture_ledger
 
 INVOICES = {
@@ -58,7 +57,7 @@ def _verify(db: Db, at: datetime) -> None:
         (1, None, (10, 2880, 2804, 76, 0, 0, 1), Jsonb({})),
     ):
         began = at - timedelta(days=days, minutes=2)
-        verified(
+        rows.verification(
             db, job_name=job, requested_by="nightly@ops", started_at=began,
             finished_at=began + timedelta(seconds=3 + days), checked_through=began,
             checked_after=began - timedelta(days=3), kinds=kinds,
