@@ -164,7 +164,9 @@ def test_a_job_that_pg_cron_does_not_have_is_named_F105(tables: Ledger, call: Ca
     refused(call(*given), "job 'tidy': pg_cron has no job 7", code=1)
     tables.edit("tidy", handler="python", target={"python": "tests:work"})
     assert read(call, tables.url) == 0, "it left pg_cron, and its last runs are read"
-    refused(call("import", "pg_cron", "--from", tables.url, "--source", "a"), "for --history")
+    refused(
+        call("import", "pg_cron", "--from", tables.url, "--source", "a"), "--source needs --history"
+    )
 
 
 @needs_pg_cron
