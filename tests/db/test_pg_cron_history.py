@@ -140,7 +140,7 @@ def test_the_jobs_are_those_that_were_observed_and_have_the_label_F105(
 @pytest.mark.parametrize(
     ("change", "more", "told"),
     [
-        ("DROP SCHEMA cron CASCADE", "", 'relation "cron.job" does not exist; name the database'),
+        ("DROP SCHEMA cron CASCADE", "", 'relation "cron.job" does not exist; use the database'),
         ("DROP TABLE cron.job_run_details", "", '"cron.job_run_details" does not exist'),
         ("-c role=pg_monitor", "", "--from: permission denied for schema cron"),
         ("-c cron.log_run=off", "", "set cron.log_run = on"),
