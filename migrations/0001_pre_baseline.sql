@@ -971,8 +971,8 @@ COMMENT ON COLUMN {schema}.host_boots.host IS 'The host.';
 COMMENT ON COLUMN {schema}.host_boots.boot_id IS 'Identity of the boot: that of the kernel, or the setting boot_id of the replica.';
 COMMENT ON COLUMN {schema}.host_boots.booted_at IS 'When the host booted: checked_in_at minus the time for which it had been up.';
 COMMENT ON COLUMN {schema}.host_boots.checked_in_at IS 'When a replica first checked in after the boot. If this is later than the grace of a job after booted_at, the plan_time is a skip host_absent.';
-COMMENT ON COLUMN {schema}.host_boots.plan_time IS 'The plan_time of these jobs: a whole second after the check-in that gave it to them; NULL: a job with every does not have the scope of a new host yet, or a schedule was locked, and the next check-in tries again.';
-COMMENT ON COLUMN {schema}.host_boots.jobs IS 'The jobs that have this plan_time in the scope of the host, if it belongs to a revision with the schedule @reboot: those that had this schedule then.';
+COMMENT ON COLUMN {schema}.host_boots.plan_time IS 'The plan_time of the boot for these jobs: a whole second after the check-in that set it. NULL: a job with every does not have the scope of a new host yet, or a schedule was locked. The next check-in tries again.';
+COMMENT ON COLUMN {schema}.host_boots.jobs IS 'The jobs that had the schedule @reboot and this host when plan_time was set. The plan_time counts for a job only if the revision that it belongs to has this schedule.';
 
 CREATE TABLE {schema}.queues (
     name          text COLLATE "C" PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),

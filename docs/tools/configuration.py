@@ -71,7 +71,8 @@ Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it deco
 - `external = true`: no handler; [a worker in another language](howto/workers.md) claims the
   executions.
 - `observed = true`: no handler; [another scheduler](howto/observe.md) starts the runs, and reports
-  them. Beside another of these, until replicas [adopt](howto/adopt.md) the job.
+  them. Together with one of the others, this lasts until replicas
+  [adopt](howto/adopt.md) the job.
 
 In the table `jobs` this word is `handler`, and `target` has the same keys as the file:
 `{"command": ["backup", "--full"], "cwd": "/srv"}`, `{"python": "package.module:function"}` or

@@ -141,7 +141,7 @@ def test_a_refusal_of_trigger_has_its_exit_code_and_a_hint_with_options(filled: 
         assert said.stdout == ""
     filled("jobs", "pause", "manual", "--reason", "why")
     hint = "Hint: Resume it, or trigger it with --force: "
-    refused(filled("trigger", "manual"), "it is paused since", hint, code=1)
+    refused(filled("trigger", "manual"), "it has been paused since", hint, code=1)
     assert filled("trigger", "manual", "--force").exit_code == 0
 
 

@@ -143,7 +143,7 @@ async def test_operator_functions_return_what_they_did(ask: Ask, work: Db) -> No
     assert not await ask("pause", "work")
     with pytest.raises(LedgerError) as refused:
         await ask("trigger", "work")
-    assert refused.value.message.startswith("job work: it is paused since ")
+    assert refused.value.message.startswith("job work: it has been paused since ")
     assert refused.value.detail == "No reason was given."
     assert str(refused.value.remedy).startswith("Resume it, or trigger it with force=True")
     assert str(refused.value).splitlines()[2].startswith("Hint: Resume it")

@@ -449,7 +449,9 @@ async def test_a_paused_channel_delivers_after_its_resume(bench: Bench) -> None:
     ledger = bench.ledger
     assert [ledger.one("SELECT pause_channel('ops', 'anna')") for _ in range(2)] == [True, False]
     bench.declare(function("receive"))  # an apply does not resume it
-    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="it is paused since"):
+    with pytest.raises(
+        psycopg.errors.ObjectNotInPrerequisiteState, match="it has been paused since"
+    ):
         ledger.values("SELECT test_channel('ops')")
     await bench.deliveries.run_all()
     assert RECEIVED == []

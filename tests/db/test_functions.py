@@ -129,7 +129,7 @@ def test_trigger_refuses_a_retired_job_and_scope_even_if_forced(db: Db) -> None:
 def test_trigger_refuses_a_paused_job_and_queue_unless_forced(db: Db) -> None:
     job(db)
     call(db, "pause", "job", "for a while")
-    with pytest.raises(NOT_NOW, match="job job: it is paused since") as caught:
+    with pytest.raises(NOT_NOW, match="job job: it has been paused since") as caught:
         call(db, "trigger", "job")
     assert caught.value.diag.message_detail == "for a while"
     assert "force" in str(caught.value.diag.message_hint)
@@ -138,7 +138,7 @@ def test_trigger_refuses_a_paused_job_and_queue_unless_forced(db: Db) -> None:
     assert made["next_attempt_at"] > paused_at  # by this a claim knows that it was forced
     call(db, "resume", "job")
     call(db, "pause_queue", "default")
-    with pytest.raises(NOT_NOW, match="job job: its queue default is paused since"):
+    with pytest.raises(NOT_NOW, match="job job: its queue default has been paused since"):
         call(db, "trigger", "job")
     assert call(db, "trigger", "job", force=True)
 

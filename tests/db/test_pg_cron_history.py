@@ -140,7 +140,7 @@ def test_the_jobs_are_those_that_were_observed_and_have_the_label_F105(
 @pytest.mark.parametrize(
     ("change", "more", "told"),
     [
-        ("DROP SCHEMA cron CASCADE", "", 'relation "cron.job" does not exist; name the database'),
+        ("DROP SCHEMA cron CASCADE", "", 'relation "cron.job" does not exist; use the database'),
         ("DROP TABLE cron.job_run_details", "", '"cron.job_run_details" does not exist'),
         ("-c role=pg_monitor", "", "--from: permission denied for schema cron"),
         ("-c cron.log_run=off", "", "set cron.log_run = on"),
@@ -164,7 +164,9 @@ def test_a_job_that_pg_cron_does_not_have_is_named_F105(tables: Ledger, call: Ca
     refused(call(*given), "job 'tidy': pg_cron has no job 7", code=1)
     tables.edit("tidy", handler="python", target={"python": "tests:work"})
     assert read(call, tables.url) == 0, "it left pg_cron, and its last runs are read"
-    refused(call("import", "pg_cron", "--from", tables.url, "--source", "a"), "for --history")
+    refused(
+        call("import", "pg_cron", "--from", tables.url, "--source", "a"), "--source needs --history"
+    )
 
 
 @needs_pg_cron

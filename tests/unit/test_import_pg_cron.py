@@ -105,7 +105,7 @@ def test_schedules_are_written_so_that_they_mean_the_same(schedule: str, written
 @pytest.mark.parametrize(
     ("schedule", "told"),
     [
-        ("@reboot", "start fires no job"), ("0/5 * * * *", "step without a range"),
+        ("@reboot", "when a database server starts"), ("0/5 * * * *", "step without a range"),
         ("90 seconds", "between 1 and 59"), ("~ * * * *", "~"), ("@never", "not a macro"),
         ("* * * *", "4 fields"), ("0 0 30 2 *", "never occurs"),
     ],

@@ -276,7 +276,7 @@ def test_what_differs_in_a_service_is_noted(service: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("timer", "service", "told"),
     [
-        ("OnBootSec=5min\n", "ExecStart=/a\n", "the boot of a host fires no job"),
+        ("OnBootSec=5min\n", "ExecStart=/a\n", "OnBootSec=5min is not imported"),
         ("OnUnitActiveSec=500ms\n", "ExecStart=/a\n", "not a number of whole seconds"),
         ("OnUnitActiveSec=soon\n", "ExecStart=/a\n", "not a time span"),
         ("Unit=x\n", "ExecStart=/a\n", "no OnCalendar"),

@@ -45,4 +45,4 @@ BEGIN
         PERFORM pg_notify('{schema}', 'jobs');
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.note_boot(text, text, timestamptz, timestamptz) IS 'Notes a boot of a host with its first check-in, and makes it a plan_time of the jobs with the schedule @reboot. It does so later if this host is not yet a scope of each of them, or if one of their schedules is locked.';
+COMMENT ON FUNCTION {schema}_internal.note_boot(text, text, timestamptz, timestamptz) IS 'Records a boot of a host at its first check-in, and makes it a plan_time of the jobs with the schedule @reboot. A later check-in does the second if this host is not yet a scope of each of them, or if one of their schedules is locked.';

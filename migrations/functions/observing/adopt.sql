@@ -46,7 +46,7 @@ BEGIN
         arguments => jsonb_build_object('at', at, 'back', back), reason => reason);
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.adopt(text, timestamptz, boolean, text, text) IS 'Makes replicas fire the plan_times of an observed job from this instant on, at least 5 s ahead, and returns the revision. The other scheduler keeps those before it. back: the other scheduler fires again from this instant on; before the adoption, this withdraws it. A run belongs to a side by its start, so choose an instant between two plan_times: cronledger adopt does.';
+COMMENT ON FUNCTION {schema}.adopt(text, timestamptz, boolean, text, text) IS 'Makes replicas fire the plan_times of an observed job from this instant on, at least 5 s ahead, and returns the revision. The other scheduler keeps those before it. back: the other scheduler fires again from this instant on; before the adoption, this withdraws it. The start of a run decides its side, so choose an instant between two plan_times, as cronledger adopt does.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.replica_times(
     revision {schema}.job_revisions, OUT first timestamptz, OUT until timestamptz)
@@ -81,4 +81,4 @@ BEGIN
     adoptable := newest.definition ->> 'handler' <> 'observed';
     SELECT t.first, t.until INTO replicas_from, replicas_until FROM {schema}_internal.replica_times(newest) t;
 END $$;
-COMMENT ON FUNCTION {schema}.hand_over(text, timestamptz) IS 'Returns whether another scheduler runs what it started at this instant (NULL: now), or replicas do. runs is true unless the job was adopted, also for an unknown job. adoptable: the job has a handler for replicas. replicas_from and replicas_until: when replicas fire the job, as decided now; NULL: never, and without end. cronledger observe asks it before it runs the command of a job that can be adopted.';
+COMMENT ON FUNCTION {schema}.hand_over(text, timestamptz) IS 'Returns which side runs a job that another scheduler started at this instant (NULL: now). runs: true, the other scheduler does; false, replicas do. It is true for a job that was not adopted, and for an unknown job. adoptable: the job has a handler for replicas. replicas_from and replicas_until: when replicas fire the job, as decided now; NULL: never, and without end. cronledger observe asks it before it runs the command of a job that can be adopted.';

@@ -45,7 +45,7 @@ BEGIN
     END IF;
     IF is_new AND (SELECT count(*) FROM {schema}.saved_views) >= 1000 THEN
         RAISE EXCEPTION 'the ledger has 1,000 saved views already'
-            USING HINT = 'Delete views that nobody needs. Operators can delete those of people who have left with SQL.',
+            USING HINT = 'Delete views that nobody needs. Operators can use SQL to delete the views of people who have left.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     INSERT INTO {schema}.saved_views AS v (person, name, address, created_at)

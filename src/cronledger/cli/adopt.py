@@ -27,10 +27,10 @@ def adopt(
     """Move the observed job JOB to replicas: they fire its plan_times from TIME on.
 
     The job is declared with `observed = true` and a handler. The other scheduler keeps the
-    plan_times before TIME. Its runs through `cronledger observe` end by themselves: from TIME on,
-    the wrapper does not start the command. Without an offset, TIME is read in the time zone of the
-    job. With --back, the other scheduler fires from TIME on again; before the adoption, this
-    withdraws it.
+    plan_times before TIME. From TIME on, `cronledger observe` does not start the command, so the
+    entries of the other scheduler may stay. Without an offset, TIME is read in the time zone of the
+    job. With --back, the other scheduler fires the plan_times from TIME on again; before the
+    adoption, --back withdraws it.
     """
     with session() as ledger:
         row = ledger.reports.job(name)

@@ -70,7 +70,7 @@ def import_pg_cron(
         _report_history(url, source)
         return
     if source is not None:
-        raise click.UsageError("--source is for --history; add it, or omit both")
+        raise click.UsageError("--source needs --history; add --history, or omit --source")
     import psycopg
 
     from cronledger.sources.pg_cron import ROWS, ZONE, Options, Row, convert
@@ -136,7 +136,7 @@ def _refusing() -> Iterator[None]:
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise click.UsageError(
-            f"--from: {error.diag.message_primary}; name the database that cron.database_name names"
+            f"--from: {error.diag.message_primary}; use the database that cron.database_name has"
         ) from None
     except psycopg.ProgrammingError as error:
         raise click.UsageError(f"--from: {str(error).strip()}") from None

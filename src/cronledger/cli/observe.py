@@ -52,10 +52,10 @@ def observe(
     The command has the input, the output, the signals and the environment of the caller, and its
     exit status is that of this command. It starts at once, whether or not the database can be
     reached. Only if replicas may adopt the job, the wrapper first asks the ledger which side runs
-    it, for at most 3 s. While replicas do, it starts nothing, and exits with 0. Reports that cannot
-    be delivered stay in the spool (CRONLEDGER_SPOOL_DIR). The next `observe` of any job delivers
-    them with their original times, and so does --deliver. After the end of the command, the
-    delivery takes at most 5 s.
+    it, and waits at most 3 s for the reply. If replicas run the job, the wrapper does not start the
+    command, and exits with 0. Reports that cannot be delivered stay in the spool
+    (CRONLEDGER_SPOOL_DIR). The next `observe` of any job delivers them with their original times,
+    and so does --deliver. After the end of the command, the delivery takes at most 5 s.
 
     It reads CRONLEDGER_DATABASE_URL, CRONLEDGER_SCHEMA, CRONLEDGER_SPOOL_DIR and CRONLEDGER_HOST
     from the environment. `cronledger --ledger NAME observe` reports to this ledger of the file that

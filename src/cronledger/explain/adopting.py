@@ -23,7 +23,7 @@ class Switch:
 
     @property
     def at(self) -> datetime:
-        """The instant by which a run belongs to a side; clocks may be a little fast."""
+        """The instant that decides the side of a run, with room for clocks that are fast."""
         if self.last is None:
             return self.first - TOLERANCE
         return self.first - min(TOLERANCE, (self.first - self.last) / 2)

@@ -445,7 +445,7 @@ class Job(BaseModel):
     observed: StrictBool = Field(
         False,
         description="`true`, beside a handler: another scheduler fires the job until `cronledger "
-        "adopt` moves it to replicas. Without a handler, `observed = true` is one. See [Adopt a "
+        "adopt` moves it to replicas. Without a handler, replicas never run the job. See [Adopt a "
         "job](howto/adopt.md).",
     )
     adopted_at: Instant | None = None

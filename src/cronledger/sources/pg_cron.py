@@ -192,8 +192,8 @@ class _Reader:
             return f"@every {found[1]}s"
         if text in ("@reboot", "@restart"):
             raise NotImportedError(
-                f"{text} has no equivalent, because a server's start fires no job; run `cronledger "
-                "trigger` when the server has started"
+                f"{text} has no equivalent, because no job fires when a database server starts; "
+                "run `cronledger trigger` when the server has started"
             )
         if text.startswith("@"):
             if text not in _MACROS:

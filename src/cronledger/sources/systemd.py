@@ -220,8 +220,8 @@ class _Reader:
         for key in _AFTER_BOOT:
             if values := self.timer.all(key):
                 self.note(
-                    f"{key}={values[-1]} has no equivalent, because the boot of a host fires no "
-                    "job; run `cronledger trigger` when the host has booted",
+                    f"{key}={values[-1]} is not imported; to run the job at each boot of a host, "
+                    'declare a job with schedule = "@reboot" and every',
                     "info" if repeats and key.endswith("Sec") else "dropped",
                 )
 
