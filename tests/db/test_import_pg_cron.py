@@ -172,7 +172,7 @@ def test_the_import_reads_the_table_and_pg_cron_accepts_what_the_model_does(
     assert (tidy.name, tidy.target["command"][0], tidy.timezone) == ("tidy", "psql", "UTC")
     assert other.target["sql"] == 'SET LOCAL ROLE "postgres";\nSELECT 1'
     assert elsewhere.exit_code == 2
-    assert "has no table cron.job" in elsewhere.stderr
+    assert 'relation "cron.job" does not exist' in elsewhere.stderr
 
 
 @needs_pg_cron
