@@ -1,10 +1,15 @@
 """`cronledger adopt`, and the wrapper of the other scheduler around the switch."""
 
+import errno
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cronledger.observing.delivery import Target, deliver_own, runs_here
+from cronledger.observing.spool import Run, Spool, boot_id, wall_clock
 from tests.cli.conftest import Ask, Cli
 from tests.cli.test_observe import NOWHERE, Observe, ended, files, observe, spool
 
@@ -95,3 +100,19 @@ def test_the_wrapper_starts_what_the_other_scheduler_has_to_run(
     adopted("observed = false, handler = 'observed', target = '{}'")
     assert fire(database_url) == (0, "ran", "")
     assert files(spool) == []
+
+
+def test_a_side_that_cannot_be_written_leaves_the_reply(
+    seen: Ask, spool: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Spool, "replace", full)
+    seen("UPDATE cronledger.jobs SET adopted_at = cronledger.db_clock()")
+    said: list[str] = []
+    target = Target(database_url, "cronledger", said.append)
+    run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
+    assert not runs_here(target, run, Spool(spool))
+    assert deliver_own(target, replace(run, ended=wall_clock()), Spool(spool))
+    assert ["No space left" in line for line in said] == [True, True]
