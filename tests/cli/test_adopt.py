@@ -1,14 +1,25 @@
 """`cronledger adopt`, and the wrapper of the other scheduler around the switch."""
 
+import errno
 import json
+import os
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from cronledger.observing.delivery import Target, deliver_own, runs_here
+from cronledger.observing.sides import Side, remember
+from cronledger.observing.spool import Run, Spool, boot_id, wall_clock
 from tests.cli.conftest import Ask, Cli
 from tests.cli.test_observe import NOWHERE, Observe, ended, files, observe, spool
+from tests.waiting import PATIENCE
 
 __all__ = ["observe", "spool"]
+
+module = import_module("cronledger.cli.observe")
 
 FILE = '[jobs.seen]\nschedule = "0 0 * * *"\ncommand = ["true"]\nobserved = true\n'
 
@@ -95,3 +106,47 @@ def test_the_wrapper_starts_what_the_other_scheduler_has_to_run(
     adopted("observed = false, handler = 'observed', target = '{}'")
     assert fire(database_url) == (0, "ran", "")
     assert files(spool) == []
+
+
+def test_a_side_that_cannot_be_written_leaves_the_reply(
+    seen: Ask, spool: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Spool, "replace", full)
+    seen("UPDATE cronledger.jobs SET adopted_at = cronledger.db_clock()")
+    said: list[str] = []
+    target = Target(database_url, "cronledger", said.append)
+    run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
+    assert not runs_here(target, run, Spool(spool))
+    assert deliver_own(target, replace(run, ended=wall_clock()), Spool(spool))
+    assert ["No space left" in line for line in said] == [True, True]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_delivery_of_a_wrapper_that_starts_nothing_may_fail_or_hang(
+    cli: Cli, seen: Ask, spool: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    begun, may_end, has_ended = Event(), Event(), Event()
+
+    def deliver(*_: object) -> int:
+        begun.set()
+        if fails:
+            raise RuntimeError
+        may_end.wait(PATIENCE)
+        has_ended.set()
+        return 0
+
+    monkeypatch.setattr(module, "deliver_all", deliver)
+    monkeypatch.setattr(module, "LAST_SECONDS", 0.01)
+    monkeypatch.setattr(module, "ASK_SECONDS", PATIENCE)
+    monkeypatch.setenv("CRONLEDGER_SPOOL_DIR", str(spool))
+    spool.mkdir()
+    remember(Spool(spool), "seen", "", Side(None, None))
+    seen("UPDATE cronledger.jobs SET adopted_at = cronledger.db_clock()")
+    result = cli("observe", "seen", "--", "false")
+    assert (result.exit_code, result.output) == (0, "")
+    assert begun.wait(PATIENCE)
+    assert not has_ended.is_set()
+    may_end.set()

@@ -285,6 +285,25 @@ def test_a_full_spool_takes_no_further_run(
     assert [found.key for found in kept.runs()] == ["a"]
 
 
+def test_what_a_crash_left_in_the_spool_is_removed(
+    spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    kept = Spool(spool)
+    run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", crash)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                kept.write(run)
+    old, new = spool.glob("*.tmp")  # no two writes share one
+    os.utime(old, (0, 0))
+    assert delivery.deliver_all(lambda _: None, kept) == 0
+    assert list(spool.glob("*.tmp")) == [new]
+
+
 @pytest.mark.parametrize(
     "arguments",
     first_short(

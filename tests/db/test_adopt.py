@@ -112,6 +112,35 @@ def test_an_edit_of_the_source_keeps_the_side(ledger: Ledger, base: datetime) ->
     assert [runs_elsewhere(ledger, base - n * MINUTE) for n in (0, 1)] == [False, True]
 
 
+async def test_the_other_scheduler_runs_an_adopted_job_that_was_retired_or_deleted(
+    ledger: Ledger, one: Runner, base: datetime
+) -> None:
+    ledger.one(SWITCH, base - 5 * SECOND, False)
+    assert await fire(ledger, one, base) == "own"
+    ledger.edit(retired_at=base)
+    assert await fire(ledger, one, base + MINUTE) == "other"
+    row = "SELECT trigger, status FROM executions WHERE plan_time > %s"
+    assert ledger.one(row, base) == ("observed", "SUCCESS")
+    reply = "SELECT runs, adoptable, replicas_from FROM hand_over('job', %s)"
+    assert ledger.one(reply, base) == (False, True, None)  # it was started before
+    ledger.edit(retired_at=None)
+    assert not runs_elsewhere(ledger, base + 2 * MINUTE)
+    ledger.values("DELETE FROM jobs RETURNING 1")
+    assert ledger.one(reply, base + 2 * MINUTE) == (True, True, None)
+    with pytest.raises(psycopg.Error, match="does not exist"):
+        end(ledger)
+    assert list(verify(ledger.url)) == []
+
+
+def test_the_revision_of_a_paused_job_has_the_reason_of_the_adoption(
+    ledger: Ledger, base: datetime
+) -> None:
+    ledger.edit(paused_at=base, paused_reason="the pause")
+    ledger.one(SWITCH, base, False)
+    reasons = ledger.values("SELECT reason FROM job_history ORDER BY revision DESC LIMIT 2")
+    assert reasons == ["the move", "the pause"]
+
+
 @pytest.mark.parametrize(
     ("columns", "at", "back", "problem"),
     [

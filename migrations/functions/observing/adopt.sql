@@ -38,7 +38,7 @@ BEGIN
         edited_by = requester
     WHERE j.name = job
     RETURNING j.revision INTO made;
-    UPDATE {schema}.job_revisions r SET reason = coalesce(r.reason, adopt.reason)
+    UPDATE {schema}.job_revisions r SET reason = coalesce(adopt.reason, r.reason)
     WHERE (r.job_name, r.revision) = (job, made) AND made > definition.revision;
     PERFORM {schema}_internal.end_action(began);
     PERFORM {schema}_internal.record_action('adopt', 'job', job, requester,
@@ -51,7 +51,7 @@ COMMENT ON FUNCTION {schema}.adopt(text, timestamptz, boolean, text, text) IS 'M
 CREATE OR REPLACE FUNCTION {schema}_internal.replica_times(
     revision {schema}.job_revisions, OUT first timestamptz, OUT until timestamptz)
 LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN d ->> 'handler' = 'observed' THEN NULL
+    SELECT CASE WHEN d ->> 'handler' = 'observed' OR revision.state = 'retired' THEN NULL
                 WHEN (d -> 'observed')::boolean THEN (d ->> 'adopted_at')::timestamptz
                 ELSE revision.effective_from END,
            (d ->> 'returned_at')::timestamptz
@@ -81,4 +81,4 @@ BEGIN
     adoptable := newest.definition ->> 'handler' <> 'observed';
     SELECT t.first, t.until INTO replicas_from, replicas_until FROM {schema}_internal.replica_times(newest) t;
 END $$;
-COMMENT ON FUNCTION {schema}.hand_over(text, timestamptz) IS 'Returns which side runs a job that another scheduler started at this instant (NULL: now). runs: true, the other scheduler does; false, replicas do. It is true for a job that was not adopted, and for an unknown job. adoptable: the job has a handler for replicas. replicas_from and replicas_until: when replicas fire the job, as decided now; NULL: never, and without end. cronledger observe asks it before it runs the command of a job that can be adopted.';
+COMMENT ON FUNCTION {schema}.hand_over(text, timestamptz) IS 'Returns which side runs a job that another scheduler started at this instant (NULL: now). runs: true, the other scheduler does; false, replicas do. It is true for a job that was not adopted, and for one that is unknown, retired or deleted. adoptable: the job has a handler for replicas. replicas_from and replicas_until: when replicas fire the job, as decided now; NULL: never, and without end. cronledger observe asks it before it runs the command of a job that can be adopted.';

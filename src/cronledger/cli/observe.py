@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -91,7 +92,7 @@ def observe(
     if side is not None and not _runs_here(spool, run, ledgers, side):
         if sys.stderr.isatty():
             _warn(f"replicas run the job {job} now, so the command was not started")
-        _deliver(spool, ledgers, refused=False)  # of earlier runs
+        _attempt(lambda: deliver_all(ledgers.target, spool), LAST_SECONDS)  # of earlier runs
         return
     running: process.Command | None = None
     try:
@@ -117,17 +118,26 @@ def _runs_here(spool: Spool, run: Run, ledgers: "_Ledgers", side: Side) -> bool:
     replies = []
 
     def ask() -> None:
+        target = ledgers.target(run.ledger)
+        if target is not None:
+            replies.append(runs_here(target, run, spool))
+
+    _attempt(ask, ASK_SECONDS)
+    return replies[0] if replies else side.runs(run.started)
+
+
+def _attempt(work: Callable[[], object], seconds: float) -> None:
+    """Do what may fail, because the command is what counts, and wait at most this long for it."""
+
+    def attempt() -> None:
         # The process waits for signals in its main thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, process.WAITED)
-        target = ledgers.target(run.ledger)
-        with suppress(Exception):  # the command is what counts
-            if target is not None:
-                replies.append(runs_here(target, run, spool))
+        with suppress(Exception):
+            work()
 
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=attempt, daemon=True)
     thread.start()
-    thread.join(ASK_SECONDS)
-    return replies[0] if replies else side.runs(run.started)
+    thread.join(seconds)
 
 
 class _Reporter:

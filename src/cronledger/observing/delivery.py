@@ -71,7 +71,7 @@ def deliver_own(target: Target, run: Run, spool: Spool | None) -> bool:
 def runs_here(target: Target, run: Run, spool: Spool) -> bool:
     """Ask the ledger whether this scheduler runs what has just started, or replicas do.
 
-    Raises psycopg.Error without a connection, and OSError.
+    Raises psycopg.Error without a connection.
     """
     with target.connected() as connection:
         return ask(target, connection, run, spool)
@@ -82,7 +82,8 @@ def ask(
 ) -> bool:
     """Return the reply of hand_over() about the start of a run, and remember it.
 
-    If the ledger refuses to reply, return what is remembered.
+    If the ledger refuses to reply, return what is remembered. A spool that cannot be written does
+    not change the reply.
     """
     import psycopg  # noqa: PLC0415
     from psycopg import sql  # noqa: PLC0415
@@ -105,7 +106,10 @@ def ask(
         return known is None or known.runs(run.started)
     runs, adoptable, first, until = cast("tuple[bool, bool, float | None, float | None]", row)
     side = Side(*(None if one is None else now + one for one in (first, until)))
-    remember(spool, run.job, run.ledger, side if adoptable else None)
+    try:
+        remember(spool, run.job, run.ledger, side if adoptable else None)
+    except OSError as error:
+        target.warn(f"the spool {spool.directory} cannot be written: {error}")
     return runs
 
 

@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -16,7 +17,9 @@ from typing import Self
 
 MOST_FILES = 10_000
 """A spool takes no further run when it has this number of runs that are not refused."""
-SUFFIX, REFUSED = ".json", ".refused"
+SUFFIX, REFUSED, TEMPORARY = ".json", ".refused", ".tmp"
+_LEFT_SECONDS = 3_600
+"""A temporary file that is older was left by a crash."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -104,7 +107,7 @@ class Spool:
 
     def replace(self, path: Path, content: object) -> None:
         """Write a file of the spool durably. A crash leaves the earlier file or this one."""
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        temporary = path.with_suffix(f".{uuid.uuid4().hex}{TEMPORARY}")
         with temporary.open("w", encoding="utf-8") as file:
             os.fchmod(file.fileno(), 0o600)
             json.dump(content, file)
@@ -144,7 +147,7 @@ class Spool:
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
-        """Deliver alone. Yield False if another process delivers."""
+        """Deliver alone, and remove what crashes left. Yield False if another process delivers."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.directory / ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -153,6 +156,13 @@ class Spool:
             except BlockingIOError:
                 yield False
             else:
+                self._tidy()
                 yield True
         finally:
             os.close(descriptor)
+
+    def _tidy(self) -> None:
+        for path in self.directory.glob(f"*{TEMPORARY}"):
+            with suppress(OSError):
+                if wall_clock() - path.stat().st_mtime > _LEFT_SECONDS:
+                    path.unlink()
