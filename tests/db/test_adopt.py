@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
+from tests.db.support import rows
 from tests.db.support.engine import Ledger, Runner
 from tests.db.test_observed import MINUTE, SECOND, end
 
@@ -89,6 +90,26 @@ async def test_verify_finds_a_plan_time_on_the_wrong_side(
             base + 10 * MINUTE,
         )
     assert [one.kind for one in verify(ledger.url)] == ["unreported"]
+
+
+async def test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_missed(
+    ledger: Ledger, one: Runner, base: datetime
+) -> None:
+    ledger.edit(grace=5 * MINUTE)
+    ledger.one(SWITCH, base + MINUTE - 5 * SECOND, False)
+    assert await fire(ledger, one, base) == "other"
+    ledger.one(SWITCH, base + 2 * MINUTE - 5 * SECOND, True)
+    # No replica plans before the next plan_time of the other scheduler is due.
+    waited = base + MINUTE
+    ledger.stop_clock(waited + MINUTE + SECOND)
+    end(ledger)
+    assert [lease.claimed.key.plan_time for lease in await one.settle()] == [waited]
+    await one.finish_all()
+    assert await one.settle() == []
+    assert (ledger.skipped(), list(verify(ledger.url))) == ([], [])
+    ledger.values("DELETE FROM executions WHERE plan_time = %s RETURNING 1", waited)
+    rows.skip(ledger.db, waited, reason="missed", revision=4, created_at=waited + MINUTE)
+    assert [(one.kind, one.plan_time) for one in verify(ledger.url)] == [("untrue_skip", waited)]
 
 
 def test_an_adoption_can_be_withdrawn_and_moved(ledger: Ledger, base: datetime) -> None:

@@ -49,6 +49,9 @@ UNIT = "tests/unit/"
 PROGRESS = "tests/db/test_progress.py::"
 LEDGERS = "tests/cli/test_ledgers.py::"
 SEVERAL = "tests/web/test_several.py::"
+RETURNED = (
+    "tests/unit/test_planner_reports.py::test_later_observed_plan_times_do_not_count_after_a_return"
+)
 OBSERVED = "tests/db/test_observed.py::"
 TOKENS = "tests/db/test_report_tokens.py::"
 BESIDE = "tests/db/test_observed_beside_replicas.py::"
@@ -1339,7 +1342,24 @@ MISTAKES = [
          REPORTS + "test_more_reports_than_a_claim_reads_are_settled_by_the_next_one",
          "    if matching.has_more and settled.progressed:\n", "    if False:\n"),
         ("observed plan_times count for catch_up", REPORTS + "test_observed_plan_times_do_not_count_for_catch_up",
-         "        since = max([line.retired_through, *observed])", "        since = line.retired_through"),
+         "        since = max([line.retired_through, *before])", "        since = line.retired_through"),
+        ("a return to the other scheduler ends the catch_up of replicas", RETURNED,
+         "if through < newest.plan_time)", ")"),
+        ("a later observed plan_time is the newest one", RETURNED,
+         " and not one.observed]", "]"),
+    ),
+    *_of(
+        SRC + "rules/timeline.py",
+        ("a search finds a later observed plan_time", RETURNED,
+         "if segment.observed or segment.revision.broken:", "if segment.revision.broken:"),
+        ("observed plan_times are counted for catch_up", RETURNED,
+         "not (segment.observed or segment.revision.broken)", "not segment.revision.broken"),
+    ),
+    *_of(
+        SRC + "audit/skip_reasons.py",
+        ("to verify a later observed plan_time is the newest one",
+         "tests/db/test_adopt.py::test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_missed",
+         " and not expected.is_observed and not any(decided)", " and not any(decided)"),
     ),
     *_of(
         SQL + "observing/observe.sql",

@@ -130,6 +130,26 @@ def test_observed_plan_times_do_not_count_for_catch_up() -> None:
     assert [run.plan_time for run in found.runs] == [at("09:11"), at("09:12")]
 
 
+@pytest.mark.parametrize("now", ["09:03:10", "09:45"])  # with all plan_times read, and without
+@pytest.mark.parametrize(
+    ("catch_up", "skips", "runs"),
+    [("skip", [("missed", 1)], ["09:02"]), ("latest", [("superseded", 1)], ["09:02"]),
+     ("all", [], ["09:01", "09:02"])],
+)  # fmt: skip
+def test_later_observed_plan_times_do_not_count_after_a_return(
+    now: str, catch_up: str, skips: list[tuple[str, int]], runs: list[str]
+) -> None:
+    hour = timedelta(hours=1)
+    returned = job(
+        "* * * * *", grace=hour, observed=True, adopted_at=at("00:00"), returned_at=at("09:02:55"),
+        catch_up=catch_up, catch_up_window=hour, overlap="allow",
+    )  # fmt: skip
+    found = planned("09:00:30", now, [], revision(1, "00:00", returned))
+    assert (skipped(found), [run.plan_time for run in found.runs]) == (
+        skips, [at(run) for run in runs]
+    )  # fmt: skip
+
+
 def test_a_move_from_replicas_misses_what_has_not_started() -> None:
     moved = revision(2, "09:01:10", observed())
     found = planned(
@@ -247,8 +267,8 @@ def unreported(
         # Replicas catch up with their own plan_times only.
         ("09:03:10", [], ([], ["09:03"]), [("not_reported", 1), ("superseded", 1)],
          "09:05:10.000001"),
-        ("09:04:02", ["09:01:01", "09:04:01"], (["09:01", "09:04"], []), [("superseded", 2)],
-         "09:06:10.000001"),
+        ("09:04:02", ["09:01:01", "09:04:01"], (["09:01", "09:04"], ["09:03"]),
+         [("superseded", 1)], "09:06:10.000001"),
     ],
 )  # fmt: skip
 def test_each_side_has_its_own_plan_times(

@@ -129,7 +129,7 @@ class ScheduleComparison:
         yield from self._reasons(reasons.reach(expected))
         for ran in executions:
             yield from self._compare(ran, expected)
-            reasons.executed(ran.revision)
+            reasons.executed(expected, ran.revision)
         for one in opened:
             yield from self._reasons(reasons.skipped(one, expected))
         yield from self._account_for(expected, bool(executions or opened))

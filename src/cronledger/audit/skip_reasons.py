@@ -7,7 +7,8 @@ and the detail is the name of the day. `operator`: a planned skip contains the p
 detail is its reason. `upstream`: that edit requires other jobs (`gates` checks the rest).
 `host_absent`: no replica of the host checked in from the due_at to the end of grace. `missed`:
 when the skip was recorded, the plan_time was later than grace, or not the newest, or an edit had
-replaced its definition, of which no execution shows that it was valid.
+replaced its definition, of which no execution shows that it was valid. A plan_time that another
+scheduler runs is no newer one of a plan_time that replicas run.
 """
 
 from collections.abc import Iterator
@@ -60,9 +61,10 @@ class SkipReasons:
         if self._missed is not None and self._could_run(expected, self._missed[0].skip):
             yield from self._was_missed(expected)
 
-    def executed(self, revision: int) -> None:
+    def executed(self, expected: Expected, revision: int) -> None:
         """Note that the plan_time has an execution, with this revision, which thus was valid."""
-        self._superseded = None
+        if not expected.is_observed:
+            self._superseded = None
         self._valid.add(revision)
 
     def skipped(self, one: OpenSkip, expected: Expected) -> Iterator[FalseReason]:
@@ -83,7 +85,7 @@ class SkipReasons:
                 yield FalseReason("untrue_skip", expected.plan_time, untrue, skip.last)
             return
         match skip.reason:
-            case "paused" | "retired" | "calendar":
+            case "paused" | "retired" | "calendar" | "not_reported":
                 pass
             case "operator":
                 before = self._superseded
@@ -146,9 +148,9 @@ class SkipReasons:
 
     @staticmethod
     def _could_run(expected: Expected, skip: SkippedRange) -> bool:
-        """Return whether nothing kept a plan_time from running when a skip was recorded."""
+        """Return whether nothing kept replicas from running it when a skip was recorded."""
         decided = (one.decided_at <= skip.created_at for one in expected.decisions)
-        return expected.excluded is None and not any(decided)
+        return expected.excluded is None and not expected.is_observed and not any(decided)
 
     def _held(self, reason: str, due: datetime) -> bool:
         if reason == "paused":
@@ -179,12 +181,13 @@ class SkipReasons:
         yield FalseReason("untrue_skip", expected.plan_time, text, one.skip.last)
 
     def _next_due(self) -> Expected | None:
-        """Return the next plan_time that is due in active state, or None."""
+        """Return the next plan_time of replicas that is due in active state, or None."""
         last = self._last
         if last is None or last >= self._now:
             return None
         coming = self._history.expected(self._state.key, last, self._now, self._state)
-        for expected in islice(coming, _LOOK_AHEAD):
+        own = (expected for expected in coming if not expected.is_observed)
+        for expected in islice(own, _LOOK_AHEAD):
             held = expected.never_runs or self._history.paused(expected.due_at)
             if expected.due_at <= self._now and not held:
                 return expected

@@ -31,8 +31,9 @@ revision in force now. So an edit of catch_up during an outage decides how that 
   The policies never see it either.
 - Observed: another scheduler runs the plan_time. A report makes it an execution; without one, it is
   a skip `not_reported` after its grace, or once the job is not observed any more. The policies
-  never see it. Plan_times are settled in their order, so a report waits for those before its own.
-  What another definition owns and has not started when the job becomes observed is `missed`.
+  never see it: what replicas run before it is judged as if it did not exist. Plan_times are settled
+  in their order, so a report waits for those before its own. What another definition owns and has
+  not started when the handler of the job becomes `observed` is `missed`.
 - Limits and slots count only if a plan_time could start otherwise.
 """
 
@@ -104,7 +105,7 @@ class _Start(NamedTuple):
 
 
 class _Due:
-    """The plan_times that are due in active state, before the first undue one.
+    """The plan_times of replicas that are due in active state, before the first undue one.
 
     They are `ahead` if it contains all of them. Otherwise the timeline finds and counts them.
     """
@@ -114,7 +115,7 @@ class _Due:
         due = list(takewhile(lambda planned: planned.due_at <= line.now, ahead))
         self._all: list[Planned] | None = None
         if len(due) <= READ_AHEAD:
-            self._all = [planned for planned in due if planned.reason is None]
+            self._all = [one for one in due if one.reason is None and not one.observed]
 
     def newest(self) -> Planned | None:
         return self._line.newest() if self._all is None else self._all[-1]
@@ -407,7 +408,8 @@ def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], start: _Start
         choice = _Choice(SkipReason.SUPERSEDED, newest.plan_time)
     elif policy.catch_up is CatchUp.ALL:
         observed = (part.through for part in line.segments if part.observed)
-        since = max([line.retired_through, *observed])
+        before = (through for through in observed if through < newest.plan_time)
+        since = max([line.retired_through, *before])
         window = min(policy.catch_up_window, line.now - since - TICK)
         choice.due_after = line.now - window - TICK
         through = newest.plan_time - TICK if on_time else newest.plan_time

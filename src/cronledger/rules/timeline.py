@@ -177,13 +177,15 @@ class Timeline:
         return None
 
     def newest(self) -> Planned | None:
-        """Return the newest plan_time that is due in active state, before the first undue one.
+        """Return the newest plan_time of replicas that is due while active, before any undue one.
 
         The search goes back from `now`, so its cost does not depend on the age of the cursor.
         """
         undue = self.first_undue()
         for segment in reversed(self.segments):
-            if segment.revision.broken or (undue is not None and undue <= segment.after):
+            if segment.observed or segment.revision.broken:
+                continue
+            if undue is not None and undue <= segment.after:
                 continue
             through = segment.through if undue is None else min(segment.through, undue - TICK)
             for part_after, part_through in self._active_parts(segment, through):
@@ -193,7 +195,7 @@ class Timeline:
         return None
 
     def count_active(self, due_after: datetime, through: datetime) -> int:
-        """Return the number of plan_times up to `through` with an active due_at after `due_after`.
+        """Return how many plan_times of replicas up to `through` are due after `due_after`, active.
 
         It enumerates only those that are due near a change of state or near `due_after`, because
         jitter decides on which side they are due.
@@ -209,7 +211,7 @@ class Timeline:
             self._count_due(segment, start, end, min(segment.through, through))
             for segment in self.segments
             for start, end in active
-            if end > segment.after and not segment.revision.broken
+            if end > segment.after and not (segment.observed or segment.revision.broken)
         )
 
     def upcoming(self) -> Planned | None:
