@@ -202,9 +202,12 @@ BEGIN
               AND NOT EXISTS (SELECT FROM {schema}.skips k
                               WHERE (k.job_name, k.scope_kind, k.scope_id) = (s.job_name, s.scope_kind, s.scope_id))
             RETURNING s.job_name, s.scope_kind, s.scope_id
+        ), retirements AS (
+            DELETE FROM {schema}.scope_retirements h USING removed r
+            WHERE (h.job_name, h.scope_kind, h.scope_id) = (r.job_name, r.scope_kind, r.scope_id)
         )
-        DELETE FROM {schema}.scope_retirements h USING removed r
-        WHERE (h.job_name, h.scope_kind, h.scope_id) = (r.job_name, r.scope_kind, r.scope_id);
+        DELETE FROM {schema}.windows w USING removed r
+        WHERE (w.job_name, w.scope_kind, w.scope_id) = (r.job_name, r.scope_kind, r.scope_id);
     END IF;
     DELETE FROM {schema}.hosts h
     WHERE h.retired_at < (SELECT {schema}.db_now() - r.keep FROM {schema}.retention r)
@@ -216,7 +219,7 @@ BEGIN
     WHERE b.host NOT IN (SELECT h.name FROM {schema}.hosts h)
        OR (b.plan_time <= {schema}.pruned_through() AND EXISTS (
            SELECT FROM {schema}.host_boots n WHERE n.host = b.host AND n.plan_time > b.plan_time));
-    -- The last window of a scope stays, because the next one begins at its end.
+    -- The last window of a scope that is kept stays, because the next one begins at its end.
     DELETE FROM {schema}.windows w USING (
         SELECT o.job_name, o.scope_kind, o.scope_id, o.window_end
         FROM {schema}.windows o
