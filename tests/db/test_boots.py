@@ -101,6 +101,24 @@ async def test_a_backfill_runs_the_boots_that_did_not_run_F100(ledger: Ledger, d
     assert ledger.violations() == []
 
 
+async def test_a_boot_that_a_newer_one_overtook_is_pruned_without_a_plan_time_F100(
+    ledger: Ledger, db: Db
+) -> None:
+    ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])
+    boots = "SELECT boot_id FROM host_boots ORDER BY boot_id"
+    async with runners(ledger.url, {"labels": WEB, "boot_id": "1"}) as (web,):
+        with db.transaction():
+            db.execute("SELECT FROM cronledger.schedules FOR UPDATE")
+            for web.boot_id in ("2", "3"):
+                ledger.travel(by=SECOND)
+                await web.check_in()
+        assert ledger.values("SELECT count(*) FROM host_boots WHERE plan_time IS NULL") == [2]
+        for pruned, kept in (("- interval '1 h'", ["1", "2", "3"]), ("", ["3"])):
+            ledger.values("UPDATE pruned SET through = db_clock() " + pruned)
+            ledger.values("SELECT maintain_partitions()")
+            assert ledger.values(boots) == kept
+
+
 async def test_i2_a_boot_waits_for_the_locks_of_its_schedules_F100(ledger: Ledger, db: Db) -> None:
     """So its plan_time is later than each cursor, and its check-in never waits."""
     ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])

@@ -217,8 +217,10 @@ BEGIN
     -- The last boot stays, because the next check-in would count it again.
     DELETE FROM {schema}.host_boots b
     WHERE b.host NOT IN (SELECT h.name FROM {schema}.hosts h)
-       OR (b.plan_time <= {schema}.pruned_through() AND EXISTS (
-           SELECT FROM {schema}.host_boots n WHERE n.host = b.host AND n.plan_time > b.plan_time));
+       OR (coalesce(b.plan_time, b.checked_in_at) <= {schema}.pruned_through() AND EXISTS (
+           SELECT FROM {schema}.host_boots n
+           WHERE n.host = b.host
+             AND coalesce(n.plan_time, n.checked_in_at) > coalesce(b.plan_time, b.checked_in_at)));
     -- The last window of a scope that is kept stays, because the next one begins at its end.
     DELETE FROM {schema}.windows w USING (
         SELECT o.job_name, o.scope_kind, o.scope_id, o.window_end
