@@ -187,8 +187,8 @@ BEGIN
         LIMIT 10000 FOR UPDATE OF o SKIP LOCKED) o
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
-    -- In a cluster of containers each of them may be a host of its own. The turn keeps their scopes from returning, and
-    -- what a claim wrote before the locks were free is read by a statement after them.
+    -- In a cluster of containers each of them may be a host of its own. The turn keeps follow_hosts from returning their
+    -- scopes; an edit can return them. What a claim wrote before the locks were free is read by a statement after them.
     IF {schema}_internal.take_turn('hosts') THEN
         gone := ARRAY(SELECT o.ctid FROM {schema}.schedules o JOIN {schema}.jobs j ON j.name = o.job_name
                       WHERE o.scope_kind = 'host' AND j.every IS NOT NULL
