@@ -625,7 +625,7 @@ CREATE TABLE {schema}.windows (
 CREATE UNIQUE INDEX one_first_window ON {schema}.windows (job_name, scope_kind, scope_id) WHERE previous_end IS NULL;
 -- The upkeep of partitions deletes the oldest.
 CREATE INDEX windows_window_end ON {schema}.windows (window_end);
-COMMENT ON TABLE {schema}.windows IS 'The windows that successes of jobs with windows have processed, a chain for each scope. Written together with the SUCCESS. The last one of each scope is kept, older ones as long as executions.';
+COMMENT ON TABLE {schema}.windows IS 'The windows that successes of jobs with windows have processed, a chain for each scope. Written together with the SUCCESS. The last one of each scope is kept as long as the scope, older ones as long as executions.';
 COMMENT ON COLUMN {schema}.windows.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.windows.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.windows.scope_id IS 'Id of the scope.';

@@ -6,6 +6,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from cronledger.ledger.reports import Reports
+from cronledger.rules.model import ScopeKey
+from cronledger.sources.backfill import past
 from tests.db.support.engine import Ledger, runners
 from tests.db.support.rows import Db
 from tests.db.test_hosts import DB, WEB, WEB2, hosts_of
@@ -73,6 +76,47 @@ async def test_an_older_boot_that_waits_is_superseded_or_caught_up_F100(ledger: 
     assert sorted(started) == ["all", "all", "job"]
     assert ledger.skipped() == [("superseded", 1)]
     assert ledger.violations() == []
+
+
+async def test_a_backfill_runs_the_boots_that_did_not_run_F100(ledger: Ledger, db: Db) -> None:
+    """Also one that was noticed after grace, and none that is not planned yet."""
+    ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])
+    async with runners(ledger.url, {"labels": WEB, "boot_id": "1"}) as (web,):
+        ledger.travel(by=SECOND)
+        for lease in await web.settle():
+            await web.finish(lease)
+        web.boot_id, web.uptime = "2", timedelta(minutes=2)
+        await web.check_in()
+        ledger.travel(by=SECOND)
+        assert await web.settle() == []
+        web.boot_id = "3"  # is not planned yet
+        await web.check_in()
+        key, end = ScopeKey("job", "host", "web1"), ledger.now()
+        found = past(Reports.over(db, "cronledger"), key, end - MINUTE, end + MINUTE).plan_times
+        boots = ledger.values("SELECT plan_time FROM host_boots ORDER BY boot_id")
+        assert list(found) == boots[:2]
+        call = "SELECT made, left_alone FROM backfill('job', %s, 'host', 'web1')"
+        assert ledger.values(call, list(found)) == [(1, 1)]
+        assert len(await web.settle()) == 1
+    assert ledger.violations() == []
+
+
+async def test_a_boot_that_a_newer_one_overtook_is_pruned_without_a_plan_time_F100(
+    ledger: Ledger, db: Db
+) -> None:
+    ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])
+    boots = "SELECT boot_id FROM host_boots ORDER BY boot_id"
+    async with runners(ledger.url, {"labels": WEB, "boot_id": "1"}) as (web,):
+        with db.transaction():
+            db.execute("SELECT FROM cronledger.schedules FOR UPDATE")
+            for web.boot_id in ("2", "3"):
+                ledger.travel(by=SECOND)
+                await web.check_in()
+        assert ledger.values("SELECT count(*) FROM host_boots WHERE plan_time IS NULL") == [2]
+        for pruned, kept in (("- interval '1 h'", ["1", "2", "3"]), ("", ["3"])):
+            ledger.values("UPDATE pruned SET through = db_clock() " + pruned)
+            ledger.values("SELECT maintain_partitions()")
+            assert ledger.values(boots) == kept
 
 
 async def test_i2_a_boot_waits_for_the_locks_of_its_schedules_F100(ledger: Ledger, db: Db) -> None:

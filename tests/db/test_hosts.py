@@ -296,7 +296,7 @@ async def test_a_host_leaves_after_hosts_retire_after_and_returns(ledger: Ledger
 async def test_the_scope_of_a_host_that_is_gone_is_removed_after_its_executions(
     ledger: Ledger, pruned: bool
 ) -> None:
-    ledger.job(schedule="@daily", every=["role=web"])
+    ledger.job(schedule="@daily", every=["role=web"], windows=True, overlap="wait")
     async with runners(ledger.url, {"labels": WEB}, {"labels": DB}) as (web, db):
         await web.repair()
         await web.run_due()
@@ -311,7 +311,7 @@ async def test_the_scope_of_a_host_that_is_gone_is_removed_after_its_executions(
             await db.repair()
         kept = {
             name: ledger.one(f"SELECT count(*) FROM {name} WHERE 'web1' IN (scope_id)")
-            for name in ("schedules", "schedule_keys", "scope_retirements")
+            for name in ("schedules", "schedule_keys", "scope_retirements", "windows")
         }
         assert set(kept.values()) == {0 if pruned else 1}
         assert scopes(ledger) == ({} if pruned else {"web1": False})

@@ -187,8 +187,8 @@ BEGIN
         LIMIT 10000 FOR UPDATE OF o SKIP LOCKED) o
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
-    -- In a cluster of containers each of them may be a host of its own. The turn keeps their scopes from returning, and
-    -- what a claim wrote before the locks were free is read by a statement after them.
+    -- In a cluster of containers each of them may be a host of its own. The turn keeps follow_hosts from returning their
+    -- scopes; an edit can return them. What a claim wrote before the locks were free is read by a statement after them.
     IF {schema}_internal.take_turn('hosts') THEN
         gone := ARRAY(SELECT o.ctid FROM {schema}.schedules o JOIN {schema}.jobs j ON j.name = o.job_name
                       WHERE o.scope_kind = 'host' AND j.every IS NOT NULL
@@ -202,9 +202,12 @@ BEGIN
               AND NOT EXISTS (SELECT FROM {schema}.skips k
                               WHERE (k.job_name, k.scope_kind, k.scope_id) = (s.job_name, s.scope_kind, s.scope_id))
             RETURNING s.job_name, s.scope_kind, s.scope_id
+        ), retirements AS (
+            DELETE FROM {schema}.scope_retirements h USING removed r
+            WHERE (h.job_name, h.scope_kind, h.scope_id) = (r.job_name, r.scope_kind, r.scope_id)
         )
-        DELETE FROM {schema}.scope_retirements h USING removed r
-        WHERE (h.job_name, h.scope_kind, h.scope_id) = (r.job_name, r.scope_kind, r.scope_id);
+        DELETE FROM {schema}.windows w USING removed r
+        WHERE (w.job_name, w.scope_kind, w.scope_id) = (r.job_name, r.scope_kind, r.scope_id);
     END IF;
     DELETE FROM {schema}.hosts h
     WHERE h.retired_at < (SELECT {schema}.db_now() - r.keep FROM {schema}.retention r)
@@ -214,9 +217,11 @@ BEGIN
     -- The last boot stays, because the next check-in would count it again.
     DELETE FROM {schema}.host_boots b
     WHERE b.host NOT IN (SELECT h.name FROM {schema}.hosts h)
-       OR (b.plan_time <= {schema}.pruned_through() AND EXISTS (
-           SELECT FROM {schema}.host_boots n WHERE n.host = b.host AND n.plan_time > b.plan_time));
-    -- The last window of a scope stays, because the next one begins at its end.
+       OR (coalesce(b.plan_time, b.checked_in_at) <= {schema}.pruned_through() AND EXISTS (
+           SELECT FROM {schema}.host_boots n
+           WHERE n.host = b.host
+             AND coalesce(n.plan_time, n.checked_in_at) > coalesce(b.plan_time, b.checked_in_at)));
+    -- The last window of a scope that is kept stays, because the next one begins at its end.
     DELETE FROM {schema}.windows w USING (
         SELECT o.job_name, o.scope_kind, o.scope_id, o.window_end
         FROM {schema}.windows o

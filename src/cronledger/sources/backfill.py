@@ -7,6 +7,7 @@ from itertools import islice
 from cronledger.ledger.reports import Reports
 from cronledger.rules import timeline
 from cronledger.rules.model import (
+    Boot,
     JobState,
     Retirement,
     Revision,
@@ -54,6 +55,7 @@ def past(
         planned_through=first - TICK,
         planned_revision=revisions[0].revision,
         retirements=tuple(map(Retirement, schedule["retirements"], schedule["returns"])),
+        boots=tuple(map(Boot, schedule["boots"] or (), schedule["noticed_after"] or ())),
     )
     line = timeline.timeline(row, revisions, through, {})
     try:
