@@ -78,7 +78,7 @@ async def test_an_older_boot_that_waits_is_superseded_or_caught_up_F100(ledger: 
     assert ledger.violations() == []
 
 
-async def test_a_backfill_runs_the_boots_that_did_not_run_F100(ledger: Ledger, db: Db) -> None:
+async def test_a_backfill_runs_the_boots_that_did_not_run_F100(ledger: Ledger) -> None:
     """Also one that was noticed after grace, and none that is not planned yet."""
     ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])
     async with runners(ledger.url, {"labels": WEB, "boot_id": "1"}) as (web,):
@@ -92,11 +92,13 @@ async def test_a_backfill_runs_the_boots_that_did_not_run_F100(ledger: Ledger, d
         web.boot_id = "3"  # is not planned yet
         await web.check_in()
         key, end = ScopeKey("job", "host", "web1"), ledger.now()
-        found = past(Reports.over(db, "cronledger"), key, end - MINUTE, end + MINUTE).plan_times
+        with psycopg.connect(ledger.url) as connection:
+            reports = Reports.over(connection, "cronledger")
+            found = list(past(reports, key, end - MINUTE, end + MINUTE).plan_times)
         boots = ledger.values("SELECT plan_time FROM host_boots ORDER BY boot_id")
-        assert list(found) == boots[:2]
+        assert found == boots[:2]
         call = "SELECT made, left_alone FROM backfill('job', %s, 'host', 'web1')"
-        assert ledger.values(call, list(found)) == [(1, 1)]
+        assert ledger.values(call, found) == [(1, 1)]
         assert len(await web.settle()) == 1
     assert ledger.violations() == []
 
