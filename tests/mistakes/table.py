@@ -1341,8 +1341,6 @@ MISTAKES = [
         ("skips are recorded before all reports were read",
          REPORTS + "test_more_reports_than_a_claim_reads_are_settled_by_the_next_one",
          "    if matching.has_more and settled.progressed:\n", "    if False:\n"),
-        ("observed plan_times count for catch_up", REPORTS + "test_observed_plan_times_do_not_count_for_catch_up",
-         "        since = max([line.retired_through, *before])", "        since = line.retired_through"),
         ("a return to the other scheduler ends the catch_up of replicas", RETURNED,
          "if through < newest.plan_time)", ")"),
         ("a later observed plan_time is the newest one", RETURNED,
@@ -1352,8 +1350,6 @@ MISTAKES = [
         SRC + "rules/timeline.py",
         ("a search finds a later observed plan_time", RETURNED,
          "if segment.observed or segment.revision.broken:", "if segment.revision.broken:"),
-        ("observed plan_times are counted for catch_up", RETURNED,
-         "not (segment.observed or segment.revision.broken)", "not segment.revision.broken"),
     ),
     *_of(
         SRC + "audit/skip_reasons.py",
