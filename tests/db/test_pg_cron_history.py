@@ -167,6 +167,16 @@ def test_a_job_that_pg_cron_does_not_have_is_named_F105(tables: Ledger, call: Ca
     refused(call("import", "pg_cron", "--from", tables.url, "--source", "a"), "for --history")
 
 
+def test_a_job_that_replicas_may_take_over_is_an_observed_job_F105(
+    tables: Ledger, call: Call
+) -> None:
+    tables.job("own", observed=True, labels={"pg_cron": "8"})
+    ran(tables, (1, "succeeded", "", tables.now(), tables.now()), jobid=8)
+    given = ("import", "pg_cron", "--history", "--from", tables.url)
+    refused(call(*given), "job 'own': pg_cron has no job 8", code=1)
+    assert len(tables.values(REPORTS)) == 1
+
+
 @needs_pg_cron
 @pytest.mark.slow
 def test_the_history_of_pg_cron_itself_is_reported_F105(
