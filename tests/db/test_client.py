@@ -183,7 +183,7 @@ async def test_the_audit_trail_has_the_actor_of_a_client(
         await ask("cancel", made)
         await ask("retry", made)
         await ask("pause", "work")
-        with pytest.raises(LedgerError, match="it is paused") as refused:
+        with pytest.raises(LedgerError, match="it has been paused since") as refused:
             await ask("trigger", "work", {"key": "secret"})
         with pytest.raises(LedgerError):
             await ask("enqueue", "gone")

@@ -169,6 +169,31 @@ def test_a_job_that_pg_cron_does_not_have_is_named_F105(tables: Ledger, call: Ca
     )
 
 
+def test_a_job_with_scopes_is_named_and_the_others_are_reported_F105(
+    tables: Ledger, call: Call
+) -> None:
+    tables.values("INSERT INTO cron.job VALUES (8, ''), (9, '')")
+    tables.job("by-tenant", handler="observed", labels={"pg_cron": "8"}, scope_kind="tenant")
+    tables.job("by-region", handler="observed", labels={"pg_cron": "9"})
+    tables.edit("by-region", scope_kind="region")
+    for runid in (7, 8, 9):
+        ran(tables, (runid, "succeeded", "", tables.now(), tables.now()), jobid=runid)
+    given = ("import", "pg_cron", "--history", "--from", tables.url)
+    told = [f"job '{name}': its runs are not reported" for name in ("by-tenant", "by-region")]
+    refused(call(*given), *told, code=1)
+    assert [run[0] for run in tables.values(REPORTS)] == [7]
+
+
+def test_a_job_that_replicas_may_take_over_is_an_observed_job_F105(
+    tables: Ledger, call: Call
+) -> None:
+    tables.job("own", observed=True, labels={"pg_cron": "8"})
+    ran(tables, (1, "succeeded", "", tables.now(), tables.now()), jobid=8)
+    given = ("import", "pg_cron", "--history", "--from", tables.url)
+    refused(call(*given), "job 'own': pg_cron has no job 8", code=1)
+    assert len(tables.values(REPORTS)) == 1
+
+
 @needs_pg_cron
 @pytest.mark.slow
 def test_the_history_of_pg_cron_itself_is_reported_F105(

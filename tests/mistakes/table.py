@@ -562,6 +562,12 @@ MISTAKES = [
         ("the end of a long run of pg_cron is not read",
          HISTORY + "test_each_run_is_reported_once_with_its_times_F105",
          "r.ended_at IS NULL AND r.run_key", "false AND r.run_key"),
+        ("the history of pg_cron does not know that a job with a handler is observed",
+         HISTORY + "test_a_job_that_replicas_may_take_over_is_an_observed_job_F105",
+         " OR j.observed AS", " AS"),
+        ("a job with scopes ends the history of pg_cron",
+         HISTORY + "test_a_job_with_scopes_is_named_and_the_others_are_reported_F105",
+         "AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)) AS", ") OR true AS"),
     ),
     *_of(
         SQL + "verification/window_violations.sql",

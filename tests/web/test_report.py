@@ -164,6 +164,24 @@ def test_too_many_reports_are_told_when_to_come_again(cron: TestClient, db: Db) 
     assert stored(db) == []
 
 
+def test_tokens_that_wait_to_be_looked_up_are_limited(
+    database_url: str, logins: Logins, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_reports, "MOST_LOOKUPS", 3)
+    monkeypatch.setattr(run_reports, "LOCK_TIMEOUT", timedelta(minutes=1))
+    monkeypatch.setattr(run_reports, "PATIENCE", 60.0)
+    with client(app(database_url, logins)) as page, ThreadPoolExecutor() as threads:
+        reports = page.app.state.site.run_reports  # type: ignore[attr-defined]
+        with db.transaction():
+            db.execute("LOCK TABLE cronledger.report_tokens")
+            sent = [threads.submit(page.get, f"/report/{UNKNOWN}") for _ in range(3)]
+            until("all wait", lambda: reports.lookups == 3)
+            busy = page.get(f"/report/{TOKEN}")
+            assert (busy.status_code, busy.headers["retry-after"]) == (429, "1")
+        assert [one.result().status_code for one in sent] == [404] * 3
+        assert page.get(f"/report/{TOKEN}").status_code == 200
+
+
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """The lines of a program that does not configure structlog."""
@@ -214,12 +232,18 @@ def test_a_locked_schedule_delays_only_reports_of_its_job(
 
 
 def test_a_report_waits_a_moment_for_a_locked_schedule(
-    database_url: str, logins: Logins, db: Db, monkeypatch: pytest.MonkeyPatch
+    database_url: str,
+    logins: Logins,
+    db: Db,
+    monkeypatch: pytest.MonkeyPatch,
+    log: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(run_reports, "LOCK_TIMEOUT", timedelta(milliseconds=20))
     with client(app(database_url, logins)) as page, db.transaction():
         db.execute("SELECT FROM cronledger.schedules FOR UPDATE")
-        assert page.get(f"/report/{TOKEN}").status_code == 503
+        for _ in range(2):
+            assert page.get(f"/report/{TOKEN}").status_code == 503
+    assert log.text.count("web_report_failed") == 1
 
 
 def test_the_proxies_treat_reports_alike() -> None:

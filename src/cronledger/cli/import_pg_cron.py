@@ -58,7 +58,8 @@ def import_pg_cron(
     however often the command is called.
 
     Exit status: 0 if every job has an equivalent, 1 if a part of one has none, or with --history if
-    pg_cron does not have the job, 2 for a usage error, 3 if a database cannot be reached.
+    pg_cron does not have the job or the job has scopes, 2 for a usage error, 3 if a database cannot
+    be reached.
     """
     if history:
         given = [
@@ -96,8 +97,9 @@ def _report_history(url: str, source: str | None) -> None:
     from cronledger.sources.pg_cron_history import LABEL, History
 
     with session() as ledger, ExitStack() as stack:
-        jobs = ledger.reports.pg_cron_jobs(source)
-        if not jobs:
+        found = ledger.reports.pg_cron_jobs(source)
+        jobs = [job for job in found if job["has_global"]]
+        if not found:
             raise click.UsageError(
                 f"no observed job{f' of source {source!r}' if source else ''} has the label "
                 f"{LABEL}; apply the file of `cronledger import pg_cron --observe`"
@@ -123,7 +125,14 @@ def _report_history(url: str, source: str | None) -> None:
             f"{LABEL}, or remove the job",
             err=True,
         )
-    if history.unknown:
+    scoped = [job["name"] for job in found if not job["has_global"]]
+    for name in scoped:
+        echo(
+            f"job {name!r}: its runs are not reported, because it has no scope global/global; "
+            f"remove its scopes, or its label {LABEL}",
+            err=True,
+        )
+    if history.unknown or scoped:
         sys.exit(1)
 
 

@@ -23,6 +23,8 @@ NAME = "cronledger web reports"
 MOST_CONNECTIONS = 2
 MOST_WAITING = 200
 """Reports with a valid token that one process receives or records at a time."""
+MOST_LOOKUPS = 200
+"""Reports whose token one process looks up at a time, or waits to look up."""
 MOST_OF_JOB = 50
 """How many of them are of one job. Only one of them has a connection at a time."""
 PATIENCE = 10.0
@@ -52,6 +54,10 @@ class Receipt:
     remedy: str | None = None
 
 
+class TooManyLookupsError(Exception):
+    """Too many tokens wait to be looked up."""
+
+
 class DatabaseAwayError(Exception):
     """The database did not confirm a report, which its sender may send again."""
 
@@ -69,15 +75,27 @@ class RunReports:
         self._recorders = AsyncConnections(access, NAME, MOST_CONNECTIONS)
         self._lookups = AsyncConnections(access, NAME, 1)
         self._schema = schema
-        self._is_away = False
+        self._away: set[str] = set()
+        """The functions whose last call the database did not confirm."""
         self._turns: dict[str, asyncio.Lock] = {}
         self.waiting: Counter[str] = Counter()
         """Reports of each job that are received or recorded now."""
+        self.lookups = 0
+        """Tokens that are looked up now, or wait for it."""
 
     async def job_of(self, token: str) -> str | None:
-        """Return the job of a token, or None if it is not valid. Raises DatabaseAwayError."""
+        """Return the job of a token, or None if it is not valid.
+
+        Raises DatabaseAwayError or TooManyLookupsError.
+        """
+        if self.lookups >= MOST_LOOKUPS:
+            raise TooManyLookupsError
         params = {"token_hash": _hash(token)}
-        row = await self._call(self._lookups, nullcontext(), "report_token_job", params)
+        self.lookups += 1
+        try:
+            row = await self._call(self._lookups, nullcontext(), "report_token_job", params)
+        finally:
+            self.lookups -= 1
         job: str | None = row["report_token_job"]
         return job
 
@@ -121,11 +139,11 @@ class RunReports:
                 cursor = connection.cursor(row_factory=dict_row)
                 row = await (await cursor.execute(call, params)).fetchone()
         except (psycopg.Error, OSError, TimeoutError) as error:
-            if not self._is_away:  # otherwise anybody could fill the log
+            if name not in self._away:  # otherwise anybody could fill the log
                 log.warning("web_report_failed", error=str(error) or "it did not respond in time")
-            self._is_away = True
+            self._away.add(name)
             raise DatabaseAwayError from error
-        self._is_away = False
+        self._away.discard(name)
         assert row is not None
         return row
 

@@ -23,6 +23,7 @@ from cronledger.web.run_reports import (
     Receipt,
     Report,
     RunReports,
+    TooManyLookupsError,
 )
 from cronledger.web.site import Site, frame_of
 
@@ -34,6 +35,7 @@ RETRY_SECONDS = 10
 METHODS = ("GET", "HEAD", "POST")
 _ADDRESS = re.compile(r"([A-Za-z0-9_-]{43})(?:/(start|fail|[0-9]{1,3}))?")
 _UNKNOWN = (404, "There is no such address.")
+_BUSY = (429, "Too many reports arrive at this moment. Send it again.", 1)
 
 
 class _Endpoint:
@@ -56,6 +58,8 @@ async def _received(request: Request) -> Response:
         return response
     try:
         return await _admitted(request, site.run_reports, *address.groups())
+    except TooManyLookupsError:
+        return _plain(*_BUSY)
     except DatabaseAwayError:
         return _plain(503, "The database did not confirm the report. Send it again.", RETRY_SECONDS)
 
@@ -68,7 +72,7 @@ async def _admitted(
         return _plain(*_UNKNOWN)
     with reports.place(job) as has_place:
         if not has_place:
-            return _plain(429, "Too many reports arrive at this moment. Send it again.", 1)
+            return _plain(*_BUSY)
         return await _recorded(request, reports, job, token, event)
 
 
