@@ -549,7 +549,7 @@ MISTAKES = [
          "IF {schema}_internal.take_turn('hosts') THEN", "IF false THEN"),
     ),
     *_of(
-        SRC + "ledger/sql/report_runs.sql",
+        SRC + "ledger/sql/call_report_runs.sql",
         ("runs of pg_cron that are reported already count as new",
          HISTORY + "test_each_run_is_reported_once_with_its_times_F105",
          "(r.ended_at IS NOT NULL OR u.ended_at IS NULL)", "false"),

@@ -117,7 +117,7 @@ def _report_history(url: str, source: str | None) -> None:
             columns = zip(*runs, strict=True)
             names = ("jobs", "run_keys", "started", "ended", "errors", "outputs")
             params = {"source": LABEL, **dict(zip(names, map(list, columns), strict=True))}
-            reported += ledger.send(calls.report("report_runs", params))[0]["reported"]
+            reported += ledger.send(calls.report("call_report_runs", params))[0]["reported"]
     echo(f"{len(jobs)} job{'' if len(jobs) == 1 else 's'}, new reports: {reported}")
     for name, jobid in history.unknown.items():
         echo(

@@ -126,7 +126,7 @@ LEFT_OUT = {
     # Write and delete chunks of output by the keys of executions, as heartbeat_leases.
     "write_output", "drop_output",
     # Probe the reports of one scope by key. Only jobs that another scheduler runs have any.
-    "observe_start", "observe_end", "record_reports", "report_runs", "hand_over", "adopt",
+    "observe_start", "observe_end", "record_reports", "call_report_runs", "hand_over", "adopt",
     "create_report_token", "report_by_token", "report_token_job", "revoke_report_token",
     # The check of a row of executions, which reads nothing.
     "may_be_execution",
