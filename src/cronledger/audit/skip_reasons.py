@@ -7,8 +7,8 @@ and the detail is the name of the day. `operator`: a planned skip contains the p
 detail is its reason. `upstream`: that edit requires other jobs (`gates` checks the rest).
 `host_absent`: no replica of the host checked in from the due_at to the end of grace. `missed`:
 when the skip was recorded, the plan_time was later than grace, or not the newest, or an edit had
-replaced its definition, of which no execution shows that it was valid. A plan_time that another
-scheduler runs is no newer one of a plan_time that replicas run.
+replaced its definition, of which no execution shows that it was valid. The plan_times that another
+scheduler runs do not count as newer.
 """
 
 from collections.abc import Iterator
