@@ -3,9 +3,11 @@
 import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -13,6 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from cronledger.ledger import senders
+from cronledger.logs.loggers import Logger
 from tests.database import Databases, server
 from tests.db.support.rows import Db, connected
 from tests.spans import Spans
@@ -44,10 +47,17 @@ def template_database(databases: Databases) -> str:
 
 
 @pytest.fixture(autouse=True)
-def level_of_logs() -> Iterator[None]:
-    """Undo what `logs.output.configure` sets for the whole process."""
+def unconfigured_logs() -> Iterator[None]:
+    """Undo what a test set for all loggers of this process, as `logs.output.configure` does."""
     yield
     logging.getLogger("cronledger").setLevel(logging.NOTSET)
+    if structlog.is_configured():
+        structlog.reset_defaults()
+        for name, module in tuple(sys.modules.items()):
+            log = getattr(module, "log", None)
+            if name.startswith("cronledger.") and isinstance(log, Logger):
+                # If cached on first use, it would keep the configuration of its first line.
+                vars(log._structured).pop("bind", None)
 
 
 @pytest.fixture

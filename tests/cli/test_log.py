@@ -45,7 +45,6 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
 
 

@@ -29,7 +29,6 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
-    structlog.reset_defaults()  # an earlier test may have configured it
     made = Lines()
     loggers = (log, logging.getLogger("cronledger"))
     for logger in loggers:

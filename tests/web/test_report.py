@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from starlette.testclient import TestClient
 
 from cronledger.web import run_reports
@@ -182,15 +181,8 @@ def test_tokens_that_wait_to_be_looked_up_are_limited(
         assert page.get(f"/report/{TOKEN}").status_code == 200
 
 
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """The lines of a program that does not configure structlog."""
-    structlog.reset_defaults()  # an earlier test may have configured it
-    return caplog
-
-
 def test_a_refused_report_has_the_reason(
-    cron: TestClient, db: Db, log: pytest.LogCaptureFixture
+    cron: TestClient, db: Db, caplog: pytest.LogCaptureFixture
 ) -> None:
     db.execute("DELETE FROM cronledger.schedules")
     refused = cron.get(f"/report/{TOKEN}")
@@ -199,7 +191,7 @@ def test_a_refused_report_has_the_reason(
         "The ledger refused the report: job 'seen' has no scope global/global\n"
         "To list its scopes, open the page of the job.\n"
     )
-    assert "web_report_refused" in log.text and TOKEN not in log.text
+    assert "web_report_refused" in caplog.text and TOKEN not in caplog.text
 
 
 def test_a_body_that_does_not_arrive_ends_the_request(
@@ -236,14 +228,14 @@ def test_a_report_waits_a_moment_for_a_locked_schedule(
     logins: Logins,
     db: Db,
     monkeypatch: pytest.MonkeyPatch,
-    log: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(run_reports, "LOCK_TIMEOUT", timedelta(milliseconds=20))
     with client(app(database_url, logins)) as page, db.transaction():
         db.execute("SELECT FROM cronledger.schedules FOR UPDATE")
         for _ in range(2):
             assert page.get(f"/report/{TOKEN}").status_code == 503
-    assert log.text.count("web_report_failed") == 1
+    assert caplog.text.count("web_report_failed") == 1
 
 
 def test_the_proxies_treat_reports_alike() -> None:
@@ -260,7 +252,7 @@ def test_the_proxies_treat_reports_alike() -> None:
 
 
 def test_while_the_database_is_away_a_client_is_told_to_repeat(
-    cron: TestClient, db: Db, database_url: str, log: pytest.LogCaptureFixture
+    cron: TestClient, db: Db, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     db.close()
     with away(database_url):
@@ -268,8 +260,8 @@ def test_while_the_database_is_away_a_client_is_told_to_repeat(
             answer = cron.get(f"/report/{TOKEN}")
             assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
             assert TOKEN not in answer.text
-    assert log.text.count("web_report_failed") == 1
-    assert TOKEN not in log.text
+    assert caplog.text.count("web_report_failed") == 1
+    assert TOKEN not in caplog.text
     assert cron.get(f"/report/{TOKEN}").status_code == 200
     with rows.connected(database_url) as again:
         assert len(stored(again)) == 1

@@ -22,7 +22,6 @@ from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.running import heartbeats
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.engine.runtime import assembly
-from cronledger.logs.loggers import Logger
 from tests.simulation.support.backend import Database, install
 from tests.simulation.support.cluster import LOGGED, Cluster, Tell
 from tests.simulation.support.effects import install_effects, simulated_transactions
@@ -120,7 +119,6 @@ def replaced(
             if name.startswith("cronledger.")
             and getattr(module, "monotonic", None) is time.monotonic
         ]
-        forget_cached_loggers()
         structlog.configure(processors=[structlog.contextvars.merge_contextvars, logged])
         for module in clocked:
             module.monotonic = loop.time  # type: ignore[attr-defined]
@@ -131,18 +129,6 @@ def replaced(
                 module.monotonic = time.monotonic  # type: ignore[attr-defined]
             structlog.configure(**before)
             random.setstate(drawn_outside)  # other workers of the tests have the same seeds
-
-
-def forget_cached_loggers() -> None:
-    """Let the loggers of all modules follow the next configuration.
-
-    After `logs.output.configure`, which a command in this process may have called, a logger keeps
-    the configuration of its first line.
-    """
-    for name, module in tuple(sys.modules.items()):
-        log = getattr(module, "log", None)
-        if name.startswith("cronledger.") and isinstance(log, Logger):
-            vars(log._structured).pop("bind", None)
 
 
 def simulate(seed: int, database: Database, tell: Tell | None = None) -> Verdict:
