@@ -20,11 +20,11 @@ from cronledger.rules.model import (
     Job,
     JobState,
     Overlap,
-    PlannedSkip,
     Revision,
     ScopeKey,
     SkipReason,
 )
+from cronledger.rules.plans import PlannedSkip
 from cronledger.rules.simulation import (
     Capacity,
     Cause,

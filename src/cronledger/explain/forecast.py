@@ -21,11 +21,11 @@ from cronledger.rules.model import (
     Job,
     JobState,
     Overlap,
-    PlannedSkip,
     Revision,
     ScopeKey,
     unchecked,
 )
+from cronledger.rules.plans import PlannedSkip
 from cronledger.rules.requirements import Upstream
 from cronledger.rules.simulation import Capacity, Pool, Running, Series
 from cronledger.rules.timeline import EPOCH, FOREVER, NEVER, TICK, back

@@ -14,19 +14,17 @@ from cronledger.rules.gates import (
     UpstreamExecution,
     Verdict,
 )
-from cronledger.rules.model import (
+from cronledger.rules.model import ExecutionKey, ScopeKey, Window
+from cronledger.rules.plans import (
     Absence,
     Boot,
-    ExecutionKey,
     Plan,
     PlannedSkip,
     Report,
     Retirement,
     ScheduleRow,
-    ScopeKey,
     Skip,
     Unreported,
-    Window,
 )
 
 

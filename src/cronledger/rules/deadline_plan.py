@@ -15,16 +15,8 @@ from cronledger.rules.cron_fields import CronError
 from cronledger.rules.deadline_texts import Quantile
 from cronledger.rules.deadlines import Kind
 from cronledger.rules.durations import DurationError
-from cronledger.rules.model import (
-    GLOBAL,
-    Job,
-    JobState,
-    Parked,
-    Retirement,
-    Revision,
-    ScheduleRow,
-    ScopeKey,
-)
+from cronledger.rules.model import GLOBAL, Job, JobState, Parked, Revision, ScopeKey
+from cronledger.rules.plans import Retirement, ScheduleRow
 from cronledger.rules.timeline import (
     TICK,
     Planned,

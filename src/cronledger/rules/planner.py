@@ -49,15 +49,11 @@ from cronledger.rules.model import (
     Job,
     Overlap,
     Parked,
-    Plan,
-    Reported,
     Revision,
-    Run,
-    ScheduleRow,
-    Skip,
     SkipReason,
     Trigger,
 )
+from cronledger.rules.plans import Plan, Reported, Run, ScheduleRow, Skip
 from cronledger.rules.reports import TOLERANCE, Matching, match, settled_at
 from cronledger.rules.timeline import (
     TICK,

@@ -17,14 +17,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import NamedTuple
 
-from cronledger.rules.model import (
-    Report,
-    Reported,
-    Revision,
-    ScheduleRow,
-    Trigger,
-    Unreported,
-)
+from cronledger.rules.model import Revision, Trigger
+from cronledger.rules.plans import Report, Reported, ScheduleRow, Unreported
 from cronledger.rules.timeline import TICK, Planned, cron_of
 
 TOLERANCE = timedelta(seconds=5)

@@ -30,14 +30,12 @@ from cronledger.rules.model import (
     JobState,
     Overlap,
     Parked,
-    Plan,
-    PlannedSkip,
     Revision,
-    ScheduleRow,
     ScopeKey,
     SkipReason,
 )
 from cronledger.rules.planner import Room, plan
+from cronledger.rules.plans import Plan, PlannedSkip, ScheduleRow
 from cronledger.rules.timeline import (
     NEVER,
     Planned,

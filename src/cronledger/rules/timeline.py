@@ -41,20 +41,8 @@ from cronledger.rules import durations
 from cronledger.rules.calendar_days import first_unknown
 from cronledger.rules.calendars import Calendar, date_of
 from cronledger.rules.cron import Cron, CronError, parse
-from cronledger.rules.model import (
-    Absence,
-    Boot,
-    Job,
-    JobState,
-    Parked,
-    PlannedSkip,
-    Retirement,
-    Revision,
-    ScheduleRow,
-    ScopeKey,
-    SkipReason,
-    hashed_as,
-)
+from cronledger.rules.model import Job, JobState, Parked, Revision, ScopeKey, SkipReason, hashed_as
+from cronledger.rules.plans import Absence, Boot, PlannedSkip, Retirement, ScheduleRow
 
 TICK = timedelta(microseconds=1)  # the resolution of instants
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

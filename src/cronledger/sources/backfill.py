@@ -6,15 +6,8 @@ from itertools import islice
 
 from cronledger.ledger.reports import Reports
 from cronledger.rules import timeline
-from cronledger.rules.model import (
-    Boot,
-    JobState,
-    Retirement,
-    Revision,
-    ScheduleRow,
-    ScopeKey,
-    SkipReason,
-)
+from cronledger.rules.model import JobState, Revision, ScopeKey, SkipReason
+from cronledger.rules.plans import Boot, Retirement, ScheduleRow
 from cronledger.rules.problems import ConfigurationError, Problem, shown
 
 MOST = 1_000_000

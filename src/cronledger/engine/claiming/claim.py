@@ -49,7 +49,7 @@ from cronledger.ledger.rows import (
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logs.loggers import get_logger
-from cronledger.rules.model import ScheduleRow
+from cronledger.rules.plans import ScheduleRow
 
 log = get_logger(__name__)
 

@@ -18,13 +18,11 @@ from cronledger.rules.model import (
     JobOnHost,
     Overlap,
     Parked,
-    Plan,
     Revision,
-    Run,
-    ScheduleRow,
     ScopeKey,
 )
 from cronledger.rules.planner import STEP, Room, plan
+from cronledger.rules.plans import Plan, Run, ScheduleRow
 from cronledger.rules.timeline import TICK
 
 log = get_logger(__name__)

@@ -15,7 +15,8 @@ from cronledger.ledger.rows import (
     RunningExecution,
 )
 from cronledger.ledger.statements import Connection, Statements
-from cronledger.rules.model import Handler, JobOnHost, ScheduleRow, ScopeKey
+from cronledger.rules.model import Handler, JobOnHost, ScopeKey
+from cronledger.rules.plans import ScheduleRow
 
 
 class BrokenJobsError(Exception):
