@@ -20,6 +20,7 @@ from itertools import count
 
 from cronledger.rules.gates import wait_of
 from cronledger.rules.model import CatchUp, ExecutionKey, Job, Overlap, Parked, ScopeKey, SkipReason
+from cronledger.rules.plan_times import NEVER, SpecError, cron_of, due_at, lifetime
 from cronledger.rules.planner import Room, plan
 from cronledger.rules.plans import Plan
 from cronledger.rules.simulation_state import (
@@ -41,7 +42,7 @@ from cronledger.rules.simulation_values import (
     Skipped,
     Unstarted,
 )
-from cronledger.rules.timeline import NEVER, Planned, SpecError, cron_of, due_at, lifetime
+from cronledger.rules.timeline import Planned
 
 _END, _DUE, _EXPIRE = 0, 1, 2
 """Kinds of events. At one instant, executions end before others are due, and waits end last."""

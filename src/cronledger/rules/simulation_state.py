@@ -7,9 +7,10 @@ from typing import Any
 
 from cronledger.rules.gates import required_scopes
 from cronledger.rules.model import Handler, JobState, Overlap, Revision, ScopeKey
+from cronledger.rules.plan_times import NEVER
 from cronledger.rules.plans import ScheduleRow
 from cronledger.rules.simulation_values import Cause, Executed, Series, Unstarted
-from cronledger.rules.timeline import NEVER, Planned, timeline
+from cronledger.rules.timeline import Planned, timeline
 
 
 @dataclass(slots=True, eq=False)

@@ -21,9 +21,9 @@ from cronledger.rules.model import (
     Revision,
     ScopeKey,
 )
+from cronledger.rules.plan_times import TICK
 from cronledger.rules.planner import STEP, Room, plan
 from cronledger.rules.plans import Plan, Run, ScheduleRow
-from cronledger.rules.timeline import TICK
 
 log = get_logger(__name__)
 
