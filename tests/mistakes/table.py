@@ -1256,7 +1256,7 @@ MISTAKES = [
          "away=self._is_away(row),", "away=False,"),
     ),
     *_of(
-        SRC + "rules/timeline.py",
+        SRC + "rules/states.py",
         ("the end of an absence alone decides whether a host was absent",
          "tests/unit/test_planner_absences.py::test_a_host_is_absent_from_the_due_at_to_the_end_of_grace",
          "back(absence.until_at, grace + TICK, absence.from_at)", "back(absence.until_at, TICK, absence.from_at)"),
