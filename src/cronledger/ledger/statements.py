@@ -16,6 +16,7 @@ from uuid import UUID
 from psycopg.rows import args_row, dict_row, scalar_row, tuple_row
 from psycopg.types.json import Jsonb
 
+from cronledger.ledger.claim_rows import Claimed, ClaimLook, claim_look, claimed
 from cronledger.ledger.connections import StepConnection, StepCursor
 from cronledger.ledger.queries import run_async
 from cronledger.ledger.rows import (
@@ -23,8 +24,6 @@ from cronledger.ledger.rows import (
     AlertsRaised,
     BrokenJob,
     CheckInReply,
-    Claimed,
-    ClaimLook,
     DeadlineTurn,
     Delivery,
     DeliveryEnd,
@@ -52,8 +51,6 @@ from cronledger.ledger.rows import (
     UpstreamRow,
     Waiting,
     WaitingGate,
-    claim_look,
-    claimed,
     deadline_scope,
     manual_deadline,
     swept,
