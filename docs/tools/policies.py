@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from cronledger.rules import durations, model, notify, requirements, selectors, urls
+from cronledger.rules import durations, field_types, notify, requirements, selectors, urls
 from cronledger.rules.model import OF_OPERATORS, Job
 
 SOURCE = Path(__file__).parents[2] / "src" / "cronledger" / "declaring"
@@ -23,13 +23,13 @@ DESCRIBED = "app.py"
 _KEYS = re.compile(r'(?<=make docs`\.\n    """\n\n).*', re.DOTALL)
 _ARGUMENTS = re.compile(r"(?<=inside those of the App\.\n).*?(?=\n        Raises:)", re.DOTALL)
 _FORMS: tuple[tuple[object, str], ...] = (
-    (model.Duration, "Length"),
-    (model.Limit, "Length | None"),
-    (model.Instant, "datetime | str"),
-    (model.Deadline, "time | Length"),
-    (model.ExpectedDuration, "Length"),
-    (model.Labels, "Mapping[str, str] | None"),
-    (model.RetryFilter, "Sequence[Failure] | None"),
+    (field_types.Duration, "Length"),
+    (field_types.Limit, "Length | None"),
+    (field_types.Instant, "datetime | str"),
+    (field_types.Deadline, "time | Length"),
+    (field_types.ExpectedDuration, "Length"),
+    (field_types.Labels, "Mapping[str, str] | None"),
+    (field_types.RetryFilter, "Sequence[Failure] | None"),
     (notify.Rules, "str | Notify | Sequence[str | Notify] | None"),
     (selectors.Selector, "str | Sequence[str] | None"),
     (requirements.Requires, "str | Requirement | Sequence[str | Requirement] | None"),

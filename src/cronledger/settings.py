@@ -31,9 +31,9 @@ from pydantic_settings import (
 )
 
 from cronledger.rules import durations, sql_words
+from cronledger.rules.field_types import Duration, Name
 from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.masks import masked
-from cronledger.rules.model import Duration, Name
 from cronledger.rules.problems import (
     ConfigurationError,
     Problem,

@@ -29,15 +29,8 @@ from cronledger.ledger import session_settings
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.rows import Advance, Ending, LeaseKey, NewClaim, NewSkip
 from cronledger.ledger.statements import Connection, Statements
-from cronledger.rules.model import (
-    ExecutionKey,
-    Parked,
-    Plan,
-    ScheduleRow,
-    ScopeKey,
-    Skip,
-    SkipReason,
-)
+from cronledger.rules.model import ExecutionKey, Parked, ScopeKey, SkipReason
+from cronledger.rules.plans import Plan, ScheduleRow, Skip
 from tests.bench import dataset
 from tests.bench.server import Server, durable_server
 

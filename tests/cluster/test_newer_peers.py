@@ -10,7 +10,8 @@ from cronledger.engine import peers
 from cronledger.engine.maintenance.check_in import fingerprint
 from cronledger.engine.peers import LONGEST_WAIT, NewerPeers, version
 from cronledger.replica import Replica
-from cronledger.rules.model import Handler, Job, ScheduleRow, ScopeKey
+from cronledger.rules.model import Handler, Job, ScopeKey
+from cronledger.rules.plans import ScheduleRow
 from cronledger.testing import Ledger
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

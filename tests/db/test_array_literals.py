@@ -7,7 +7,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from cronledger.ledger.statements import array
+from cronledger.ledger.arrays import array
 from tests.db.support.rows import Db
 
 INSTANT = datetime(2026, 3, 29, 1, 2, 3, 4, UTC)

@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 from cronledger.engine.lease import NEVER, Lease, Leases, Stop, margin
 from cronledger.engine.running.heartbeats import LARGEST_BATCH, Heartbeats, batches
 from cronledger.ledger.access import Access
-from cronledger.ledger.rows import Claimed, LeaseKey
+from cronledger.ledger.claim_rows import Claimed
+from cronledger.ledger.rows import LeaseKey
 from cronledger.ledger.statements import Statements
 from cronledger.rules.model import ExecutionKey, Handler, Job
 from tests.cluster.support.proxy import Proxy

@@ -727,13 +727,16 @@ MISTAKES = [
          "    _follow_upstreams(jobs)\n", ""),
     ),
     *_of(
+        SRC + "rules/plan_times.py",
+        ("a planned skip ends before its last plan_time",
+         PLANNED + "test_a_planned_skip_contains_its_first_and_its_last_plan_time",
+         "end = min(skip.last, through)", "end = min(skip.last - TICK, through)"),
+    ),
+    *_of(
         SRC + "rules/timeline.py",
         ("an excluded plan_time is active",
          CALENDARS + "test_the_latest_plan_time_that_is_caught_up_is_an_included_one",
          "cron.included.plan_times(*part)", "cron.plan_times(*part)"),
-        ("a planned skip ends before its last plan_time",
-         PLANNED + "test_a_planned_skip_contains_its_first_and_its_last_plan_time",
-         "end = min(skip.last, through)", "end = min(skip.last - TICK, through)"),
         ("the plan_times of planned skips are counted",
          PLANNED + "test_a_limit_of_catch_up_counts_only_what_is_not_skipped[1]",
          "return sum(cron.included.count(*part) for part in free)",
@@ -1253,7 +1256,7 @@ MISTAKES = [
          "away=self._is_away(row),", "away=False,"),
     ),
     *_of(
-        SRC + "rules/timeline.py",
+        SRC + "rules/states.py",
         ("the end of an absence alone decides whether a host was absent",
          "tests/unit/test_planner_absences.py::test_a_host_is_absent_from_the_due_at_to_the_end_of_grace",
          "back(absence.until_at, grace + TICK, absence.from_at)", "back(absence.until_at, TICK, absence.from_at)"),
@@ -1271,7 +1274,7 @@ MISTAKES = [
          "and self.noticed_after > grace", ""),
     ),
     *_of(
-        SRC + "rules/timeline.py",
+        SRC + "rules/plan_times.py",
         ("a host runs a job however long ago it booted",
          BOOTS + "test_a_host_that_booted_before_its_grace_is_absent_F100",
          "if boot.noticed_after > job.grace", "if False"),

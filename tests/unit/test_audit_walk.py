@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, walk
-from cronledger.rules import timeline
+from cronledger.rules import plan_times
 from cronledger.rules.model import Handler, Job, ScopeKey
 from tests.unit.support.schedules import KEY, agree, utc
 
@@ -116,7 +116,7 @@ def test_due_at_is_that_of_the_planner(
     job = Job(name="report", handler=Handler.SQL, schedule_delay=delay, jitter=jitter)
     key = ScopeKey("report", "tenant", scope)
     mine = Definition("@daily", schedule_delay=delay, jitter=jitter)
-    assert due_at(mine, key, plan_time) == timeline.due_at(job, key, plan_time)
+    assert due_at(mine, key, plan_time) == plan_times.due_at(job, key, plan_time)
 
 
 # --- agreement with the planner ----------------------------------------------------------------

@@ -13,17 +13,9 @@ from cronledger.rules.calendar_days import DaySet, IncludedDays, KnownDays, Move
 from cronledger.rules.calendars import Calendar, date_of, day_of
 from cronledger.rules.cron import CronError, parse
 from cronledger.rules.cron_fields import EVERY_DAY, Fields, read
-from cronledger.rules.model import (
-    Job,
-    JobState,
-    Parked,
-    Plan,
-    Revision,
-    ScheduleRow,
-    ScopeKey,
-    SkipReason,
-)
+from cronledger.rules.model import Job, JobState, Parked, Revision, ScopeKey, SkipReason
 from cronledger.rules.planner import plan
+from cronledger.rules.plans import Plan, ScheduleRow
 from tests.unit.support.planning import KEY, ROOMY, job
 
 DAY = timedelta(days=1)

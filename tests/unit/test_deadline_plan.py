@@ -7,7 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from cronledger.rules.deadline_plan import LATER, DeadlinePlan, Planning, Scope, reach
-from cronledger.rules.model import JobState, Retirement, Revision, ScopeKey
+from cronledger.rules.model import JobState, Revision, ScopeKey
+from cronledger.rules.plans import Retirement
 from tests.unit.support.planning import TICK, at, job, revision
 
 MINUTE = timedelta(minutes=1)

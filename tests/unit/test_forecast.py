@@ -20,12 +20,13 @@ from cronledger.rules.model import (
     Job,
     JobState,
     Overlap,
-    PlannedSkip,
     Revision,
     ScopeKey,
     SkipReason,
 )
-from cronledger.rules.simulation import (
+from cronledger.rules.plans import PlannedSkip
+from cronledger.rules.simulation import Simulation
+from cronledger.rules.simulation_values import (
     Capacity,
     Cause,
     Executed,
@@ -33,7 +34,6 @@ from cronledger.rules.simulation import (
     Pool,
     Running,
     Series,
-    Simulation,
     Skipped,
     Unstarted,
 )

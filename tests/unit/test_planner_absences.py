@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.model import Absence
+from cronledger.rules.plans import Absence
 from tests.unit.support.planning import at, job, planned, runs, skips
 
 EVERY: dict[str, Any] = {

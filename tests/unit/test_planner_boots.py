@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from cronledger.audit.walk import Definition, walk
-from cronledger.rules.model import Boot, Job
+from cronledger.rules.model import Job
+from cronledger.rules.plans import Boot
 from cronledger.rules.validation import problems
 from tests.unit.support.planning import KEY, at, job, planned, reading_ahead, runs, say, skips
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from cronledger.rules.cron import Cron, parse
-from cronledger.rules.model import Job, ScheduleRow
+from cronledger.rules.model import Job
 from cronledger.rules.planner import Room, plan
+from cronledger.rules.plans import ScheduleRow
 from tests.unit.support.planning import (
     KEY,
     ROOMY,

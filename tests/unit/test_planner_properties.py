@@ -7,15 +7,9 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from cronledger.rules.model import (
-    Overlap,
-    Parked,
-    Plan,
-    ScheduleRow,
-    Skip,
-    SkipReason,
-)
+from cronledger.rules.model import Overlap, Parked, SkipReason
 from cronledger.rules.planner import Room, plan
+from cronledger.rules.plans import Plan, ScheduleRow, Skip
 from tests.unit.support.planner_worlds import (
     AHEAD,
     SECOND,

@@ -11,19 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronledger.rules import reports
-from cronledger.rules.model import (
-    Handler,
-    Job,
-    Plan,
-    Report,
-    Reported,
-    Revision,
-    Skip,
-    SkipReason,
-    Trigger,
-    Unreported,
-)
+from cronledger.rules.model import Handler, Job, Revision, SkipReason, Trigger
 from cronledger.rules.planner import plan
+from cronledger.rules.plans import Plan, Report, Reported, Skip, Unreported
 from cronledger.rules.reports import TOLERANCE
 from tests.unit.support.planning import DAY, ROOMY, at, job, revision, row
 

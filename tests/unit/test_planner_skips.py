@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.model import PlannedSkip, SkipReason
+from cronledger.rules.model import SkipReason
+from cronledger.rules.plans import PlannedSkip
 from tests.unit.support.planning import at, job, planned, reading_ahead, runs, say, skips
 
 

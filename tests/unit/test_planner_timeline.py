@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.model import JobState, Parked, Retirement, Revision
+from cronledger.rules.model import JobState, Parked, Revision
 from cronledger.rules.planner import due_at
+from cronledger.rules.plans import Retirement
 from tests.unit.support.planning import (
     KEY,
     at,

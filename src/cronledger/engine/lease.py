@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 from uuid import UUID
 
-from cronledger.ledger.rows import Claimed
+from cronledger.ledger.claim_rows import Claimed
 from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import Job
 from cronledger.rules.progress import Progress

@@ -18,7 +18,8 @@ from time import monotonic
 from typing import Any
 
 from cronledger.logs.loggers import get_logger
-from cronledger.rules.model import Handler, Job, ScheduleRow, ScopeKey
+from cronledger.rules.model import Handler, Job, ScopeKey
+from cronledger.rules.plans import ScheduleRow
 
 log = get_logger(__name__)
 

@@ -7,8 +7,8 @@ from cronledger.audit.dates import read_dates
 from cronledger.audit.walk import Definition, neighbours
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules.model import ScopeKey
+from cronledger.rules.plan_times import TICK
 from cronledger.rules.reports import TOLERANCE
-from cronledger.rules.timeline import TICK
 
 _SCOPES = 100
 """Scopes whose plan_times are searched: `H` gives each scope its own."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from cronledger.rules.calendars import CalendarKey, Calendars
 from cronledger.rules.firings import Firings, later
-from cronledger.rules.model import PlannedSkip, ScopeKey, unchecked
+from cronledger.rules.model import ScopeKey, unchecked
+from cronledger.rules.plans import PlannedSkip
 
 if TYPE_CHECKING:  # a schedule by itself needs no database
     from cronledger.ledger.reports import Reports, Row

@@ -21,14 +21,14 @@ from cronledger.rules.model import (
     Job,
     JobState,
     Overlap,
-    PlannedSkip,
     Revision,
     ScopeKey,
     unchecked,
 )
+from cronledger.rules.plan_times import EPOCH, FOREVER, NEVER, TICK, back
+from cronledger.rules.plans import PlannedSkip
 from cronledger.rules.requirements import Upstream
-from cronledger.rules.simulation import Capacity, Pool, Running, Series
-from cronledger.rules.timeline import EPOCH, FOREVER, NEVER, TICK, back
+from cronledger.rules.simulation_values import Capacity, Pool, Running, Series
 from cronledger.sources import source_calendars
 from cronledger.sources.apply import refuse_foreign
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cronledger.explain.firings import firings_in
 from cronledger.rules.cron import CronError
-from cronledger.rules.timeline import TICK
+from cronledger.rules.plan_times import TICK
 
 if TYPE_CHECKING:
     from cronledger.ledger.reports import Reports, Row

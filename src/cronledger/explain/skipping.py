@@ -9,7 +9,7 @@ from cronledger.explain.firings import firings_in
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules.cron import CronError, Firing
 from cronledger.rules.cron_fields import TEN_YEARS
-from cronledger.rules.timeline import EPOCH, TICK, back
+from cronledger.rules.plan_times import EPOCH, TICK, back
 
 MOST = 1000
 """Firings that are counted; of a range with more, there is one more."""

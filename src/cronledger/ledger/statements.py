@@ -8,14 +8,14 @@ psycopg.Error.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
-from operator import attrgetter
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from psycopg.rows import args_row, dict_row, scalar_row, tuple_row
 from psycopg.types.json import Jsonb
 
+from cronledger.ledger.arrays import array, attribute_arrays, column_arrays
+from cronledger.ledger.claim_rows import Claimed, ClaimLook, claim_look, claimed
 from cronledger.ledger.connections import StepConnection, StepCursor
 from cronledger.ledger.queries import run_async
 from cronledger.ledger.rows import (
@@ -23,8 +23,6 @@ from cronledger.ledger.rows import (
     AlertsRaised,
     BrokenJob,
     CheckInReply,
-    Claimed,
-    ClaimLook,
     DeadlineTurn,
     Delivery,
     DeliveryEnd,
@@ -52,8 +50,6 @@ from cronledger.ledger.rows import (
     UpstreamRow,
     Waiting,
     WaitingGate,
-    claim_look,
-    claimed,
     deadline_scope,
     manual_deadline,
     swept,
@@ -72,83 +68,20 @@ Rows = StepCursor[tuple[Any, ...]]
 T = TypeVar("T")
 
 
-def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
-    if not rows:
-        return dict.fromkeys(names, "{}")
-    return dict(zip(names, map(array, zip(*rows, strict=True)), strict=True))
-
-
-def _attributes(rows: Sequence[object], **parameters: str) -> dict[str, str]:
-    """Return an array for each parameter, of the attribute of the rows that it names."""
-    return {
-        name: array(list(map(attrgetter(attribute), rows)))
-        for name, attribute in parameters.items()
-    }
-
-
-def array(values: Sequence[Any]) -> str:
-    """Return the array literal of one column; the statement casts it.
-
-    This is several times faster than a list, because psycopg selects a dumper for each element of a
-    list. All batches have one type, so one prepared statement serves them all.
-    """
-    kind = next((type(value) for value in values if value is not None), None)
-    if kind is None:
-        return "{" + ",".join(["NULL"] * len(values)) + "}"
-    write = _WRITERS.get(kind, _quoted)
-    if write is _quoted and None not in values:
-        return _quoted_together(list(map(str, values)))
-    return "{" + ",".join(["NULL" if v is None else write(v) for v in values]) + "}"
-
-
-def _quoted_together(texts: Sequence[str]) -> str:
-    """Return the array literal of `texts`, escaped in one pass."""
-    joined = "\0".join(texts)
-    if joined.count("\0") >= len(texts):  # a text contains NUL: PostgreSQL refuses it
-        return "{" + ",".join(map(_quoted, texts)) + "}"
-    return '{"' + _escaped(joined).replace("\0", '","') + '"}'
-
-
-def _quoted(value: object) -> str:
-    return f'"{_escaped(str(value))}"'
-
-
-def _escaped(text: str) -> str:
-    if "\\" in text or '"' in text:
-        return text.replace("\\", "\\\\").replace('"', '\\"')
-    return text
-
-
-def _microseconds(value: timedelta) -> str:
-    # Not days: those of an interval follow the session's time zone.
-    return f"{value // _MICROSECOND} microseconds"
-
-
-_MICROSECOND = timedelta(microseconds=1)
-_WRITERS: Mapping[type, Callable[[Any], str]] = {
-    int: str,
-    bool: str,
-    UUID: attrgetter("hex"),
-    # The same instant is written for claim and finish, and often for many schedules.
-    datetime: lru_cache(maxsize=4096)(str),
-    timedelta: _microseconds,
-}
-
-
 def _scopes(keys: Sequence[ScopeKey]) -> dict[str, Any]:
-    return _columns(keys, "jobs", "kinds", "scopes")
+    return column_arrays(keys, "jobs", "kinds", "scopes")
 
 
 def _keys(keys: Sequence[ExecutionKey]) -> dict[str, Any]:
     # The bounds let the server open only the partitions that can hold the rows.
-    columns = _columns(keys, "jobs", "kinds", "scopes", "plans")
+    columns = column_arrays(keys, "jobs", "kinds", "scopes", "plans")
     plans = [key.plan_time for key in keys]
     return {**columns, "first": min(plans), "last": max(plans)}
 
 
 def _new_executions(claims: Sequence[NewClaim]) -> dict[str, Any]:
-    keys = _columns([claim.key for claim in claims], "jobs", "kinds", "scopes", "plans")
-    return keys | _attributes(
+    keys = column_arrays([claim.key for claim in claims], "jobs", "kinds", "scopes", "plans")
+    return keys | attribute_arrays(
         claims, revisions="revision", queues="queue", dues="due_at", payloads="payload",
         max_attempts="max_attempts",
     )  # fmt: skip
@@ -245,11 +178,11 @@ class Statements:
 
     async def plan_pending(self, c: Connection, claims: Sequence[NewClaim]) -> Rows:
         """The tokens and leases of `claims` are not used."""
-        gated = _attributes(claims, gated="gated")
+        gated = attribute_arrays(claims, gated="gated")
         return await self._rows(c, "plan_pending", **_new_executions(claims), **gated)
 
     async def record_reports(self, c: Connection, reported: Sequence[NewReported]) -> Rows:
-        given = _attributes(
+        given = attribute_arrays(
             reported, reports="report", plans="plan_time", exact="exact", triggers="trigger",
             revisions="revision", queues="queue",
         )  # fmt: skip
@@ -281,15 +214,15 @@ class Statements:
         return await self._rows(c, "list_upstream_results", **_scopes(required), **of, **plan)
 
     async def settle_gates(self, c: Connection, verdicts: Sequence[GateVerdict]) -> Rows:
-        keys = _columns([one.key for one in verdicts], "jobs", "kinds", "scopes", "plans")
-        given = _attributes(
+        keys = column_arrays([one.key for one in verdicts], "jobs", "kinds", "scopes", "plans")
+        given = attribute_arrays(
             verdicts, verdicts="verdict", afters="after", untils="until", checks="check_at"
         )
         found = [one.missing for one in verdicts]
         upstreams = [(None, None, None) if one is None else one.scope for one in found]
         return await self._rows(
             c, "settle_gates", **keys, **given,
-            **_columns(upstreams, "upstream_jobs", "upstream_kinds", "upstream_ids"),
+            **column_arrays(upstreams, "upstream_jobs", "upstream_kinds", "upstream_ids"),
             upstream_plans=array([one and one.plan_time for one in found]),
             missing=array([one and one.text for one in found]),
         )  # fmt: skip
@@ -308,7 +241,7 @@ class Statements:
         self, c: Connection, calendars: Collection[CalendarKey]
     ) -> StepCursor[dict[str, Any]]:
         """The rows are dictionaries, as `Calendar.from_row` reads them."""
-        params = _columns(sorted(calendars), "names", "revisions")
+        params = column_arrays(sorted(calendars), "names", "revisions")
         return await self._send(c, "read_calendars", dict_row, params)
 
     async def create_missing_partitions(
@@ -317,7 +250,7 @@ class Statements:
         return await self._values(c, "create_missing_partitions", plans=array(plans))
 
     async def read_runnable_jobs(self, c: Connection, wanted: Sequence[JobOnHost]) -> Rows:
-        return await self._rows(c, "read_runnable_jobs", **_columns(wanted, "jobs", "hosts"))
+        return await self._rows(c, "read_runnable_jobs", **column_arrays(wanted, "jobs", "hosts"))
 
     async def sleep_until(self, c: Connection, at: datetime, at_most: timedelta) -> Rows:
         return await self._rows(c, "sleep_until", at=at, at_most=at_most)
@@ -325,7 +258,7 @@ class Statements:
     async def try_claim_new(
         self, c: Connection, runner: str, claims: Sequence[NewClaim], *, ahead: bool = False
     ) -> StepCursor[Claimed]:
-        leases = _attributes(
+        leases = attribute_arrays(
             claims, tokens="token", stale_timeouts="stale_timeout", watermarks="watermark"
         )
         starts = [claim.window_start for claim in claims]
@@ -337,7 +270,7 @@ class Statements:
         return await self._made(c, "try_claim_new", claimed, **params)
 
     async def record_skips(self, c: Connection, skips: Sequence[NewSkip]) -> Rows:
-        ranges = _attributes(
+        ranges = attribute_arrays(
             [new.skip for new in skips], froms="from_plan_time", throughs="through_plan_time",
             counts="count", reasons="reason", details="detail", blockers="blocked_by",
             revisions="revision",
@@ -347,14 +280,14 @@ class Statements:
         return await self._rows(c, "record_skips", **scopes, **ranges, first=first)
 
     async def advance_schedules(self, c: Connection, advances: Sequence[Advance]) -> Rows:
-        states = _attributes(
+        states = attribute_arrays(
             [one.plan for one in advances], throughs="planned_through",
             revisions="planned_revision", next_plans="next_plan_time", next_dues="next_due_at",
             parked="parked",
         )  # fmt: skip
         rows = [one.row for one in advances]
-        places = _scopes([row.key for row in rows]) | _attributes(rows, addresses="address")
-        running = _attributes(advances, running_froms="running_from")
+        places = _scopes([row.key for row in rows]) | attribute_arrays(rows, addresses="address")
+        running = attribute_arrays(advances, running_froms="running_from")
         return await self._rows(c, "advance_schedules", **places, **states, **running)
 
     async def request_replacement(self, c: Connection, keys: Sequence[ExecutionKey]) -> Rows:
@@ -362,7 +295,7 @@ class Statements:
 
     async def set_spec_errors(self, c: Connection, broken: Sequence[BrokenJob]) -> StepCursor[str]:
         """Return the names of the jobs whose spec_error was set."""
-        params = _attributes(broken, jobs="name", revisions="revision", errors="error")
+        params = attribute_arrays(broken, jobs="name", revisions="revision", errors="error")
         return await self._values(c, "set_spec_errors", **params)
 
     async def park_broken(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
@@ -406,9 +339,11 @@ class Statements:
         progress: Sequence[Progress | None] = (),
     ) -> StepCursor[Renewed]:
         """`progress`: what each execution has reported and is not stored; empty: none of them."""
-        rest: dict[str, Any] = _attributes(leases, tokens="token", stale_timeouts="stale_timeout")
+        rest: dict[str, Any] = attribute_arrays(
+            leases, tokens="token", stale_timeouts="stale_timeout"
+        )
         reports = [found or (None, None, None) for found in progress]
-        columns = _columns(reports, "done", "total", "texts")
+        columns = column_arrays(reports, "done", "total", "texts")
         rest |= columns if reports else dict.fromkeys(columns)
         keys = _keys([lease.key for lease in leases])
         return await self._made(c, "heartbeat_leases", Renewed, **keys, **rest)
@@ -432,7 +367,7 @@ class Statements:
     @staticmethod
     def finish_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
         """Return the parameters of `finish_executions`, for connections that are not async too."""
-        rest: dict[str, Any] = _attributes(
+        rest: dict[str, Any] = attribute_arrays(
             endings, tokens="token", statuses="status", results="result",
             rows_affected="rows_affected", outputs="output", error_codes="error_code",
             error_msgs="error_msg", durations_ms="duration_ms", retries_after="retry_after",
@@ -444,7 +379,7 @@ class Statements:
         return _keys([ending.key for ending in endings]) | rest
 
     async def write_output(self, c: Connection, chunks: Sequence[OutputChunk]) -> StepCursor[UUID]:
-        rest = _attributes(
+        rest = attribute_arrays(
             chunks, tokens="token", numbers="number", texts="text", gaps_from="gap_from",
             gaps_through="gap_through", gap_texts="gap_text",
         )  # fmt: skip
@@ -453,7 +388,7 @@ class Statements:
 
     async def drop_output(self, c: Connection, attempts: Sequence[Claimed]) -> Rows:
         """`attempts`: those whose chunks are deleted."""
-        rest = _attributes(attempts, ids="id", attempts="attempt")
+        rest = attribute_arrays(attempts, ids="id", attempts="attempt")
         return await self._rows(c, "drop_output", **_keys([x.key for x in attempts]), **rest)
 
     async def release_executions(
@@ -477,7 +412,7 @@ class Statements:
     async def postpone_executions(
         self, c: Connection, postponed: Sequence[Postponement]
     ) -> StepCursor[Finished]:
-        rest = _attributes(
+        rest = attribute_arrays(
             postponed, tokens="token", waits="wait", messages="message", durations_ms="duration_ms"
         )
         keys = _keys([one.key for one in postponed])
@@ -574,7 +509,7 @@ class Statements:
     async def deadline_schedules(
         self, c: Connection, turns: Sequence[DeadlineTurn], most: int
     ) -> StepCursor[Scope]:
-        given = _attributes(
+        given = attribute_arrays(
             turns, jobs="job", throughs="through", after_kinds="after_kind", after_ids="after_id"
         )
         return await self._made(c, "deadline_schedules", deadline_scope, **given, most=most)
@@ -594,7 +529,7 @@ class Statements:
         return await self._made(c, "take_manual_deadlines", manual_deadline, most=most)
 
     async def add_deadlines(self, c: Connection, added: Sequence[NewDeadline]) -> Rows:
-        rest = _attributes(
+        rest = attribute_arrays(
             added, plans="plan_time", policies="kind", revisions="revision", instants="instant",
             lengths="length", months="month", fractions="fraction", factors="factor",
         )  # fmt: skip
@@ -608,7 +543,7 @@ class Statements:
             c,
             "advance_deadlines",
             jobs=array(list(going)),
-            **_attributes(
+            **attribute_arrays(
                 list(going.values()), throughs="through", nexts="next_at", uptos="upto",
                 followings="following",
             ),

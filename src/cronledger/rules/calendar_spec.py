@@ -20,8 +20,8 @@ from pydantic import (
     field_validator,
 )
 
+from cronledger.rules.field_types import Whole
 from cronledger.rules.limits import NAME_PATTERN
-from cronledger.rules.model import Whole
 from cronledger.rules.names import problem_of
 from cronledger.rules.problems import ConfigurationError, Problem, RefusedError, problems_of, shown
 

@@ -15,25 +15,10 @@ from cronledger.rules.cron_fields import CronError
 from cronledger.rules.deadline_texts import Quantile
 from cronledger.rules.deadlines import Kind
 from cronledger.rules.durations import DurationError
-from cronledger.rules.model import (
-    GLOBAL,
-    Job,
-    JobState,
-    Parked,
-    Retirement,
-    Revision,
-    ScheduleRow,
-    ScopeKey,
-)
-from cronledger.rules.timeline import (
-    TICK,
-    Planned,
-    SpecError,
-    Timeline,
-    back,
-    longest_lag,
-    timeline,
-)
+from cronledger.rules.model import GLOBAL, Job, JobState, Parked, Revision, ScopeKey
+from cronledger.rules.plan_times import TICK, SpecError, back, longest_lag
+from cronledger.rules.plans import Retirement, ScheduleRow
+from cronledger.rules.timeline import Planned, Timeline, timeline
 
 LATER = timedelta(hours=1)
 """A job whose schedule is invalid is looked at again after this, unless it is edited before."""

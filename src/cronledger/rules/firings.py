@@ -8,8 +8,9 @@ from typing import Self
 
 from cronledger.rules.calendars import Calendar, ExcludedDate
 from cronledger.rules.cron import ClockChange, Cron, Firing
-from cronledger.rules.model import GLOBAL, Job, PlannedSkip, ScopeKey
-from cronledger.rules.timeline import TICK, cron_of, lifetime, unskipped
+from cronledger.rules.model import GLOBAL, Job, ScopeKey
+from cronledger.rules.plan_times import TICK, cron_of, lifetime, unskipped
+from cronledger.rules.plans import PlannedSkip
 
 SHOWN_DATES = 3
 HORIZON = timedelta(days=365 * 100)

@@ -18,13 +18,13 @@ from cronledger.rules.deadlines import Kind
 from cronledger.rules.durations import DurationError
 from cronledger.rules.firings import Firings
 from cronledger.rules.model import Job, ScopeKey, SkipReason
-from cronledger.rules.simulation import (
+from cronledger.rules.simulation import Simulation
+from cronledger.rules.simulation_values import (
     Capacity,
     Cause,
     Executed,
     Running,
     Series,
-    Simulation,
     Skipped,
     Unstarted,
 )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cronledger.rules.cron import Cron, CronError
 from cronledger.rules.model import GLOBAL, ExecutionKey, Job, Revision, ScopeKey
-from cronledger.rules.timeline import TICK, cron_of, due_at, lifetime
+from cronledger.rules.plan_times import TICK, cron_of, due_at, lifetime
 
 FURTHEST = timedelta(days=3660)
 """How far back the previous firing is searched, as far as the next one is searched ahead."""

@@ -1,143 +1,36 @@
-"""The terms of the ledger as types: jobs, revisions, keys, and the decisions of the planner.
+"""The terms of the ledger as types: jobs, revisions and keys.
 
 `Job` is the only definition of the policies. The TOML file, `@app.job`, the table `jobs` and
 docs/configuration.md follow from it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
-from cronledger.rules import deadline_texts, durations
 from cronledger.rules.calendars import Calendar, CalendarKey, Calendars
-from cronledger.rules.limits import LARGEST_INTEGER, NAME_PATTERN
+from cronledger.rules.field_types import (
+    MOST_LABELS,
+    Deadline,
+    Duration,
+    ExpectedDuration,
+    Instant,
+    Labels,
+    Limit,
+    Name,
+    Owner,
+    RetryFilter,
+    Whole,
+)
+from cronledger.rules.limits import LARGEST_INTEGER
 from cronledger.rules.notify import Rules
 from cronledger.rules.requirements import After, Requirement, Requires, Upstream
 from cronledger.rules.selectors import Selector
 from cronledger.rules.urls import HttpUrl
-
-
-def _duration(value: object) -> object:
-    if isinstance(value, int | float):
-        raise ValueError(f"{value!r} has no unit; use for example 90s, 5m or 1h30m")
-    return durations.parse(value) if isinstance(value, str) else value
-
-
-def _limit(value: object) -> object:
-    if value == NO_LIMIT:
-        return None
-    try:
-        return _duration(value)
-    except durations.DurationError as error:
-        remedy = f"{error.remedy}, or '{NO_LIMIT}' for no limit"
-        raise durations.DurationError(error.value, error.problem, remedy) from None
-
-
-def _instant(value: object) -> object:
-    # pydantic would read a number, also in quotes, as seconds since 1970.
-    if isinstance(value, datetime | date):
-        return value
-    if isinstance(value, str) and "-" in value.strip()[1:]:
-        return value
-    raise ValueError(f"{value!r} is not an instant; write it like 2026-01-31T08:00:00Z")
-
-
-Instant = Annotated[datetime, BeforeValidator(_instant)]
-Whole = Annotated[int, Field(strict=True)]  # true is not 1
-Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
-NO_LIMIT = "none"
-"""The text for no limit, because TOML has no null."""
-Limit = Annotated[
-    Duration | None,
-    BeforeValidator(_limit),
-    WithJsonSchema(
-        {"anyOf": [{"type": "string", "pattern": durations.PATTERN}, {"const": NO_LIMIT}]}
-    ),
-]
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-
-
-def _filter(value: object) -> object:
-    return None if isinstance(value, list | tuple) and not value else value
-
-
-RetryItem = Annotated[
-    str,
-    Field(min_length=1, max_length=200, coerce_numbers_to_str=True),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "minLength": 1, "maxLength": 200},
-                {"type": "integer", "minimum": 1},
-            ]
-        }
-    ),
-]
-RetryFilter = Annotated[
-    Annotated[tuple[RetryItem, ...], Field(max_length=100)] | None, BeforeValidator(_filter)
-]
-"""What `retry_filters` explains. An empty list filters nothing."""
-
-
-def _length(value: object) -> object:
-    return durations.format(value) if isinstance(value, timedelta) else value
-
-
-def _deadline(value: object) -> object:
-    if isinstance(value, time) and value.tzinfo is None and not value.microsecond:
-        value = value.isoformat()
-    value = _length(value)
-    return deadline_texts.normal(value) if isinstance(value, str) else value
-
-
-def _expected(value: object) -> object:
-    value = _length(value)
-    return deadline_texts.normal_expected(value) if isinstance(value, str) else value
-
-
-Deadline = Annotated[
-    str,
-    BeforeValidator(_deadline),
-    WithJsonSchema({"type": "string", "pattern": deadline_texts.PATTERN}),
-]
-"""A wall time or a duration, in the canonical text of `deadline_texts`."""
-ExpectedDuration = Annotated[
-    str,
-    BeforeValidator(_expected),
-    WithJsonSchema({"type": "string", "pattern": deadline_texts.EXPECTED_PATTERN}),
-]
-"""A duration or a multiple of a quantile, in the canonical text of `deadline_texts`."""
-
-OWNER_PATTERN = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
-LABEL_KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
-LABEL_VALUE_PATTERN = r"^[^\x00-\x1f\x7f]+$"
-MOST_LABELS = 50
-
-
-def _labels(value: object) -> object:
-    return None if value == {} else value
-
-
-Owner = Annotated[str, Field(max_length=200, pattern=OWNER_PATTERN)]
-LabelKey = Annotated[str, Field(max_length=63, pattern=LABEL_KEY_PATTERN)]
-LabelValue = Annotated[str, Field(max_length=200, pattern=LABEL_VALUE_PATTERN)]
-Labels = Annotated[
-    Annotated[dict[LabelKey, LabelValue], Field(max_length=MOST_LABELS)] | None,
-    BeforeValidator(_labels),
-]
-"""The labels of a job. An empty table is none."""
 
 GLOBAL = "global"
 HOST = "host"
@@ -597,149 +490,3 @@ class Revision:
             row["number"], row["effective_from"], state, unchecked(row), ends,
             calendar=calendars.get(key),
         )  # fmt: skip
-
-
-class Retirement(NamedTuple):
-    """A scope was retired in (retired_at, returned_at]. None: it still is."""
-
-    retired_at: datetime
-    returned_at: datetime | None
-
-
-class PlannedSkip(NamedTuple):
-    """An operator decided that the plan_times from `first` to `last` do not run."""
-
-    first: datetime
-    last: datetime
-    reason: str
-
-
-class Absence(NamedTuple):
-    """No replica of a host checked in between two instants."""
-
-    from_at: datetime
-    until_at: datetime
-
-
-class Unreported(NamedTuple):
-    """Skipped plan_times from `first` to `last` of a revision, to which a late report may belong.
-
-    `taken`: those that have an execution.
-    """
-
-    first: datetime
-    last: datetime
-    revision: int
-    taken: frozenset[datetime]
-
-
-class Boot(NamedTuple):
-    """A boot of a host: its plan_time, and how long after the boot a replica checked in."""
-
-    plan_time: datetime
-    noticed_after: timedelta
-
-
-class Report(NamedTuple):
-    """A run that another scheduler started, and that has no execution yet."""
-
-    id: int
-    started_at: datetime
-    unreported: Sequence[Unreported] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleRow:
-    """The columns of one locked `schedules` row that a claim reads.
-
-    `retirements`: those of the scope that end after the cursor, in order. `planned_skips`: those
-    of the scope that reach beyond the cursor, by `first`. `absences`: those of the host of the
-    scope that end after the cursor; one that has not ended does so now. `woken`: the row is new or
-    was edited, so it has to be planned even if nothing is due. `ahead_of`: when it is due, if it
-    was locked ahead of that instant. `address`: the place of the locked row in its table.
-    `window_start`: where the next window of the scope begins; None: its job has no windows.
-    `reports`: those of the scope that have no execution, by `started_at` and id; the oldest, if
-    there are many. `boots`: those of the host of the scope after the cursor that fire its job.
-    """
-
-    key: ScopeKey
-    queue: str
-    planned_through: datetime
-    planned_revision: int
-    next_plan_time: datetime | None = None
-    retirements: Sequence[Retirement] = ()
-    planned_skips: Sequence[PlannedSkip] = ()
-    woken: bool = False
-    ahead_of: datetime | None = None
-    address: str | None = field(default=None, repr=False)  # traces of one seed are equal
-    input_watermark: int | None = None
-    window_start: datetime | None = None
-    absences: Sequence[Absence] = ()
-    reports: Sequence[Report] = ()
-    boots: Sequence[Boot] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A plan_time to run now, by the definition of its revision."""
-
-    plan_time: datetime
-    due_at: datetime
-    revision: Revision
-
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """A range of `count` consecutive plan_times that did not run, for one reason.
-
-    `detail`: with the reason `calendar`, the name of the day; with `operator`, the reason given;
-    with `upstream`, what was missing.
-    """
-
-    from_plan_time: datetime
-    through_plan_time: datetime
-    count: int
-    reason: SkipReason
-    revision: int
-    blocked_by: int | None = None
-    detail: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """An execution to make of a report.
-
-    `trigger`: SCHEDULE if the run belongs to `plan_time`. OBSERVED if it belongs to none, and then
-    `plan_time` is its start, or if `plan_time` was skipped before the report came.
-    """
-
-    report: int
-    plan_time: datetime
-    revision: Revision
-    trigger: Trigger
-    exact: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The planner's decision about one schedule row.
-
-    `planned_through` >= the old cursor. Every plan_time in (old cursor, planned_through] is in
-    `runs`, in `reported` or in `skips`. Exactly one of `next_due_at` and `parked` is set.
-    `next_plan_time`: the next one that is not to be skipped; `next_due_at` may be that of an
-    earlier one, which is.
-    `replaces`: request cancellation of the RUNNING execution. `spec_error`: why the job
-    cannot be planned.
-    """
-
-    planned_through: datetime
-    planned_revision: int
-    next_plan_time: datetime | None
-    next_due_at: datetime | None
-    parked: Parked | None
-    runs: tuple[Run, ...] = ()
-    skips: tuple[Skip, ...] = ()
-    replaces: bool = False
-    spec_error: str | None = None
-    settled: int = 0
-    reported: tuple[Reported, ...] = ()

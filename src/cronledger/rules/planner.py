@@ -49,24 +49,14 @@ from cronledger.rules.model import (
     Job,
     Overlap,
     Parked,
-    Plan,
-    Reported,
     Revision,
-    Run,
-    ScheduleRow,
-    Skip,
     SkipReason,
     Trigger,
 )
+from cronledger.rules.plan_times import TICK, SpecError, due_at
+from cronledger.rules.plans import Plan, Reported, Run, ScheduleRow, Skip
 from cronledger.rules.reports import TOLERANCE, Matching, match, settled_at
-from cronledger.rules.timeline import (
-    TICK,
-    Planned,
-    SpecError,
-    Timeline,
-    due_at,
-    timeline,
-)
+from cronledger.rules.timeline import Planned, Timeline, timeline
 
 __all__ = ["STEP", "Room", "due_at", "plan"]
 

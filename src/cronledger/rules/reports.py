@@ -17,15 +17,10 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import NamedTuple
 
-from cronledger.rules.model import (
-    Report,
-    Reported,
-    Revision,
-    ScheduleRow,
-    Trigger,
-    Unreported,
-)
-from cronledger.rules.timeline import TICK, Planned, cron_of
+from cronledger.rules.model import Revision, Trigger
+from cronledger.rules.plan_times import TICK, cron_of
+from cronledger.rules.plans import Report, Reported, ScheduleRow, Unreported
+from cronledger.rules.timeline import Planned
 
 TOLERANCE = timedelta(seconds=5)
 """How much earlier than its plan_time a run may start, because clocks differ. Also in the SQL

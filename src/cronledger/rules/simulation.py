@@ -13,266 +13,40 @@ job of replicas from the start.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, NamedTuple
 
-from cronledger.rules.gates import required_scopes, wait_of
-from cronledger.rules.model import (
-    CatchUp,
-    ExecutionKey,
-    Handler,
-    Job,
-    JobState,
-    Overlap,
-    Parked,
-    Plan,
-    PlannedSkip,
-    Revision,
-    ScheduleRow,
-    ScopeKey,
-    SkipReason,
-)
+from cronledger.rules.gates import wait_of
+from cronledger.rules.model import CatchUp, ExecutionKey, Job, Overlap, Parked, ScopeKey, SkipReason
+from cronledger.rules.plan_times import NEVER, SpecError, cron_of, due_at, lifetime
 from cronledger.rules.planner import Room, plan
-from cronledger.rules.timeline import (
-    NEVER,
-    Planned,
-    SpecError,
-    cron_of,
-    due_at,
-    lifetime,
-    timeline,
+from cronledger.rules.plans import Plan
+from cronledger.rules.simulation_state import (
+    ExecutionState,
+    GateState,
+    PoolState,
+    Required,
+    ScopeState,
+    Waiting,
+    executed,
+    unstarted,
 )
+from cronledger.rules.simulation_values import (
+    Capacity,
+    Cause,
+    Outcome,
+    Running,
+    Series,
+    Skipped,
+    Unstarted,
+)
+from cronledger.rules.timeline import Planned
 
 _END, _DUE, _EXPIRE = 0, 1, 2
 """Kinds of events. At one instant, executions end before others are due, and waits end last."""
 _UNLIMITED = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """The coming plan_times of one (job, scope), those after `after`.
-
-    `revisions`: as the planner needs them, with the same job. Executions take `typical`, and rarely
-    longer than `long`. `known`: both are from the history. `planned_skips`: those of the scope that
-    reach beyond `after`, by `first`.
-    """
-
-    key: ScopeKey
-    revisions: Sequence[Revision]
-    after: datetime
-    typical: timedelta
-    long: timedelta
-    known: bool = True
-    planned_skips: Sequence[PlannedSkip] = ()
-
-    @property
-    def job(self) -> Job:
-        """The definition of the job."""
-        return self.revisions[-1].job
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The slots of runners that serve the same queues."""
-
-    queues: frozenset[str]
-    slots: int
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """What bounds executions at once. `limits`: max_running of queues.
-
-    A queue that no pool serves has unlimited slots.
-    """
-
-    pools: Sequence[Pool]
-    limits: Mapping[str, int]
-
-    def slots(self, queue: str) -> int | None:
-        """Return the slots of the pools that serve a queue, or None if no pool serves it."""
-        serving = [pool.slots for pool in self.pools if queue in pool.queues]
-        return sum(serving) if serving else None
-
-
-class Running(NamedTuple):
-    """An execution that runs at the start, and when it will probably end.
-
-    `is_observed`: another scheduler has started it, so it uses no slot.
-    """
-
-    key: ScopeKey
-    queue: str
-    until: datetime
-    plan_time: datetime | None = None
-    is_observed: bool = False
-
-
-class Cause(StrEnum):
-    """Why an execution does not start at its due_at. UPSTREAM: it waits for what it requires."""
-
-    SLOTS = "slots"
-    QUEUE = "queue limit"
-    JOB = "job limit"
-    OVERLAP = "overlap"
-    PAUSE = "pause"
-    UPSTREAM = "upstream"
-
-
-class Executed(NamedTuple):
-    """One execution. `series`: its index. `cause`: why it started after `ready_at`, if it did.
-
-    `ready_at`: its due_at, or the later instant at which its gate opened, because the required job
-    `upstream` ended.
-    """
-
-    series: int
-    plan_time: datetime
-    due_at: datetime
-    start: datetime
-    end: datetime
-    cause: Cause | None
-    ready_at: datetime
-    upstream: str | None = None
-
-
-class Skipped(NamedTuple):
-    """One plan_time that does not run. `upstream`: a required job for which it has `waited`."""
-
-    series: int
-    plan_time: datetime
-    reason: SkipReason
-    upstream: str | None = None
-    waited: timedelta = timedelta(0)
-
-
-class Unstarted(NamedTuple):
-    """One plan_time that still waits at the end of the simulation, since `ready_at`."""
-
-    series: int
-    plan_time: datetime
-    ready_at: datetime
-    cause: Cause
-    upstream: str | None = None
-
-
-Outcome = Executed | Skipped | Unstarted
-
-
-@dataclass(slots=True, eq=False)
-class _Pool:
-    queues: frozenset[str]
-    free: int
-
-
-@dataclass(slots=True, eq=False)
-class _Execution:
-    """An execution that runs. `planned` None: one that ran at the start.
-
-    `gate`: what it has waited for. `is_replaced`: it ends without success. `is_observed`: it uses
-    no slot, does not count for limits and blocks nothing, because another scheduler started it.
-    """
-
-    key: ScopeKey
-    plan_time: datetime | None
-    queue: str
-    pool: _Pool | None
-    start: datetime
-    scope: "_Scope | None" = None
-    planned: Planned | None = None
-    cause: Cause | None = None
-    gate: "_Gate | None" = None
-    is_over: bool = False
-    is_replaced: bool = False
-    is_observed: bool = False
-
-
-_Required = tuple[ScopeKey, datetime | None]
-"""A required plan_time; None: the scope has no schedule, so it never succeeds."""
-
-
-@dataclass(slots=True, eq=False)
-class _Gate:
-    """An execution that waits for what it requires, and then for its start.
-
-    `missing`: the required plan_times, in their order. `opened_at`: when there are none any more.
-    `upstream`: the job of the last one. `cause`: why it waits after that.
-    """
-
-    scope: "_Scope"
-    planned: Planned
-    missing: dict[_Required, None]
-    opened_at: datetime | None = None
-    upstream: str | None = None
-    cause: Cause | None = None
-    is_over: bool = False
-
-
-class _Scope:
-    """The state of one schedule. `first`, `second`: its next active plan_times.
-
-    `ready`, `second_ready`: when the planner can reach them, because they are due, and also the
-    skipped ones before them.
-    `cause`: why `first` waits. `is_listed`: it is in a list of those that wait for an end.
-    `required`: the scopes that each execution waits for. `opened`: the executions whose gate is
-    open, and which wait for the end of `blocker`. `job`, `revisions`: as they are planned with.
-    `is_observed`: another scheduler starts it.
-    """
-
-    __slots__ = (
-        "blocker", "cause", "cursor", "first", "holds", "is_blocked", "is_listed", "is_observed",
-        "job", "number", "opened", "ready", "required", "revisions", "second", "second_ready",
-        "series", "walk",
-    )  # fmt: skip
-
-    def __init__(self, number: int, series: Series, through: datetime) -> None:
-        self.number, self.series = number, series
-        self.required = required_scopes(series.job, series.key)
-        self.is_observed = series.job.is_observed(through)
-        self.revisions = series.revisions
-        if self.is_observed:
-            self.revisions = _started_elsewhere(series.revisions)
-        elif self.required:
-            self.revisions = _waiting_beside(series.revisions)
-        elif series.job.observed:
-            self.revisions = _changed(series.revisions, {"observed": False})
-        self.job = self.revisions[-1].job
-        self.opened: list[_Waiting] = []
-        self.cursor = series.after
-        self.blocker: _Execution | None = None
-        self.is_blocked = self.is_listed = False
-        self.cause: Cause | None = None
-        self.first: Planned | None = None
-        self.second: Planned | None = None
-        self.ready = self.second_ready = NEVER
-        self.walk = timeline(self.row, series.revisions, through, {}).forward()
-        ends = [revision.effective_from for revision in series.revisions[1:]] + [NEVER]
-        self.holds = [
-            (x.effective_from, min(end, x.paused_until or NEVER))
-            for x, end in zip(series.revisions, ends, strict=True)
-            if x.state is JobState.PAUSED
-        ]
-
-    @property
-    def row(self) -> ScheduleRow:
-        """The schedule row as the planner would read it."""
-        return ScheduleRow(
-            self.series.key, self.job.queue, self.cursor, 0,
-            planned_skips=self.series.planned_skips,
-        )  # fmt: skip
-
-    def hold_end(self, at: datetime) -> datetime | None:
-        """Return the end of the pause in which `at` lies, or None."""
-        return next((end for start, end in self.holds if start <= at < end), None)
-
-
-_Waiting = tuple[datetime, int, int, _Scope | _Gate]
-"""What waits for the end of an execution: its due_at, the number of its series, a unique number."""
 
 
 class Simulation:
@@ -290,21 +64,21 @@ class Simulation:
         through: datetime,
     ) -> None:
         self._now, self._through = now, through
-        self._scopes = [_Scope(number, one, through) for number, one in enumerate(series)]
-        self._pools = [_Pool(pool.queues, pool.slots) for pool in capacity.pools]
+        self._scopes = [ScopeState(number, one, through) for number, one in enumerate(series)]
+        self._pools = [PoolState(pool.queues, pool.slots) for pool in capacity.pools]
         self._limits = capacity.limits
-        self._of_queue: dict[str, list[_Pool]] = {}
+        self._of_queue: dict[str, list[PoolState]] = {}
         self._of_job: Counter[str] = Counter()
         self._in_queue: Counter[str] = Counter()
-        self._events: list[tuple[datetime, int, int, _Execution | _Scope | _Gate]] = []
+        self._events: list[tuple[datetime, int, int, ExecutionState | ScopeState | GateState]] = []
         self._numbers = count()
-        self._for_job: dict[str, list[_Waiting]] = defaultdict(list)
-        self._for_queue: dict[str, list[_Waiting]] = defaultdict(list)
+        self._for_job: dict[str, list[Waiting]] = defaultdict(list)
+        self._for_queue: dict[str, list[Waiting]] = defaultdict(list)
         self._listed = 0
         self._of_key = {scope.series.key: scope for scope in self._scopes}
-        self._gates: dict[_Required, list[_Gate]] = defaultdict(list)
-        self._waiting_gates: dict[_Gate, None] = {}
-        self._running_now: set[_Required] = set()
+        self._gates: dict[Required, list[GateState]] = defaultdict(list)
+        self._waiting_gates: dict[GateState, None] = {}
+        self._running_now: set[Required] = set()
         self._succeeded: dict[ScopeKey, set[datetime]] = {
             key: set() for scope in self._scopes for key in scope.required
         }
@@ -323,9 +97,9 @@ class Simulation:
             self._wake(scope)
         while self._events and self._events[0][0] <= self._through:
             at, kind, _, subject = heappop(self._events)
-            if isinstance(subject, _Execution):
+            if isinstance(subject, ExecutionState):
                 yield from self._end(subject, at)
-            elif isinstance(subject, _Scope):
+            elif isinstance(subject, ScopeState):
                 yield from self._due(subject, at)
             elif kind == _EXPIRE:
                 yield from self._expire(subject, at)
@@ -338,14 +112,14 @@ class Simulation:
     def _begin(self, running: Sequence[Running]) -> None:
         for one in running:
             pool, scope = self._free_pool(one.queue), self._of_key.get(one.key)
-            execution = _Execution(
+            execution = ExecutionState(
                 one.key, one.plan_time, one.queue, None if one.is_observed else pool, self._now,
                 scope, is_observed=one.is_observed,
             )  # fmt: skip
             self._running_now.add((one.key, one.plan_time))
             self._add(execution, max(one.until, self._now))
 
-    def _read(self, scope: _Scope) -> Iterator[Skipped]:
+    def _read(self, scope: ScopeState) -> Iterator[Skipped]:
         """Move on to the next active plan_time. Yield the skipped ones before it."""
         scope.first, scope.ready = scope.second, scope.second_ready
         scope.second = None
@@ -362,15 +136,17 @@ class Simulation:
         except SpecError:
             self.unreadable.add(scope.number)
 
-    def _wake(self, scope: _Scope) -> None:
+    def _wake(self, scope: ScopeState) -> None:
         """Add the event at which the next plan_time is due."""
         if scope.first is not None:
             self._push(scope.ready, _DUE, scope)
 
-    def _push(self, at: datetime, kind: int, subject: _Execution | _Scope | _Gate) -> None:
+    def _push(
+        self, at: datetime, kind: int, subject: ExecutionState | ScopeState | GateState
+    ) -> None:
         heappush(self._events, (at, kind, next(self._numbers), subject))
 
-    def _due(self, scope: _Scope, at: datetime) -> Iterator[Skipped]:
+    def _due(self, scope: ScopeState, at: datetime) -> Iterator[Skipped]:
         first, second = scope.first, scope.second
         if first is None or scope.is_listed or scope.is_blocked:
             return
@@ -383,7 +159,7 @@ class Simulation:
         else:
             yield from self._plan(scope, at)
 
-    def _decide(self, scope: _Scope, first: Planned, at: datetime) -> Iterator[Skipped]:
+    def _decide(self, scope: ScopeState, first: Planned, at: datetime) -> Iterator[Skipped]:
         """Decide about the only plan_time that is due as the planner would, at a fraction of its
         cost.
         """
@@ -404,13 +180,13 @@ class Simulation:
             self._start(scope, first, at)
         yield from self._settle(scope)
 
-    def _settle(self, scope: _Scope) -> Iterator[Skipped]:
+    def _settle(self, scope: ScopeState) -> Iterator[Skipped]:
         assert scope.first is not None
         scope.cursor, scope.cause = scope.first.plan_time, None
         yield from self._read(scope)
         self._wake(scope)
 
-    def _end(self, execution: _Execution, at: datetime) -> Iterator[Outcome]:
+    def _end(self, execution: ExecutionState, at: datetime) -> Iterator[Outcome]:
         if execution.is_over:
             return
         execution.is_over = True
@@ -421,7 +197,7 @@ class Simulation:
             execution.pool.free += 1
         scope, planned = execution.scope, execution.planned
         if scope is not None and planned is not None:
-            yield _executed(scope, planned, execution, at)
+            yield executed(scope, planned, execution, at)
         self._succeed(execution, at)
         if scope is not None and scope.blocker is execution:
             scope.blocker = None
@@ -432,7 +208,7 @@ class Simulation:
                 self._start_open(heappop(scope.opened)[3], at)
         yield from self._start_waiting(execution, at)
 
-    def _start_waiting(self, ended: _Execution, at: datetime) -> Iterator[Skipped]:
+    def _start_waiting(self, ended: ExecutionState, at: datetime) -> Iterator[Skipped]:
         """Plan the schedules that wait for what an execution has used, the oldest first."""
         queues = {ended.queue} if ended.pool is None else {ended.queue, *ended.pool.queues}
         while self._listed:
@@ -448,7 +224,7 @@ class Simulation:
                 return
             *_, one = heappop(min(lists))
             self._listed -= 1
-            if isinstance(one, _Gate):
+            if isinstance(one, GateState):
                 self._start_open(one, at)
                 continue
             one.is_listed = False
@@ -457,12 +233,12 @@ class Simulation:
     def _rest(self) -> Iterator[Outcome]:
         """Yield the executions that run at the end, and what still waits."""
         for at, kind, _, one in sorted(self._events, key=lambda event: event[:3]):
-            if kind == _END and isinstance(one, _Execution) and not one.is_over:
+            if kind == _END and isinstance(one, ExecutionState) and not one.is_over:
                 one.is_over = True
                 if one.scope is not None and one.planned is not None:
-                    yield _executed(one.scope, one.planned, one, at)
+                    yield executed(one.scope, one.planned, one, at)
         for gate in self._waiting_gates:
-            yield _unstarted(gate)
+            yield unstarted(gate)
         for scope in self._scopes:
             first = scope.first
             if first is not None and scope.cause is not None and first.due_at <= self._through:
@@ -470,7 +246,7 @@ class Simulation:
 
     # --- planning -----------------------------------------------------------------------------
 
-    def _plan(self, scope: _Scope, at: datetime) -> Iterator[Skipped]:
+    def _plan(self, scope: ScopeState, at: datetime) -> Iterator[Skipped]:
         """Let the planner decide about the plan_times that are due."""
         blocker = None if scope.blocker is None else 1
         decided = plan(scope.row, scope.revisions, at, blocker=blocker, room=self._room(scope))
@@ -485,7 +261,7 @@ class Simulation:
         scope.cursor = decided.planned_through
         self._follow(scope, decided, at)
 
-    def _follow(self, scope: _Scope, decided: Plan, at: datetime) -> None:
+    def _follow(self, scope: ScopeState, decided: Plan, at: datetime) -> None:
         """Arrange when the schedule is planned again."""
         first, scope.cause = scope.first, None
         if decided.replaces:
@@ -507,19 +283,21 @@ class Simulation:
         else:
             self._queue(scope, first, missing)
 
-    def _queue(self, scope: _Scope, first: Planned, missing: Cause) -> None:
+    def _queue(self, scope: ScopeState, first: Planned, missing: Cause) -> None:
         """Let a schedule wait for the end of an execution, which frees a slot or a limit."""
         scope.cause, scope.is_listed = missing, True
         self._list(scope, first, scope, missing)
 
-    def _list(self, scope: _Scope, first: Planned, waiting: _Scope | _Gate, missing: Cause) -> None:
+    def _list(
+        self, scope: ScopeState, first: Planned, waiting: ScopeState | GateState, missing: Cause
+    ) -> None:
         lists, name = self._for_queue, scope.job.queue
         if missing is Cause.JOB:
             lists, name = self._for_job, scope.job.name
         heappush(lists[name], (first.due_at, scope.number, next(self._numbers), waiting))
         self._listed += 1
 
-    def _start(self, scope: _Scope, planned: Planned, at: datetime) -> None:
+    def _start(self, scope: ScopeState, planned: Planned, at: datetime) -> None:
         if scope.required:
             self._wait(scope, planned, at)
             return
@@ -529,22 +307,27 @@ class Simulation:
         self._run(scope, planned, at, cause, None)
 
     def _run(
-        self, scope: _Scope, planned: Planned, at: datetime, cause: Cause | None, gate: _Gate | None
+        self,
+        scope: ScopeState,
+        planned: Planned,
+        at: datetime,
+        cause: Cause | None,
+        gate: GateState | None,
     ) -> None:
         job = scope.job
         pool = None if scope.is_observed else self._free_pool(job.queue)
-        execution = _Execution(
+        execution = ExecutionState(
             scope.series.key, planned.plan_time, job.queue, pool, at, scope, planned, cause, gate,
             is_observed=scope.is_observed,
         )  # fmt: skip
         self._add(execution, at + scope.series.typical)
 
-    def _add(self, execution: _Execution, end: datetime) -> None:
+    def _add(self, execution: ExecutionState, end: datetime) -> None:
         if not execution.is_observed:
             self._take(execution)
         self._push(end, _END, execution)
 
-    def _take(self, execution: _Execution) -> None:
+    def _take(self, execution: ExecutionState) -> None:
         """Count an execution of a replica for its slot and its limits."""
         if execution.pool is not None:
             execution.pool.free -= 1
@@ -557,11 +340,11 @@ class Simulation:
 
     # --- gates --------------------------------------------------------------------------------
 
-    def _wait(self, scope: _Scope, planned: Planned, at: datetime) -> None:
+    def _wait(self, scope: ScopeState, planned: Planned, at: datetime) -> None:
         """Let an execution wait for what it requires, unless all of it has ended."""
         wait = wait_of(ExecutionKey(*scope.series.key, planned.plan_time), planned.revision)
         found = (one for key in scope.required for one in self._missing(key, wait.after, planned))
-        gate = _Gate(scope, planned, dict.fromkeys(found))
+        gate = GateState(scope, planned, dict.fromkeys(found))
         self._waiting_gates[gate] = None
         if not gate.missing:
             gate.opened_at, gate.cause = planned.due_at, scope.cause
@@ -572,7 +355,7 @@ class Simulation:
         if wait.length is not None and wait.length < NEVER - at:
             self._push(at + wait.length, _EXPIRE, gate)
 
-    def _missing(self, key: ScopeKey, after: datetime, planned: Planned) -> Iterator[_Required]:
+    def _missing(self, key: ScopeKey, after: datetime, planned: Planned) -> Iterator[Required]:
         """Yield the plan_times of a required scope that have not succeeded yet."""
         scope = self._of_key.get(key)
         if scope is None or scope.number in self.unreadable:
@@ -588,7 +371,7 @@ class Simulation:
             if not is_past and plan_time not in self._succeeded[key]:
                 yield key, plan_time
 
-    def _succeed(self, execution: _Execution, at: datetime) -> None:
+    def _succeed(self, execution: ExecutionState, at: datetime) -> None:
         """Open the gates that an execution that has ended was the last one to close."""
         key, plan_time = execution.key, execution.plan_time
         if key not in self._succeeded or plan_time is None or execution.is_replaced:
@@ -600,9 +383,9 @@ class Simulation:
                 gate.opened_at, gate.upstream = at, key.job_name
                 self._start_open(gate, at)
 
-    def _start_open(self, gate: "_Gate | _Scope", at: datetime) -> None:
+    def _start_open(self, gate: "GateState | ScopeState", at: datetime) -> None:
         """Start an execution whose gate is open, or let it wait as other pending ones do."""
-        assert isinstance(gate, _Gate) and gate.opened_at is not None
+        assert isinstance(gate, GateState) and gate.opened_at is not None
         scope, planned = gate.scope, gate.planned
         overlap = scope.series.job.overlap
         if (end := scope.hold_end(at)) is not None:
@@ -623,7 +406,7 @@ class Simulation:
             del self._waiting_gates[gate]
             self._run(scope, planned, at, gate.cause if at > gate.opened_at else None, gate)
 
-    def _expire(self, gate: _Gate, at: datetime) -> Iterator[Skipped]:
+    def _expire(self, gate: GateState, at: datetime) -> Iterator[Skipped]:
         """End a wait that has reached wait_at_most."""
         if gate.opened_at is not None:
             return
@@ -637,7 +420,7 @@ class Simulation:
 
     # --- room ---------------------------------------------------------------------------------
 
-    def _serving(self, queue: str) -> list[_Pool]:
+    def _serving(self, queue: str) -> list[PoolState]:
         """Return the pools that serve a queue, those with the fewest queues first."""
         found = self._of_queue.get(queue)
         if found is None:
@@ -645,7 +428,7 @@ class Simulation:
             found = self._of_queue[queue] = sorted(serving, key=lambda pool: len(pool.queues))
         return found
 
-    def _free_pool(self, queue: str) -> _Pool | None:
+    def _free_pool(self, queue: str) -> PoolState | None:
         return next((pool for pool in self._serving(queue) if pool.free > 0), None)
 
     def _has_job_room(self, name: str, job: Job) -> bool:
@@ -657,13 +440,13 @@ class Simulation:
             return False
         return not self._serving(queue) or self._free_pool(queue) is not None
 
-    def _missing_room(self, scope: _Scope) -> Cause | None:
+    def _missing_room(self, scope: ScopeState) -> Cause | None:
         """Return the limit that prevents a start. A waiting gated execution needs no slot, nor does
         a run of another scheduler.
         """
         return None if scope.required or scope.is_observed else self._missing_limits(scope)
 
-    def _missing_limits(self, scope: _Scope) -> Cause | None:
+    def _missing_limits(self, scope: ScopeState) -> Cause | None:
         """Return the first limit that prevents a start, in the order of the planner."""
         job = scope.job
         if not self._has_job_room(job.name, job):
@@ -673,7 +456,7 @@ class Simulation:
             return Cause.QUEUE
         return None if self._has_room(job.queue) else Cause.SLOTS
 
-    def _room(self, scope: _Scope) -> Room:
+    def _room(self, scope: ScopeState) -> Room:
         if scope.required or scope.is_observed:
             return Room(_UNLIMITED, None, None)
         job = scope.job
@@ -691,45 +474,3 @@ def _reason(decided: Plan, plan_time: datetime) -> SkipReason:
         for skip in decided.skips
         if skip.from_plan_time <= plan_time <= skip.through_plan_time
     )
-
-
-def _waiting_beside(revisions: Sequence[Revision]) -> list[Revision]:
-    """Let executions wait for other jobs beside a running one, unless overlap is `skip`, as a claim
-    does.
-    """
-    return [
-        one if one.job.overlap is Overlap.SKIP
-        else replace(one, job=one.job.model_copy(update={"overlap": Overlap.ALLOW}))
-        for one in revisions
-    ]  # fmt: skip
-
-
-def _started_elsewhere(revisions: Sequence[Revision]) -> list[Revision]:
-    """Return revisions with which each plan_time runs, because its reports are expected."""
-    started = {"handler": Handler.COMMAND, "observed": False, "overlap": Overlap.ALLOW}
-    return _changed(revisions, started)
-
-
-def _changed(revisions: Sequence[Revision], update: Mapping[str, Any]) -> list[Revision]:
-    return [replace(one, job=one.job.model_copy(update=update)) for one in revisions]
-
-
-def _executed(scope: _Scope, planned: Planned, execution: _Execution, end: datetime) -> Executed:
-    gate = execution.gate
-    ready = planned.due_at
-    upstream = None
-    if gate is not None and gate.upstream is not None and gate.opened_at is not None:
-        ready, upstream = gate.opened_at, gate.upstream
-    return Executed(
-        scope.number, planned.plan_time, planned.due_at, execution.start, end, execution.cause,
-        ready, upstream,
-    )  # fmt: skip
-
-
-def _unstarted(gate: _Gate) -> Unstarted:
-    number, planned = gate.scope.number, gate.planned
-    if gate.opened_at is None:
-        upstream = next(iter(gate.missing))[0].job_name
-        return Unstarted(number, planned.plan_time, planned.due_at, Cause.UPSTREAM, upstream)
-    assert gate.cause is not None
-    return Unstarted(number, planned.plan_time, gate.opened_at, gate.cause)

@@ -30,46 +30,33 @@ has no plan_times.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
 
-from cronledger.rules import durations
 from cronledger.rules.calendar_days import first_unknown
-from cronledger.rules.calendars import Calendar, date_of
-from cronledger.rules.cron import Cron, CronError, parse
-from cronledger.rules.model import (
-    Absence,
-    Boot,
-    Job,
-    JobState,
-    Parked,
-    PlannedSkip,
-    Retirement,
-    Revision,
-    ScheduleRow,
-    ScopeKey,
-    SkipReason,
-    hashed_as,
+from cronledger.rules.calendars import date_of
+from cronledger.rules.cron import Cron
+from cronledger.rules.model import JobState, Parked, Revision, SkipReason
+from cronledger.rules.plan_times import (
+    NEVER,
+    TICK,
+    as_spec_error,
+    back,
+    cron_of,
+    due_at,
+    lifetime,
+    longest_lag,
+    noticed_late,
+    split_by_skips,
+    unskipped,
 )
+from cronledger.rules.plans import ScheduleRow
+from cronledger.rules.states import MergedRetirements, spans_of
 
-TICK = timedelta(microseconds=1)  # the resolution of instants
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WINDOW = 16  # plan_times that the search for the newest one reads at once
-FOREVER = timedelta(days=4_000_000)  # longer than all of datetime
-NEVER = datetime.max.replace(tzinfo=UTC)
-
-
-class SpecError(Exception):
-    """The schedule of one revision is invalid. `text` is the error."""
-
-    def __init__(self, revision: int, text: str) -> None:
-        super().__init__(revision, text)
-        self.revision = revision
-        self.text = text
 
 
 class Planned(NamedTuple):
@@ -112,21 +99,6 @@ class Segment(NamedTuple):
                 yield self._replace(after=after, through=first - TICK)
                 after = first - TICK
         yield self._replace(after=after)
-
-
-def due_at(job: Job, scope: ScopeKey, plan_time: datetime) -> datetime:
-    """Return when `plan_time` may start: plan_time + schedule_delay + its share of the jitter.
-
-    The share lies in [0, jitter), in microseconds. It is a hash of (job, scope, plan_time), so that
-    it is the same on every replica and in every release.
-    """
-    due = plan_time + job.schedule_delay if job.schedule_delay else plan_time
-    if not job.jitter:
-        return due
-    instant = (plan_time - EPOCH) // TICK
-    text = f"{scope.job_name}\0{scope.scope_kind}\0{scope.scope_id}\0{instant}"
-    share = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
-    return due + (share * (job.jitter // TICK) >> 64) * TICK
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +160,7 @@ class Timeline:
             if undue is not None and undue <= segment.after:
                 continue
             through = segment.through if undue is None else min(segment.through, undue - TICK)
-            for part_after, part_through in self._active_parts(segment, through):
+            for part_after, part_through in self._activesplit_by_skips(segment, through):
                 newest = self._newest(segment, part_after, part_through)
                 if newest is not None:
                     return newest
@@ -225,10 +197,10 @@ class Timeline:
                 return None
             ((_, excluded),) = cron.with_excluded(plan_time - TICK, plan_time)
             due = due_at(self.current.job, self.row.key, plan_time)
-            ((*_, skipped),) = _parts(self.row.planned_skips, plan_time - TICK, plan_time)
+            ((*_, skipped),) = split_by_skips(self.row.planned_skips, plan_time - TICK, plan_time)
             return Planned(plan_time, due, self.current, None, excluded, skipped)
         except (ValueError, OverflowError) as error:
-            raise _spec_error(self.current, error) from error
+            raise as_spec_error(self.current, error) from error
 
     def included_from(self, planned: Planned) -> datetime | None:
         """Return the first plan_time from `planned` on that is not to be skipped, or None.
@@ -299,7 +271,7 @@ class Timeline:
             after, through = lifetime(job, after, through)
             if cron is None or after >= through:
                 return
-            late = _noticed_late(cron, job, self.row.boots)
+            late = noticed_late(cron, job, self.row.boots)
             free = unskipped(self.row.planned_skips, after, through)
             included = (cron.included.plan_times(*part) for part in free)
             for plan_time in chain.from_iterable(included):
@@ -309,7 +281,7 @@ class Timeline:
                 # What can never start is settled now, however long its delay is.
                 yield Planned(plan_time, due if lost is None else min(due, now), revision, reason)
         except (ValueError, OverflowError) as error:
-            raise _spec_error(revision, error) from error
+            raise as_spec_error(revision, error) from error
 
     def _walk_all(self, segment: Segment, after: datetime, through: datetime) -> Iterator[Planned]:
         """Yield the plan_times of the segment in (after, through], also those to be skipped."""
@@ -324,7 +296,7 @@ class Timeline:
             after, through = lifetime(job, after, through)
             if cron is None or after >= through:
                 return
-            for start, end, skipped in _parts(self.row.planned_skips, after, through):
+            for start, end, skipped in split_by_skips(self.row.planned_skips, after, through):
                 for plan_time, excluded in cron.with_excluded(start, end):
                     if excluded is None and skipped is None:
                         yield next(included)
@@ -337,7 +309,7 @@ class Timeline:
                     due = due if lost is None else min(due, now)
                     yield Planned(plan_time, due, revision, reason, excluded, skipped)
         except (ValueError, OverflowError) as error:
-            raise _spec_error(revision, error) from error
+            raise as_spec_error(revision, error) from error
 
     def _count(self, segment: Segment, after: datetime, through: datetime) -> int:
         """Return the number of plan_times of `_walk`, without enumerating them."""
@@ -349,7 +321,7 @@ class Timeline:
             free = unskipped(self.row.planned_skips, *lifetime(job, after, through))
             return sum(cron.included.count(*part) for part in free)
         except (ValueError, OverflowError) as error:
-            raise _spec_error(segment.revision, error) from error
+            raise as_spec_error(segment.revision, error) from error
 
     def _count_due(
         self, segment: Segment, start: datetime, end: datetime, through: datetime
@@ -372,7 +344,7 @@ class Timeline:
         certain = self._count(segment, sure_after, sure_through)
         return certain + sum(start < planned.due_at <= end for planned in jittered)
 
-    def _active_parts(
+    def _activesplit_by_skips(
         self, segment: Segment, through: datetime
     ) -> Iterator[tuple[datetime, datetime]]:
         """Yield disjoint intervals of plan_times that may be due while active, newest first."""
@@ -434,10 +406,10 @@ def timeline(
         for side in Segment(revision, start, end).sides()
     ]
     spec_error = unreadable.get(current.revision)
-    gone = _Retirements(row.retirements)
+    gone = MergedRetirements(row.retirements)
     retired_until = gone.end_after(now)
     hold = Parked.RETIRED if retired_until is not None else _hold(current, now)
-    spans = _spans(row, gone, revisions, froms, now)
+    spans = spans_of(row, gone, revisions, froms, now)
     changes = coming[:1]
     if retired_until not in (None, NEVER) and current.state is not JobState.RETIRED:
         changes.append(retired_until)
@@ -481,165 +453,3 @@ def _hold(current: Revision, now: datetime) -> Parked | None:
     if paused and (current.paused_until is None or now < current.paused_until):
         return Parked.PAUSED
     return None
-
-
-class _Retirements:
-    """The retirements of a scope. Those that overlap or touch count as one."""
-
-    def __init__(self, retirements: Sequence[Retirement]) -> None:
-        self._starts: list[datetime] = []
-        self._ends: list[datetime] = []
-        for start, returned in retirements:
-            end = NEVER if returned is None else returned
-            if self._ends and start <= self._ends[-1]:
-                self._ends[-1] = max(end, self._ends[-1])
-            else:
-                self._starts.append(start)
-                self._ends.append(end)
-
-    def contain(self, due: datetime) -> bool:
-        """Return whether what is due then is retired."""
-        before = bisect_left(self._starts, due)
-        return before > 0 and due <= self._ends[before - 1]
-
-    def end_after(self, now: datetime) -> datetime | None:
-        """Return when the retirement ends that holds the scope after `now`; None: none does."""
-        before = bisect_right(self._starts, now)
-        return self._ends[before - 1] if before > 0 and now < self._ends[before - 1] else None
-
-
-class _Span(NamedTuple):
-    """A time of one state, up to and including `end`. `job_retired`: the job itself is retired."""
-
-    end: datetime
-    reason: SkipReason | None
-    job_retired: bool
-
-
-def _spans(
-    row: ScheduleRow,
-    gone: _Retirements,
-    revisions: Sequence[Revision],
-    froms: Sequence[datetime],
-    now: datetime,
-) -> list[_Span]:
-    """Return the times of one state that cover (cursor, now]."""
-    untils = (revision.paused_until for revision in revisions)
-    graces = {revision.job.grace for revision in revisions}
-    absent = (mark for gap in row.absences for mark in (gap.from_at, *_last_dues(gap, graces)))
-    marks = (*froms[1:], *untils, *chain.from_iterable(row.retirements), *absent, now)
-    ends = sorted({mark for mark in marks if mark and row.planned_through < mark <= now})
-    # A state applies up to and including the instant of the next edit, hence bisect_left.
-    states = [revisions[bisect_left(froms, end, lo=1) - 1] for end in ends]
-    return [
-        _Span(end, _reason(gone, state, end, row.absences), state.state is JobState.RETIRED)
-        for state, end in zip(states, ends, strict=True)
-    ]
-
-
-def _last_dues(absence: Absence, graces: Iterable[timedelta]) -> Iterator[datetime]:
-    """Yield the last instant at which something is due whose grace ends in the absence."""
-    return (back(absence.until_at, grace + TICK, absence.from_at) for grace in graces)
-
-
-def _reason(
-    gone: _Retirements, revision: Revision, due: datetime, absences: Sequence[Absence]
-) -> SkipReason | None:
-    if gone.contain(due) or revision.state is JobState.RETIRED:
-        return SkipReason.RETIRED
-    paused = revision.state is JobState.PAUSED
-    if paused and (revision.paused_until is None or due <= revision.paused_until):
-        return SkipReason.PAUSED
-    grace = revision.job.grace
-    if any(gap.from_at < due and gap.until_at - due > grace for gap in absences):
-        return SkipReason.HOST_ABSENT
-    return None
-
-
-def longest_lag(revision: Revision) -> timedelta:
-    return min(revision.job.schedule_delay, FOREVER) + min(revision.job.jitter, FOREVER)
-
-
-def back(instant: datetime, length: timedelta, floor: datetime) -> datetime:
-    """Return the later of `instant - length` and `floor`, within the range of datetime."""
-    return instant - length if instant - floor > length else floor
-
-
-def _parts(
-    skips: Sequence[PlannedSkip], after: datetime, through: datetime
-) -> Iterator[tuple[datetime, datetime, str | None]]:
-    """Divide (after, through] by the planned skips: yield each part with its reason, or None.
-
-    If planned skips overlap, that which begins first has the common plan_times.
-    """
-    for skip in skips:
-        if after >= through or skip.first > through:
-            break
-        if skip.last <= after:
-            continue
-        if after < skip.first - TICK:
-            yield after, skip.first - TICK, None
-        end = min(skip.last, through)
-        yield max(after, skip.first - TICK), end, skip.reason
-        after = end
-    if after < through:
-        yield after, through, None
-
-
-def unskipped(
-    skips: Sequence[PlannedSkip], after: datetime, through: datetime
-) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the parts of (after, through] that no planned skip contains. `skips`: by `first`."""
-    return ((start, end) for start, end, why in _parts(skips, after, through) if why is None)
-
-
-def lifetime(job: Job, after: datetime, through: datetime) -> tuple[datetime, datetime]:
-    """Return (after, through] without the time before the job's starts_at and after its ends_at."""
-    if job.starts_at is not None and job.starts_at > after:
-        after = job.starts_at - TICK
-    if job.ends_at is not None:
-        through = min(through, job.ends_at)
-    return after, through
-
-
-def _spec_error(revision: Revision, error: Exception) -> SpecError:
-    text = str(error)
-    if isinstance(error, OverflowError):
-        lag = durations.format(longest_lag(revision))
-        text = f"schedule_delay + jitter = {lag}: due_at is after the year 9999; shorten them"
-    return SpecError(revision.revision, text)
-
-
-def _noticed_late(cron: Cron, job: Job, boots: Sequence[Boot]) -> frozenset[datetime]:
-    """Return the boots after which no replica of the host checked in within grace."""
-    if not (boots and cron.is_reboot):
-        return frozenset()
-    return frozenset(boot.plan_time for boot in boots if boot.noticed_after > job.grace)
-
-
-def cron_of(
-    job: Job, scope: ScopeKey, calendar: Calendar | None, boots: Iterable[Boot] = ()
-) -> Cron | None:
-    """Return the schedule of `job` in this scope, or None without one.
-
-    `calendar`: the one that the job names. `boots`: the firings of `@reboot`. Raises CronError,
-    also if the calendar is None and the job names one.
-    """
-    if job.schedule is None:
-        return None
-    if job.calendar is not None and calendar is None:
-        problem = "the ledger does not have the dates of this calendar"
-        raise CronError("calendar", job.calendar, problem, "call set_calendar()")
-    scope = hashed_as(job.after, scope)
-    cron = parse(
-        job.schedule,
-        timezone=job.timezone,
-        day_or=job.day_or,
-        dst_gap=job.dst_gap,
-        dst_fold=job.dst_fold,
-        job=scope.job_name,
-        scope=f"{scope.scope_kind}/{scope.scope_id}",
-        calendar=calendar,
-        on_excluded=job.on_excluded,
-    )
-    return cron.at_boots(boot.plan_time for boot in boots) if cron.is_reboot else cron

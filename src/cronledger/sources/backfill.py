@@ -5,17 +5,11 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from cronledger.ledger.reports import Reports
-from cronledger.rules import timeline
-from cronledger.rules.model import (
-    Boot,
-    JobState,
-    Retirement,
-    Revision,
-    ScheduleRow,
-    ScopeKey,
-    SkipReason,
-)
+from cronledger.rules.model import JobState, Revision, ScopeKey, SkipReason
+from cronledger.rules.plan_times import SpecError
+from cronledger.rules.plans import Boot, Retirement, ScheduleRow
 from cronledger.rules.problems import ConfigurationError, Problem, shown
+from cronledger.rules.timeline import timeline
 
 MOST = 1_000_000
 TICK = timedelta(microseconds=1)
@@ -57,11 +51,11 @@ def past(
         retirements=tuple(map(Retirement, schedule["retirements"], schedule["returns"])),
         boots=tuple(map(Boot, schedule["boots"] or (), schedule["noticed_after"] or ())),
     )
-    line = timeline.timeline(row, revisions, through, {})
+    line = timeline(row, revisions, through, {})
     try:
         walk = (p.plan_time for p in line.forward() if p.reason is not SkipReason.RETIRED)
         found = tuple(islice(walk, most + 1))
-    except timeline.SpecError as error:
+    except SpecError as error:
         message = f"revision {error.revision}: {error.text}"
         remedy = "begin after this revision, or pass plan_times to the SQL function backfill"
         raise _refused(key, "schedule", None, message, remedy) from None

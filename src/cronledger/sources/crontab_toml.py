@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from cronledger.rules import durations
 from cronledger.rules.cron_fields import REBOOT
-from cronledger.rules.model import NO_LIMIT
+from cronledger.rules.field_types import NO_LIMIT
 from cronledger.sources import crontab_observed, observed
 from cronledger.sources.crontab import Imported, ImportedJob, Options
 from cronledger.sources.crontab_mail import Mail, channel_names

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from cronledger.rules import cron
-from cronledger.rules.model import NO_LIMIT
+from cronledger.rules.field_types import NO_LIMIT
 from cronledger.sources import observed, robfig
 from cronledger.sources.imported import (
     Entry,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cronledger.rules import cron, secrets
-from cronledger.rules.model import NO_LIMIT
+from cronledger.rules.field_types import NO_LIMIT
 from cronledger.sources import observed
 from cronledger.sources.crontab_words import time_fields
 from cronledger.sources.imported import (

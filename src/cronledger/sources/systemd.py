@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from cronledger.rules import cron, durations
-from cronledger.rules.model import NO_LIMIT
+from cronledger.rules.field_types import NO_LIMIT
 from cronledger.sources import observed
 from cronledger.sources.imported import (
     Entry,

@@ -13,8 +13,8 @@ from cronledger.rules.calendars import Calendar
 from cronledger.rules.cron import Firing, parse
 from cronledger.rules.firings import Firings, change_local, change_note, local_text, note
 from cronledger.rules.model import Job
+from cronledger.rules.plan_times import TICK
 from cronledger.rules.problems import nearest
-from cronledger.rules.timeline import TICK
 from cronledger.sources.calendars import written_out
 
 SHOWN = 10

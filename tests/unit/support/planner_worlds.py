@@ -13,19 +13,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cronledger.rules.calendars import Calendar
-from cronledger.rules.model import (
-    Absence,
-    CatchUp,
-    Job,
-    JobState,
-    Overlap,
-    PlannedSkip,
-    Retirement,
-    Revision,
-    ScheduleRow,
-    SkipReason,
-)
+from cronledger.rules.model import CatchUp, Job, JobState, Overlap, Revision, SkipReason
 from cronledger.rules.planner import Room, due_at
+from cronledger.rules.plans import Absence, PlannedSkip, Retirement, ScheduleRow
 from tests.unit.support.planning import DAY, KEY, Outcome, job
 
 SECOND = timedelta(seconds=1)

@@ -9,17 +9,9 @@ from typing import Any
 import pytest
 
 from cronledger.rules import planner
-from cronledger.rules.model import (
-    Handler,
-    Job,
-    JobState,
-    Plan,
-    Revision,
-    ScheduleRow,
-    ScopeKey,
-    SkipReason,
-)
+from cronledger.rules.model import Handler, Job, JobState, Revision, ScopeKey, SkipReason
 from cronledger.rules.planner import STEP, Room, plan
+from cronledger.rules.plans import Plan, ScheduleRow
 
 KEY = ScopeKey("j", "global", "global")
 DAY = datetime(2026, 3, 4, tzinfo=UTC)

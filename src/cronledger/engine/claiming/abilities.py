@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from cronledger.engine.peers import NewerPeers
-from cronledger.ledger.rows import JobFacts
+from cronledger.ledger.claim_rows import JobFacts
 from cronledger.rules import selectors
 from cronledger.rules.model import RUN_BY_OTHERS, Handler, ScopeKey
 

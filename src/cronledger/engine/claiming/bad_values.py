@@ -10,8 +10,9 @@ from psycopg import Error, errors
 
 from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.claiming.request import ClaimRequest
+from cronledger.ledger.claim_rows import JobFacts
 from cronledger.ledger.connections import AsyncPool
-from cronledger.ledger.rows import BrokenJob, JobFacts
+from cronledger.ledger.rows import BrokenJob
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logs.loggers import get_logger

@@ -35,21 +35,14 @@ from cronledger.engine.claiming.tokens import Tokens
 from cronledger.engine.claiming.unknown_commits import UnknownCommits
 from cronledger.engine.clock import DatabaseClock, fetch_now
 from cronledger.engine.lease import Lease
+from cronledger.ledger.claim_rows import Claimed, ClaimLook, DueExecution, JobFacts
 from cronledger.ledger.connections import AsyncPool, StepCursor
 from cronledger.ledger.database_errors import is_unreachable
-from cronledger.ledger.rows import (
-    Claimed,
-    ClaimLook,
-    DueExecution,
-    Enqueuer,
-    JobFacts,
-    NewClaim,
-    NextDue,
-)
+from cronledger.ledger.rows import Enqueuer, NewClaim, NextDue
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logs.loggers import get_logger
-from cronledger.rules.model import ScheduleRow
+from cronledger.rules.plans import ScheduleRow
 
 log = get_logger(__name__)
 

@@ -6,7 +6,8 @@ from uuid import uuid4
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.inputs import ClaimInputs
-from cronledger.ledger.rows import Advance, BrokenJob, JobFacts, NewClaim, NewReported, NewSkip
+from cronledger.ledger.claim_rows import JobFacts
+from cronledger.ledger.rows import Advance, BrokenJob, NewClaim, NewReported, NewSkip
 from cronledger.logs.loggers import get_logger
 from cronledger.rules.model import (
     HOST,
@@ -18,14 +19,12 @@ from cronledger.rules.model import (
     JobOnHost,
     Overlap,
     Parked,
-    Plan,
     Revision,
-    Run,
-    ScheduleRow,
     ScopeKey,
 )
+from cronledger.rules.plan_times import TICK
 from cronledger.rules.planner import STEP, Room, plan
-from cronledger.rules.timeline import TICK
+from cronledger.rules.plans import Plan, Run, ScheduleRow
 
 log = get_logger(__name__)
 

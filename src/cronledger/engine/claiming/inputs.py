@@ -7,15 +7,11 @@ from operator import attrgetter
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.revisions import Revisions
-from cronledger.ledger.rows import (
-    BrokenJob,
-    Claimed,
-    ClaimLook,
-    JobFacts,
-    RunningExecution,
-)
+from cronledger.ledger.claim_rows import Claimed, ClaimLook, JobFacts, RunningExecution
+from cronledger.ledger.rows import BrokenJob
 from cronledger.ledger.statements import Connection, Statements
-from cronledger.rules.model import Handler, JobOnHost, ScheduleRow, ScopeKey
+from cronledger.rules.model import Handler, JobOnHost, ScopeKey
+from cronledger.rules.plans import ScheduleRow
 
 
 class BrokenJobsError(Exception):

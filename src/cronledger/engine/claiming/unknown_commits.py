@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from uuid import UUID
 
+from cronledger.ledger.claim_rows import Claimed
 from cronledger.ledger.connections import AsyncPool
-from cronledger.ledger.rows import Claimed, NewClaim
+from cronledger.ledger.rows import NewClaim
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logs.loggers import get_logger

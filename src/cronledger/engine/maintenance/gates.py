@@ -20,7 +20,7 @@ from cronledger.logs.loggers import get_logger
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.gates import Missing, Upstream, Verdict, missing, required_scopes, wait_of
 from cronledger.rules.model import Revision, ScopeKey
-from cronledger.rules.timeline import TICK
+from cronledger.rules.plan_times import TICK
 
 log = get_logger(__name__)
 

@@ -8,11 +8,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from cronledger.engine.threads import Returned, Threads
+from cronledger.ledger.arrays import array
 from cronledger.ledger.connections import AsyncPool, StepConnection, Transaction
 from cronledger.ledger.database_errors import BAD_VALUE_ERRORS, RETRYABLE_ERRORS
 from cronledger.ledger.rows import ScopeChanges
 from cronledger.ledger.session_settings import SILENT_CLIENT_SECONDS
-from cronledger.ledger.statements import Connection, Statements, array
+from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logs.loggers import get_logger
 from cronledger.rules.masks import masked

@@ -29,7 +29,7 @@ from cronledger.engine.running.handlers.sql import SqlHandlers
 from cronledger.engine.running.handlers.transaction import Connections, ExecutionTransaction
 from cronledger.engine.running.output import Capture, LiveOutput
 from cronledger.engine.running.upstreams import Upstreams
-from cronledger.ledger.rows import UnreadablePayload
+from cronledger.ledger.claim_rows import UnreadablePayload
 from cronledger.logs.fields import EXECUTION, fields_from
 from cronledger.logs.loggers import get_logger
 from cronledger.rules import outcome
