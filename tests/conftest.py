@@ -24,11 +24,14 @@ from tests.spans import Spans
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+gc.disable()  # until the tests are collected, which makes nothing but objects that stay
+
 
 def pytest_collection_finish() -> None:
     """Leave the tests themselves out of every garbage collection from now on."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

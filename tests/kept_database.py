@@ -108,18 +108,20 @@ class KeptDatabase:
             sql.SQL("{} AS (DELETE FROM {})").format(sql.Identifier(f"d{number}"), table)
             for number, table in enumerate(tables)
         )
-        self._delete = sql.SQL("WITH {} SELECT").format(sql.SQL(", ").join(deletions))
+        self._delete = self._text(sql.SQL("WITH {} SELECT").format(sql.SQL(", ").join(deletions)))
         self._first_rows = [(table, rows) for table in tables if (rows := self._copy(table))]
-        self._first_ids = sql.SQL("SELECT {}").format(
-            sql.SQL(", ").join(
-                sql.SQL("setval({}, {}, {})").format(*map(sql.Literal, sequence))
-                for sequence in self._rows(_SEQUENCES)
+        self._first_ids = self._text(
+            sql.SQL("SELECT {}").format(
+                sql.SQL(", ").join(
+                    sql.SQL("setval({}, {}, {})").format(*map(sql.Literal, sequence))
+                    for sequence in self._rows(_SEQUENCES)
+                )
             )
         )
         self._tables = {oid for oid, _ in self._rows(_ALL_TABLES)}
         self._counted = [oid for (oid,) in self._rows(_COUNTED)]
         self._clocks = self._rows(_CLOCKS)
-        self._catalog_query = self._compose_catalog_query()
+        self._catalog_query = self._text(self._compose_catalog_query())
         self._catalog = self._read_catalog()
 
     def is_free(self) -> bool:
@@ -206,6 +208,10 @@ class KeptDatabase:
             sql.SQL("COPY (SELECT * FROM {}) TO STDOUT").format(table)
         ) as copy:
             return b"".join(bytes(part) for part in copy)
+
+    def _text(self, statement: sql.Composed) -> str:
+        """Return the text, because psycopg would compose a statement again for each execution."""
+        return statement.as_string(self._connection)
 
     def _execute(self, statement: Any) -> None:
         self._connection.execute(statement)

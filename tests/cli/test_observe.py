@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from psycopg.conninfo import make_conninfo
 
 from cronledger.observing import delivery
 from cronledger.observing.spool import Run, Spool, boot_id, wall_clock
-from tests.cli.conftest import Ask
+from tests.cli.conftest import Ask, Cli
 from tests.db.support import rows
 from tests.db.support.pgbouncer import needs_pgbouncer, pgbouncer
 from tests.marks import first_short
@@ -49,6 +50,18 @@ def observe(spool: Path) -> Iterator[Observe]:
     for process in started:
         with process:
             process.kill()
+
+
+@pytest.fixture
+def deliver(bare: Cli, spool: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Deliver the spool to the database of an address, in this process."""
+    monkeypatch.setenv("CRONLEDGER_SPOOL_DIR", str(spool))
+
+    def call(url: str, *options: str) -> Result:
+        monkeypatch.setenv("CRONLEDGER_DATABASE_URL", url)
+        return bare("observe", "--deliver", *options)
+
+    return call
 
 
 def ended(process: subprocess.Popen[str], given: str = "") -> tuple[int, str, str]:
@@ -132,14 +145,14 @@ def test_a_command_that_cannot_start_is_a_failed_run(
 
 @pytest.mark.long
 def test_reports_wait_in_the_spool_while_the_database_is_away(
-    observe: Observe, seen: Ask, spool: Path, database_url: str
+    observe: Observe, deliver: Cli, seen: Ask, spool: Path, database_url: str
 ) -> None:
     for status in (0, 4):
         code, _, err = ended(observe("seen", "--", "sh", "-c", f"exit {status}", url=NOWHERE))
         assert (code, "kept in the spool" in err) == (status, True)
     assert files(spool) == [".json", ".json"]
     kept = [json.loads(path.read_text()) for path in sorted(spool.glob("*.json"))]
-    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert deliver(database_url).exit_code == 0
     assert files(spool) == []
     assert seen(f"{REPORTS} ORDER BY id") == [(0, True, "command"), (4, True, "command")]
     # The original times, by the clock of the database.
@@ -178,7 +191,7 @@ def test_a_report_does_not_wait_for_a_lock_without_limit(
 
 @pytest.mark.long
 def test_the_next_run_of_any_job_delivers_the_spool(
-    observe: Observe, seen: Ask, spool: Path, database_url: str
+    observe: Observe, deliver: Cli, seen: Ask, spool: Path, database_url: str
 ) -> None:
     ended(observe("seen", "--", "true", url=NOWHERE))
     kept = next(spool.glob("*.json")).read_text()
@@ -187,13 +200,13 @@ def test_the_next_run_of_any_job_delivers_the_spool(
     assert files(spool) == []
     # A file that a crash after its delivery has left is delivered again, and changes nothing.
     (spool / "again.json").write_text(kept)
-    ended(observe("--deliver", url=database_url))
+    deliver(database_url)
     assert seen("SELECT count(*) FROM cronledger.reports") == [(2,)]
 
 
 @pytest.mark.long
 def test_a_report_is_kept_after_an_error_that_may_pass(
-    observe: Observe, ask: Ask, spool: Path, database_url: str
+    observe: Observe, deliver: Cli, ask: Ask, spool: Path, database_url: str
 ) -> None:
     ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('own', 'external')")
     read_only = make_conninfo(database_url, options="-cdefault_transaction_read_only=on")
@@ -204,57 +217,58 @@ def test_a_report_is_kept_after_an_error_that_may_pass(
     assert "its handler is external" in said[1][2]
     assert files(spool) == [".json", ".json", ".json"]
     # The end that is not accepted says so once for each job.
-    code, _, err = ended(observe("--deliver", url=database_url))
-    assert (code, err.count("its handler"), err.count("observe: job later")) == (1, 1, 1)
+    left = deliver(database_url)
+    said_again = [left.stderr.count(words) for words in ("its handler", "observe: job later")]
+    assert (left.exit_code, said_again) == (1, [1, 1])
     ask("UPDATE cronledger.jobs SET handler = 'observed'")
     ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('later', 'observed')")
-    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert deliver(database_url).exit_code == 0
     assert ask("SELECT count(*) FROM cronledger.reports") == [(3,)]
 
 
 @pytest.mark.long
 def test_what_can_never_be_right_is_set_aside(
-    observe: Observe, seen: Ask, spool: Path, database_url: str
+    deliver: Cli, seen: Ask, spool: Path, database_url: str
 ) -> None:
     now = wall_clock()
     run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 0)
     wrong = replace(run, key="k" * 201)
     for one in (run, wrong):
         Spool(spool).write(one)
-    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert deliver(database_url).exit_code == 0
     assert files(spool) == [".refused"]
     seen("DELETE FROM cronledger.reports")
     Spool(spool).write(run)
     Spool(spool).refuse(run)
-    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert deliver(database_url).exit_code == 0
     assert seen("SELECT count(*) FROM cronledger.reports") == [(0,)]
-    assert ended(observe("--deliver", "--refused", url=database_url))[0] == 0
+    assert deliver(database_url, "--refused").exit_code == 0
     assert seen("SELECT run_key FROM cronledger.reports") == [("a",)]
     assert files(spool) == [".refused"]
 
 
 def test_a_report_is_kept_for_a_week(
-    observe: Observe, spool: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+    deliver: Cli, spool: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_SCHEMA", "missing")
     now = wall_clock()
     run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 0)
     Spool(spool).write(run)
     Spool(spool).write(replace(run, key="b", started=now - 8 * 86_400))
-    assert ended(observe("--deliver", url=database_url))[0] == 1
+    assert deliver(database_url).exit_code == 1
     assert {path.suffix: path.stem[-1] for path in spool.glob("*-*")} == {
         ".json": "a", ".refused": "b",
     }  # fmt: skip
 
 
 def test_a_run_whose_wrapper_was_killed_is_a_start_without_an_end(
-    observe: Observe, seen: Ask, spool: Path, database_url: str
+    observe: Observe, deliver: Cli, seen: Ask, spool: Path, database_url: str
 ) -> None:
     ran = observe("seen", "--", "cat", url=NOWHERE)
     until("a file", lambda: spool.exists() and files(spool) == [".json"])
     ran.kill()
     ended(ran)
-    ended(observe("--deliver", url=database_url))
+    deliver(database_url)
     assert seen("SELECT ended_at FROM cronledger.reports") == [(None,)]
     assert files(spool) == []
 
@@ -307,18 +321,16 @@ def test_what_a_crash_left_in_the_spool_is_removed(
 
 @pytest.mark.parametrize(
     "arguments",
-    first_short(
-        [
-            [],
-            ["seen"],
-            ["--deliver", "seen"],
-            ["--refused", "seen", "--", "true"],
-            ["--scope", "x", "seen", "--", "true"],
-        ]
-    ),
+    [
+        [],
+        ["seen"],
+        ["--deliver", "seen"],
+        ["--refused", "seen", "--", "true"],
+        ["--scope", "x", "seen", "--", "true"],
+    ],
 )
-def test_a_wrong_call_is_refused(observe: Observe, arguments: list[str]) -> None:
-    assert ended(observe(*arguments, url=NOWHERE))[0] == 2
+def test_a_wrong_call_is_refused(bare: Cli, arguments: list[str]) -> None:
+    assert bare("observe", *arguments).exit_code == 2
 
 
 @pytest.fixture
@@ -345,7 +357,7 @@ def test_a_run_is_reported_to_the_ledger_that_is_named_F122(
 
 
 def test_each_report_of_the_spool_is_delivered_to_its_ledger_F122(
-    observe: Observe, seen: Ask, spool: Path, ledgers: Path, database_url: str
+    *, observe: Observe, deliver: Cli, seen: Ask, spool: Path, ledgers: Path, database_url: str
 ) -> None:
     code, _, err = to_ledger(observe, "away")
     assert (code, "kept in the spool" in err) == (3, True)
@@ -354,15 +366,17 @@ def test_each_report_of_the_spool_is_delivered_to_its_ledger_F122(
     assert seen(REPORTS) == [(3, True, "command")]
     assert [run.ledger for run in Spool(spool).runs()] == ["away", ""]
     ledgers.write_text(ledgers.read_text().replace(NOWHERE, database_url))
-    assert ended(observe("--deliver", url=NOWHERE))[0] == 3
+    assert deliver(NOWHERE).exit_code == 3
     assert [run.ledger for run in Spool(spool).runs()] == [""]
-    assert ended(observe("--deliver", url=database_url))[0] == 0
+    assert deliver(database_url).exit_code == 0
     assert seen("SELECT count(*) FROM cronledger.reports") == [(3,)]
 
 
-@pytest.mark.parametrize("text", ["[ledgers]\nother = 'postgresql://h/d'\n", "wrong", None])
+@pytest.mark.parametrize(
+    "text", first_short(["[ledgers]\nother = 'postgresql://h/d'\n", "wrong", None])
+)
 def test_a_ledger_that_is_not_in_the_file_does_not_stop_the_command_F122(
-    observe: Observe, seen: Ask, spool: Path, ledgers: Path, text: str | None
+    *, observe: Observe, deliver: Cli, seen: Ask, spool: Path, ledgers: Path, text: str | None
 ) -> None:
     known = ledgers.read_text()
     ledgers.unlink()
@@ -372,10 +386,10 @@ def test_a_ledger_that_is_not_in_the_file_does_not_stop_the_command_F122(
     assert code == 3
     assert "reports of the ledger shop stay in the spool" in err
     assert files(spool) == [".json"]
-    code, _, err = ended(observe("--deliver", url=NOWHERE))
-    assert (code, "reports of the ledger shop stay in the spool" in err) == (1, True)
+    left = deliver(NOWHERE)
+    assert (left.exit_code, "ledger shop stay in the spool" in left.stderr) == (1, True)
     ledgers.write_text(known)
-    assert ended(observe("--deliver", url=NOWHERE))[0] == 0
+    assert deliver(NOWHERE).exit_code == 0
     assert seen(REPORTS) == [(3, True, "command")]
 
 

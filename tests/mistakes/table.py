@@ -460,7 +460,7 @@ MISTAKES = [
          ACCESS + "test_the_form_leads_to_no_other_site",
          'text.startswith(("//", "/\\\\"))', "False"),
         ("the path of a page has steps that browsers remove",
-         LINKS + "test_a_name_that_a_path_would_change_is_in_the_query[..]",
+         LINKS + "test_a_name_that_a_path_would_change_is_in_the_query",
          "return not _NOT_A_STEP & {*steps} and", "return"),
         ("an address leaves out a scope that is not the only one",
          LINKS + "test_a_scope_is_in_the_query_unless_it_is_the_only_one",

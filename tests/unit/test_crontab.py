@@ -4,11 +4,11 @@ import importlib
 import subprocess
 import tomllib
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,9 +28,9 @@ from cronledger.sources.crontab_mail import SENDER, Mail
 from cronledger.sources.crontab_toml import convert
 from cronledger.sources.crontab_words import job_name, split_percent
 from cronledger.sources.imported import render
+from tests.unit.support.imports import run_import
 
-# The modules: the package may bind their names to commands.
-cli = importlib.import_module("cronledger.cli.import_crontab")
+# The module: the package may bind its name to a command.
 importing = importlib.import_module("cronledger.cli.importing")
 
 DEBIAN = """\
@@ -531,8 +531,7 @@ def test_a_lock_that_a_run_does_not_wait_for_is_noted(command: str, told: str) -
     assert ('overlap = "skip"' in found) is bool(told)
 
 
-def run(*args: object, stdin: str | bytes = "") -> Result:
-    return CliRunner().invoke(cli.import_crontab, [str(arg) for arg in args], input=stdin)
+run = partial(run_import, "crontab")
 
 
 def test_command_reads_directories_as_cron_does(tmp_path: Path) -> None:

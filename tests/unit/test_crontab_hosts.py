@@ -1,23 +1,22 @@
 """`import crontab` with the crontabs of many hosts: equal entries are one job, others differ."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomlkit
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from cronledger.cli import main
 from cronledger.sources.toml import problems_of_table
 from tests.cli.support.results import refused
+from tests.unit.support.imports import run_import
 
 ROTATE = "15 3 * * * /usr/local/bin/rotate\n"
 BACKUP = " * * * /usr/local/bin/backup --full\n"
 
 
-def run(*arguments: object) -> Result:
-    given = ["import", "crontab", *map(str, arguments)]
-    return CliRunner().invoke(main, given, catch_exceptions=False)
+run = partial(run_import, "crontab")
 
 
 def write(place: Path, files: dict[str, str]) -> Path:

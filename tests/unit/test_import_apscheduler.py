@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,12 @@ from apscheduler.triggers.combining import AndTrigger, OrTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
-from click.testing import CliRunner, Result
 
-from cronledger.cli import main
 from cronledger.contrib import apscheduler as handlers
 from cronledger.sources import apscheduler_jobs, toml
 from cronledger.sources.imported import Entry
 from tests.cli.support.results import refused
-from tests.unit.support.imports import changes, firings
+from tests.unit.support.imports import changes, firings, run_import
 
 NOW = datetime(2031, 1, 1, tzinfo=UTC)
 YEAR = timedelta(days=366)
@@ -169,8 +168,7 @@ def test_what_has_no_equivalent_is_left_out_with_the_reason_F116(
     assert [note.kind for note in entry.notes if words in note.message] == ["dropped"]
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["import", "apscheduler", *arguments], catch_exceptions=False)
+run = partial(run_import, "apscheduler")
 
 
 def test_the_jobs_of_a_program_and_of_its_export_are_the_same_F116(

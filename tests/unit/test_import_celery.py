@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,13 @@ import pytest
 import tomlkit
 from celery import Celery
 from celery.schedules import crontab, schedule, solar
-from click.testing import CliRunner, Result
 
-from cronledger.cli import main
 from cronledger.contrib.celery import Message, send
 from cronledger.sources import celery_beat, toml
 from cronledger.sources.celery_beat import BeatEntry
 from cronledger.sources.imported import Entry, render
 from tests.cli.support.results import refused
-from tests.unit.support.imports import changes, firings
+from tests.unit.support.imports import changes, firings, run_import
 
 START = datetime(2031, 1, 1, tzinfo=UTC)
 YEAR = timedelta(days=366)
@@ -179,8 +178,7 @@ def test_the_handler_sends_the_message_F116() -> None:
     assert message.headers["task"] == "elsewhere"
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["import", "celery", *arguments], catch_exceptions=False)
+run = partial(run_import, "celery")
 
 
 def test_the_command_reads_the_entries_of_an_app_F116(

@@ -4,19 +4,18 @@ import random
 import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from cronledger.cli.import_github_actions import import_github_actions
 from cronledger.rules import cron
 from cronledger.rules.problems import RefusedError
 from cronledger.sources import toml
 from cronledger.sources.github_actions import Options, read_schedule, read_workflows
 from cronledger.sources.imported import Import, NotImportedError, checked, render
-from tests.unit.support.imports import loaded, notes
+from tests.unit.support.imports import loaded, notes, run_import
 from tests.unit.support.mutations import mutated
 
 BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
@@ -148,8 +147,7 @@ def test_what_differs_is_noted(old: str, new: str, kind: str, told: str) -> None
     assert imported.complete is (kind == "info")
 
 
-def run(*args: object, stdin: str = "") -> Result:
-    return CliRunner().invoke(import_github_actions, [str(arg) for arg in args], input=stdin)
+run = partial(run_import, "github-actions")
 
 
 def test_the_command_writes_a_file(tmp_path: Path) -> None:

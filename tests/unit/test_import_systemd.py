@@ -6,14 +6,13 @@ import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from click.testing import CliRunner, Result
 
-from cronledger.cli.import_systemd import import_systemd
 from cronledger.rules import cron
 from cronledger.sources import toml
 from cronledger.sources.imported import Import, NotImportedError, Source, checked, render
@@ -21,7 +20,7 @@ from cronledger.sources.systemd import Options, read_timer
 from cronledger.sources.systemd_calendar import read_calendar, read_span
 from cronledger.sources.systemd_units import Unit, split_words
 from tests.deploy.support.files import needs
-from tests.unit.support.imports import loaded, notes
+from tests.unit.support.imports import loaded, notes, run_import
 from tests.unit.support.mutations import mutated
 
 ANALYZE = "systemd-analyze"
@@ -301,8 +300,7 @@ def test_a_timer_that_repeats_after_its_unit_fires_on_a_grid() -> None:
     assert "fixed grid" in notes(imported, "info")
 
 
-def run(*args: object) -> Result:
-    return CliRunner().invoke(import_systemd, [str(arg) for arg in args])
+run = partial(run_import, "systemd")
 
 
 def test_the_command_reads_directories_drop_ins_and_templates(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from html import unescape
 from urllib.parse import quote
 
-import pytest
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
@@ -23,31 +22,37 @@ def job_links(page: str) -> list[str]:
     return [found for found in links(page, "jobs") if found.startswith(("/job/", "/job?"))]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_address_of_a_job_has_its_name(browser: TestClient, db: Db, name: str) -> None:
-    rows.job(db, name, description="the one that is meant")
-    (address,) = job_links(browser.get("/jobs").text)
-    assert address == f"/job/{quote(name, safe='/:')}"
-    shown = browser.get(address)
-    assert shown.status_code == 200 and "the one that is meant" in shown.text
-    typed = browser.get("/job", params={"name": name, "day": "2026-11-22"})
-    assert (typed.status_code, typed.headers["location"]) == (308, f"{address}?day=2026-11-22")
-    asked = browser.get("/why", params={"job": name, "time": "2026-11-22T03:00Z"})
-    assert asked.status_code == 308
-    why = asked.headers["location"]
-    assert why == f"/why/{quote(name, safe='/:')}/2026-11-22T03:00Z"
-    explained = text(browser.get(why).text)
-    assert text(name).strip() in explained and "answer" in browser.get(why).text
+def described(db: Db, names: tuple[str, ...]) -> dict[str, str]:
+    """Add jobs of these names. Return the description of each."""
+    found = {name: f"the job number {number}" for number, name in enumerate(names)}
+    for name, description in found.items():
+        rows.job(db, name, description=description)
+    return found
 
 
-@pytest.mark.parametrize("name", NO_STEPS)
-def test_a_name_that_a_path_would_change_is_in_the_query(
-    browser: TestClient, db: Db, name: str
-) -> None:
-    rows.job(db, name, description="the one that is meant")
-    (address,) = job_links(browser.get("/jobs").text)
-    assert address == f"/job?name={quote(name, safe='')}"
-    assert "the one that is meant" in browser.get(address).text
+def test_the_address_of_a_job_has_its_name(browser: TestClient, db: Db) -> None:
+    jobs = described(db, NAMES)
+    addresses = {name: f"/job/{quote(name, safe='/:')}" for name in NAMES}
+    assert sorted(job_links(browser.get("/jobs").text)) == sorted(addresses.values())
+    for name, address in addresses.items():
+        shown = browser.get(address)
+        assert shown.status_code == 200 and jobs[name] in shown.text
+        typed = browser.get("/job", params={"name": name, "day": "2026-11-22"})
+        assert (typed.status_code, typed.headers["location"]) == (308, f"{address}?day=2026-11-22")
+        asked = browser.get("/why", params={"job": name, "time": "2026-11-22T03:00Z"})
+        assert asked.status_code == 308
+        why = asked.headers["location"]
+        assert why == f"/why/{quote(name, safe='/:')}/2026-11-22T03:00Z"
+        explained = text(browser.get(why).text)
+        assert text(name).strip() in explained and "answer" in browser.get(why).text
+
+
+def test_a_name_that_a_path_would_change_is_in_the_query(browser: TestClient, db: Db) -> None:
+    jobs = described(db, NO_STEPS)
+    addresses = {name: f"/job?name={quote(name, safe='')}" for name in NO_STEPS}
+    assert sorted(job_links(browser.get("/jobs").text)) == sorted(addresses.values())
+    for name, address in addresses.items():
+        assert jobs[name] in browser.get(address).text
 
 
 def test_a_scope_is_in_the_query_unless_it_is_the_only_one(browser: TestClient, db: Db) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote
@@ -91,6 +92,26 @@ class Switcher:
     own: str | None = None
 
 
+@cache
+def _templates() -> Environment:
+    """Return the templates of all pages, each of which is compiled once in a process."""
+    made = Environment(
+        loader=PackageLoader("cronledger.web"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        finalize=formats.finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "instant": _instant, "age": _age, "ago": formats.ago, "span": formats.span,
+        "number": formats.number, "iso": iso, "part": parts.part,
+        "known_zone": formats.known_zone, "wall_time": formats.wall_time,
+    }  # fmt: skip
+    made.globals["version"] = metadata.version("cronledger")
+    return made
+
+
 class Frame:
     """What the pages of a ledger have in common with a page over several ledgers."""
 
@@ -104,20 +125,6 @@ class Frame:
         self.groups = groups
         self.switcher = switcher
         self._ledger_name = ledger_name
-        self._templates = Environment(
-            loader=PackageLoader("cronledger.web"),
-            autoescape=select_autoescape(default=True),
-            undefined=StrictUndefined,
-            finalize=formats.finalize,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters |= {
-            "instant": _instant, "age": _age, "ago": formats.ago, "span": formats.span,
-            "number": formats.number, "iso": iso, "part": parts.part,
-            "known_zone": formats.known_zone, "wall_time": formats.wall_time,
-        }  # fmt: skip
-        self._templates.globals["version"] = metadata.version("cronledger")
 
     def live(
         self, request: Request, template: str, now: datetime | None, *, status: int = 200,
@@ -147,7 +154,7 @@ class Frame:
             "own_address": local_address(request), "switcher": self.switcher,
             "shared_page": here if here in entries else "/",
         }  # fmt: skip
-        text = self._templates.get_template(template).render({**common, **context})
+        text = _templates().get_template(template).render({**common, **context})
         response = HTMLResponse(text, status)
         if message is not None:
             response.delete_cookie(MESSAGE, path=root_of(request) or "/")

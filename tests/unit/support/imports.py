@@ -5,9 +5,18 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from click.testing import CliRunner, Result
+
+from cronledger.cli import main
 from cronledger.rules import cron
 from cronledger.sources import toml
 from cronledger.sources.imported import Import, render
+
+
+def run_import(kind: str, *arguments: object, stdin: str | bytes = "") -> Result:
+    """Run `cronledger import KIND`."""
+    given = ["import", kind, *map(str, arguments)]
+    return CliRunner().invoke(main, given, input=stdin, catch_exceptions=False)
 
 
 def notes(imported: Import, kind: str) -> str:
