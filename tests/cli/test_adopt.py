@@ -68,7 +68,7 @@ def test_a_switch_before_the_next_plan_time_is_a_warning(cli: Cli, seen: Ask) ->
         (["seen", "--at", "soon"], 2, "is not a time"),
         (["seen", "--at", "2020-01-01"], 2, "not a future instant"),
         (["seen", "--at", "9899-12-31T12:00:00Z"], 2, "it has no plan_time from"),
-        (["seen", "--at", "2050-01-01", "--back"], 1, "it was not adopted"),
+        (["seen", "--at", "2050-01-01", "--back"], 1, "it is not adopted"),
     ],
 )
 def test_a_wrong_argument_is_an_error(

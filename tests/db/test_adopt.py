@@ -168,7 +168,7 @@ def test_the_revision_of_a_paused_job_has_the_reason_of_the_adoption(
         ({"handler": "observed"}, MINUTE, False, "no handler"),
         ({"observed": False}, MINUTE, False, "is not observed"),
         ({"retired_at": "now"}, MINUTE, False, "is retired"),
-        ({}, MINUTE, True, "was not adopted"),
+        ({}, MINUTE, True, "is not adopted"),
         ({"adopted_at": "2020-01-01"}, MINUTE, False, "replicas fire it already"),
         (
             {"adopted_at": "2020-01-01", "returned_at": "2080-01-01"},

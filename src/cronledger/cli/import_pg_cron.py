@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 import click
 
 from cronledger.cli.importing import finish, observe_option, output_options, valid_zone
+from cronledger.cli.ledgers import refuse_choice
 from cronledger.cli.show import echo
 from cronledger.settings import OfflineSettings
 
@@ -72,6 +73,7 @@ def import_pg_cron(
         return
     if source is not None:
         raise click.UsageError("--source needs --history; add --history, or omit --source")
+    refuse_choice("import pg_cron", ", or add --history")
     import psycopg
 
     from cronledger.sources.pg_cron import ROWS, ZONE, Options, Row, convert
