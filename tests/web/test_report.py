@@ -163,7 +163,7 @@ def test_too_many_reports_are_told_when_to_come_again(cron: TestClient, db: Db) 
     assert stored(db) == []
 
 
-def test_tokens_that_wait_to_be_looked_up_are_limited(
+def test_look_ups_of_tokens_are_limited_and_a_known_token_needs_none(
     database_url: str, logins: Logins, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_reports, "MOST_LOOKUPS", 3)
