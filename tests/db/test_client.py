@@ -289,7 +289,7 @@ async def test_pauses_are_planned_changed_and_ended(ask: Ask, work: Db) -> None:
 
 async def test_an_adoption_states_what_it_does_F118(ask: Ask, work: Db) -> None:
     at = rows.now(work) + timedelta(days=3)
-    with pytest.raises(LedgerError, match="'daily': it is not observed") as refused:
+    with pytest.raises(LedgerError, match="job daily: it is not observed") as refused:
         await ask("adopt", "daily", at)
     work.execute("UPDATE cronledger.jobs SET observed = true WHERE name = 'daily'")
     preview = await ask("adopt", "daily", at, preview=True)
