@@ -53,12 +53,24 @@ def test_the_switch_lies_between_two_plan_times(cli: Cli, seen: Ask, tmp_path: P
     assert "differ" not in cli("jobs", "diff", str(tmp_path / "jobs.toml")).output
     cli("jobs", "apply", str(tmp_path / "jobs.toml"), "--source", "main")
     assert seen(stored) == [before]
-    assert "the other scheduler fires it" in cli("adopt", "seen", "--at", day, "--back").output
-    assert seen("SELECT adopted_at = returned_at FROM cronledger.jobs") == [(True,)]
+    for more in (("--dry-run",), ()):
+        withdrawn = cli("adopt", "seen", "--at", day, "--back", *more).output
+        assert "is withdrawn, and the other scheduler keeps firing it" in withdrawn
+        assert seen("SELECT adopted_at = returned_at FROM cronledger.jobs") == [(not more or None,)]
+
+
+def test_a_return_is_moved_and_withdrawn(cli: Cli, seen: Ask) -> None:
+    seen("UPDATE cronledger.jobs SET adopted_at = cronledger.db_clock()")
+    shown = cli("adopt", "seen", "--at", midnight(seen, 3), "--back").output
+    assert shown.startswith("seen: the other scheduler fires it from ")
+    shown = cli("adopt", "seen", "--at", midnight(seen, 2)).output
+    assert shown.startswith("seen: its return to the other scheduler at ")
+    assert "is withdrawn, and replicas keep firing it" in shown
+    assert seen("SELECT returned_at FROM cronledger.jobs") == [(None,)]
 
 
 def test_a_switch_before_the_next_plan_time_is_a_warning(cli: Cli, seen: Ask) -> None:
-    assert "learn of the switch only then" in cli("adopt", "seen", "--at", midnight(seen, 1)).stderr
+    assert "learn of this only then" in cli("adopt", "seen", "--at", midnight(seen, 1)).stderr
 
 
 @pytest.mark.parametrize(
@@ -68,7 +80,8 @@ def test_a_switch_before_the_next_plan_time_is_a_warning(cli: Cli, seen: Ask) ->
         (["seen", "--at", "soon"], 2, "is not a time"),
         (["seen", "--at", "2020-01-01"], 2, "not a future instant"),
         (["seen", "--at", "9899-12-31T12:00:00Z"], 2, "it has no plan_time from"),
-        (["seen", "--at", "2050-01-01", "--back"], 1, "it was not adopted"),
+        (["seen", "--at", "2050-01-01", "--back"], 1, "it is not adopted"),
+        (["seen", "--at", "2050-01-01", "--back", "--dry-run"], 1, "it is not adopted"),
     ],
 )
 def test_a_wrong_argument_is_an_error(

@@ -113,15 +113,21 @@ async def test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_miss
 
 
 def test_an_adoption_can_be_withdrawn_and_moved(ledger: Ledger, base: datetime) -> None:
-    def switch(minutes: int, *, back: bool) -> list[bool]:
-        ledger.one(SWITCH, base + minutes * MINUTE, back)
+    def switch(minutes: int, *, back: bool, withdraws: int | None = None) -> list[bool]:
+        at = base + minutes * MINUTE
+        withdrawn = None if withdraws is None else base + withdraws * MINUTE
+        for call in (f"preview_adopt('job', '{at}', {back})", f"adopt('job', '{at}', {back})"):
+            assert ledger.one(f"SELECT withdrawn FROM {call}") == withdrawn
         return [runs_elsewhere(ledger, base + n * MINUTE) for n in range(4)]
 
     assert switch(2, back=False) == [True, True, False, False]
     assert switch(3, back=True) == [True, True, False, True]
     assert switch(1, back=False) == [True, False, False, False]
-    assert switch(1, back=True) == [True] * 4
+    assert switch(1, back=True, withdraws=1) == [True] * 4
     assert switch(0, back=False) == [False] * 4
+    ledger.stop_clock(base)
+    assert switch(3, back=True) == [False, False, False, True]
+    assert switch(2, back=False, withdraws=3) == [False] * 4
 
 
 def test_an_edit_of_the_source_keeps_the_side(ledger: Ledger, base: datetime) -> None:
@@ -168,7 +174,9 @@ def test_the_revision_of_a_paused_job_has_the_reason_of_the_adoption(
         ({"handler": "observed"}, MINUTE, False, "no handler"),
         ({"observed": False}, MINUTE, False, "is not observed"),
         ({"retired_at": "now"}, MINUTE, False, "is retired"),
-        ({}, MINUTE, True, "was not adopted"),
+        ({}, MINUTE, True, "is not adopted"),
+        ({"adopted_at": "2020-01-01", "returned_at": "2021-01-01"}, MINUTE, True, "is not adopted"),
+        ({"adopted_at": "2080-01-01", "returned_at": "2080-01-01"}, MINUTE, True, "is not adopted"),
         ({"adopted_at": "2020-01-01"}, MINUTE, False, "replicas fire it already"),
         (
             {"adopted_at": "2020-01-01", "returned_at": "2080-01-01"},

@@ -7,7 +7,7 @@ import threading
 import traceback
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -33,6 +33,7 @@ from cronledger.client import (
 from cronledger.ledger import calls, senders
 from cronledger.ledger.blocking import completed
 from cronledger.ledger.reports import Reports
+from cronledger.rules.instants import iso
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from tests.db.support import rows
@@ -284,6 +285,29 @@ async def test_pauses_are_planned_changed_and_ended(ask: Ask, work: Db) -> None:
     assert {one.state for one in await ask("pauses", over=True)} == {"planned", "withdrawn"}
     with pytest.raises(ValueError, match=r"begins=.* has no time zone"):
         await ask("plan_pause", "freeze", begins=datetime(2030, 1, 1))  # noqa: DTZ001
+
+
+async def test_an_adoption_states_what_it_does_F118(ask: Ask, work: Db) -> None:
+    at = rows.now(work) + timedelta(days=3)
+    with pytest.raises(LedgerError, match="job daily: it is not observed") as refused:
+        await ask("adopt", "daily", at)
+    work.execute("UPDATE cronledger.jobs SET observed = true WHERE name = 'daily'")
+    preview = await ask("adopt", "daily", at, preview=True)
+    assert (preview.revision, preview.last < at <= preview.first) == (None, True)
+    made = await ask("adopt", "daily", at, reason="the move")
+    assert replace(preview, revision=made.revision) == made
+    assert str(made).startswith(f"daily: replicas fire it from {iso(made.first)} on; its last")
+    back = await ask("adopt", "daily", at, back=True)
+    assert (back.withdrawn, back.revision) == (made.at, made.revision + 1)
+    assert str(back).endswith("is withdrawn, and the other scheduler keeps firing it")
+    audit = work.execute("SELECT reason, error FROM cronledger.audit WHERE verb = 'adopt'")
+    assert [tuple(row.values()) for row in audit] == [
+        (None, refused.value.message), ("the move", None), (None, None),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="it has no plan_time from"):
+        await ask("adopt", "work", at)
+    with pytest.raises(NotFoundError, match="job 'wrok' does not exist"):
+        await ask("adopt", "wrok", at)
 
 
 async def test_why_and_next_are_those_of_the_commands(ask: Ask, work: Db) -> None:

@@ -1397,6 +1397,16 @@ MISTAKES = [
          "t.first <= start AND", "t.first IS NOT NULL AND"),
         ("an adoption may come too late for the other scheduler", ADOPT + "test_an_impossible_switch_is_refused",
          "at > now_ + interval '5 seconds'", "at > now_"),
+        ("a job that has returned is moved to replicas at once", ADOPT + "test_an_impossible_switch_is_refused",
+         "OR definition.returned_at <= greatest(definition.adopted_at, now_)", "OR false"),
+        ("a withdrawn adoption is shown as a move", ADOPT + "test_an_adoption_can_be_withdrawn_and_moved",
+         "WHEN back AND at <= definition.adopted_at THEN", "WHEN false THEN"),
+    ),
+    *_of(
+        SRC + "web/run_reports.py",
+        ("invented tokens keep out the reports of known ones",
+         WEB + "test_report.py::test_look_ups_of_tokens_are_limited_and_a_known_token_needs_none",
+         "if (known := self._known.get(hashed)) is not None:", "if (known := None) is not None:"),
     ),
     *_of(
         SRC + "ledger/queries.py",

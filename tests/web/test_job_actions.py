@@ -8,6 +8,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
+from cronledger.rules.instants import iso
 from tests.db.support import rows
 from tests.db.support.rows import Db, one, value
 from tests.spans import Spans, attributes, traceparent
@@ -106,6 +107,44 @@ def test_a_bad_skip_names_the_nearest_firings(browser: TestClient, db: Db) -> No
     assert "reason is empty" in act(browser, "skip", **(asked | {"reason": " "}))
 
 
+def test_an_observed_job_is_adopted_and_returned_F118(browser: TestClient, db: Db) -> None:
+    rows.job(db, schedule="0 0 * * *", observed=True)
+    day = rows.now(db).replace(hour=0, minute=0, second=0, microsecond=0) + 72 * HOUR
+    assert 'href="/job-adopt?' in browser.get("/job/job").text
+    stored = "SELECT adopted_at, returned_at FROM cronledger.jobs"
+    for back, shown in (
+        ({}, f"job: replicas fire it from {iso(day)} on; its last plan_time of the other"),
+        ({"back": "yes"}, "is withdrawn, and the other scheduler keeps firing it"),
+    ):
+        before = one(db.execute(stored))
+        given = {"at": iso(day), "reason": "the move"} | back
+        assert shown in text(browser.get("/job-adopt", params={"name": "job", **given}).text)
+        assert one(db.execute(stored)) == before
+        assert shown in act(browser, "adopt", **given)
+    audit = db.execute(
+        "SELECT outcome, reason, requested_by FROM cronledger.audit WHERE verb = 'adopt'"
+    )
+    assert [(row["outcome"], row["reason"], "@" in row["requested_by"]) for row in audit] == [
+        ("done", "the move", True)
+    ] * 2
+
+
+def test_a_refused_adoption_has_the_reason_F118(browser: TestClient, db: Db) -> None:
+    rows.job(db, observed=True)
+    rows.job(db, "idle", observed=True, schedule=None)
+    for asked, problem in (
+        ({"name": "job", "at": "2090-01-01", "back": "yes"}, "it is not adopted"),
+        ({"name": "job", "at": "2020-01-01"}, "is not a future instant"),
+        ({"name": "idle", "at": "2090-01-01"}, "it has no plan_time from"),
+        ({"name": "job", "at": "soon"}, "at: 'soon' is not a time"),
+    ):
+        assert_refused(browser.get("/job-adopt", params=asked), problem)
+        assert problem in browsing.act(browser, "/job-adopt", **asked)
+    assert value(db, "SELECT count(*) FROM cronledger.audit WHERE outcome = 'refused'") == 2
+    rows.job(db, "own")
+    assert "/job-adopt" not in browser.get("/job/own").text
+
+
 def test_a_backfill_is_shown_before_it_is_done_in_a_span(
     spans: Spans, browser: TestClient, db: Db
 ) -> None:
@@ -171,7 +210,7 @@ def test_viewers_get_no_forms(by_token: TestClient, db: Db) -> None:
     assert "Run now" not in by_token.get("/job/job", headers=VIEWER).text
     shown = by_token.get("/jobs", headers=VIEWER).text
     assert "Pause…" not in shown and "checkbox" not in shown
-    for path in ("run", "pause", "backfill"):
+    for path in ("run", "pause", "adopt", "backfill"):
         assert by_token.get(f"/job-{path}?name=job", headers=VIEWER).status_code == 403
         refused = by_token.post(f"/job-{path}", data={"name": "job"}, headers=VIEWER)
         assert refused.status_code == 403

@@ -163,7 +163,7 @@ def test_too_many_reports_are_told_when_to_come_again(cron: TestClient, db: Db) 
     assert stored(db) == []
 
 
-def test_tokens_that_wait_to_be_looked_up_are_limited(
+def test_look_ups_of_tokens_are_limited_and_a_known_token_needs_none(
     database_url: str, logins: Logins, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_reports, "MOST_LOOKUPS", 3)
@@ -171,14 +171,21 @@ def test_tokens_that_wait_to_be_looked_up_are_limited(
     monkeypatch.setattr(run_reports, "PATIENCE", 60.0)
     with client(app(database_url, logins)) as page, ThreadPoolExecutor() as threads:
         reports = page.app.state.site.run_reports  # type: ignore[attr-defined]
-        with db.transaction():
-            db.execute("LOCK TABLE cronledger.report_tokens")
-            sent = [threads.submit(page.get, f"/report/{UNKNOWN}") for _ in range(3)]
-            until("all wait", lambda: reports.lookups == 3)
-            busy = page.get(f"/report/{TOKEN}")
-            assert (busy.status_code, busy.headers["retry-after"]) == (429, "1")
-        assert [one.result().status_code for one in sent] == [404] * 3
-        assert page.get(f"/report/{TOKEN}").status_code == 200
+        for has_reported in (False, True):
+            with db.transaction():
+                db.execute("LOCK TABLE cronledger.report_tokens")
+                sent = [threads.submit(page.get, f"/report/{UNKNOWN}") for _ in range(3)]
+                until("all wait", lambda: reports.lookups == 3)
+                report = threads.submit(page.get, f"/report/{TOKEN}")
+                if has_reported:  # a known token waits for no look-up
+                    until("it is recorded", lambda: reports.waiting["seen"] == 1)
+                else:
+                    busy = report.result()
+                    assert (busy.status_code, busy.headers["retry-after"]) == (429, "1")
+            assert [one.result().status_code for one in sent] == [404] * 3
+            if has_reported:
+                assert report.result().status_code == 200
+            assert page.get(f"/report/{TOKEN}").status_code == 200
 
 
 def test_a_refused_report_has_the_reason(

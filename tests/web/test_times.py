@@ -18,7 +18,7 @@ INSTANT, BERLIN = "2026-07-01T01:00:00Z", "2026-07-01T03:00:00"
 FORMS = {
     "/ledger": ("since", "until"), "/timeline": ("since", "until"), "/pauses": ("from", "until"),
     "/job-pause?name=report": ("until",), "/job-skip?name=report": ("from", "through"),
-    "/job-backfill?name=report": ("from", "to"),
+    "/job-backfill?name=report": ("from", "to"), "/job-adopt?name=report": ("at",),
 }  # fmt: skip
 
 

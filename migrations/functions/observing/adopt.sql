@@ -1,27 +1,29 @@
 -- The switch of an observed job from another scheduler to replicas, and back. Lock: the row of the job; the triggers on
 -- jobs then lock its schedules and create the revision.
 
-CREATE OR REPLACE FUNCTION {schema}.adopt(
-    job text, at timestamptz, back boolean DEFAULT false, reason text DEFAULT NULL, requested_by text DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION {schema}.preview_adopt(
+    job text, at timestamptz, back boolean DEFAULT false,
+    OUT adopted_at timestamptz, OUT returned_at timestamptz, OUT withdrawn timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    requester  text := coalesce(requested_by, session_user);
-    definition {schema}.jobs := {schema}_internal.lock_job(job);
+    definition {schema}.jobs := (SELECT j FROM {schema}.jobs j WHERE j.name = job);
     now_       timestamptz := {schema}.db_clock();
     is_own     boolean := definition.adopted_at <= now_ AND coalesce(definition.returned_at > now_, true);
     problem    text := CASE
         WHEN definition.retired_at IS NOT NULL THEN format('it is retired (since %s)', definition.retired_at)
         WHEN definition.handler = 'observed' THEN 'it has no handler, so no replica can run it'
         WHEN NOT definition.observed THEN 'it is not observed: replicas fire it already'
-        WHEN back AND definition.adopted_at IS NULL THEN 'it was not adopted: another scheduler fires it already'
+        WHEN back AND (definition.adopted_at IS NULL OR definition.returned_at <= greatest(definition.adopted_at, now_)) THEN
+            'it is not adopted: another scheduler fires it already'
         WHEN is_own AND NOT back AND definition.returned_at IS NULL THEN
             format('replicas fire it already, since %s', definition.adopted_at)
         WHEN is_own AND NOT back AND at > definition.returned_at THEN
             format('it returns to the other scheduler at %s, which is before that', definition.returned_at)
         END;
-    began      boolean;
-    made       bigint;
 BEGIN
+    IF definition.name IS NULL THEN
+        PERFORM {schema}_internal.raise_unknown_job(job);
+    END IF;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION 'job %: %', job, problem
             USING HINT = 'Only an observed job that also has a handler moves between schedulers: declare it with observed = true and, for example, a command.',
@@ -32,21 +34,38 @@ BEGIN
         RAISE EXCEPTION 'job %: % is not a future instant; the clock of the database is at %', job, coalesce(at::text, 'NULL'), now_
             USING HINT = 'Give an instant that is at least 5 s ahead.', ERRCODE = 'invalid_parameter_value';
     END IF;
+    adopted_at := CASE WHEN back OR is_own THEN definition.adopted_at ELSE at END;
+    returned_at := CASE WHEN back THEN at END;
+    withdrawn := CASE WHEN is_own AND NOT back THEN definition.returned_at
+                      WHEN back AND at <= definition.adopted_at THEN definition.adopted_at END;
+END $$;
+COMMENT ON FUNCTION {schema}.preview_adopt(text, timestamptz, boolean) IS 'Returns what adopt() would write with these arguments, and raises where it refuses. withdrawn: the future adoption or return that ends before it begins, so that the side that fires the job now keeps it; NULL: the job moves.';
+
+CREATE OR REPLACE FUNCTION {schema}.adopt(
+    job text, at timestamptz, back boolean DEFAULT false, reason text DEFAULT NULL, requested_by text DEFAULT NULL,
+    OUT revision bigint, OUT withdrawn timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    requester  text := coalesce(requested_by, session_user);
+    definition {schema}.jobs := {schema}_internal.lock_job(job);
+    planned    record;
+    began      boolean;
+BEGIN
+    SELECT p.* INTO planned FROM {schema}.preview_adopt(job, at, back) p;
+    withdrawn := planned.withdrawn;
     began := {schema}_internal.begin_action();
     UPDATE {schema}.jobs j
-    SET adopted_at = CASE WHEN back OR is_own THEN j.adopted_at ELSE at END, returned_at = CASE WHEN back THEN at END,
-        edited_by = requester
+    SET adopted_at = planned.adopted_at, returned_at = planned.returned_at, edited_by = requester
     WHERE j.name = job
-    RETURNING j.revision INTO made;
+    RETURNING j.revision INTO revision;
     UPDATE {schema}.job_revisions r SET reason = coalesce(adopt.reason, r.reason)
-    WHERE (r.job_name, r.revision) = (job, made) AND made > definition.revision;
+    WHERE (r.job_name, r.revision) = (job, adopt.revision) AND adopt.revision > definition.revision;
     PERFORM {schema}_internal.end_action(began);
     PERFORM {schema}_internal.record_action('adopt', 'job', job, requester,
-        CASE WHEN made = definition.revision THEN 'unchanged' ELSE 'done' END, job, nullif(made, definition.revision),
+        CASE WHEN revision = definition.revision THEN 'unchanged' ELSE 'done' END, job, nullif(revision, definition.revision),
         arguments => jsonb_build_object('at', at, 'back', back), reason => reason);
-    RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.adopt(text, timestamptz, boolean, text, text) IS 'Makes replicas fire the plan_times of an observed job from this instant on, at least 5 s ahead, and returns the revision. The other scheduler keeps those before it. back: the other scheduler fires again from this instant on; before the adoption, this withdraws it. The start of a run decides its side, so choose an instant between two plan_times, as cronledger adopt does.';
+COMMENT ON FUNCTION {schema}.adopt(text, timestamptz, boolean, text, text) IS 'Makes replicas fire the plan_times of an observed job from this instant on, at least 5 s ahead. Returns the revision, and, in withdrawn, what preview_adopt() does. The other scheduler keeps those before it. back: the other scheduler fires again from this instant on; before the adoption, this withdraws it. The start of a run decides its side, so choose an instant between two plan_times, as cronledger adopt does.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.replica_times(
     revision {schema}.job_revisions, OUT first timestamptz, OUT until timestamptz)

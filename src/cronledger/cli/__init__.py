@@ -58,8 +58,8 @@ COMMANDS = {
     "metrics": ("metrics:metrics", "Print or serve the metrics of the ledger for Prometheus."),
     "web": ("web:web", "Serve the web page."),
 }
-WITHOUT_LEDGER = frozenset({"check", "dev", "import", "schema"})
-"""The commands that use no ledger of their caller."""
+WITHOUT_LEDGER = frozenset({"check", "dev", "schema"})
+"""The commands that use no ledger of their caller. Only one of `import` uses one."""
 
 
 class Commands(click.Group):
@@ -174,6 +174,6 @@ def main(ctx: click.Context, *, ledger: str | None, ledgers_file: str | None) ->
     """Cron for teams on PostgreSQL: each planned firing of a job is one row of a table."""
     # `ledgers.chosen` reads the options where a command reads its settings.
     if ledger is not None and ctx.invoked_subcommand in WITHOUT_LEDGER:
-        raise click.UsageError(
-            f"`{ctx.invoked_subcommand}` works without a ledger; omit --ledger {ledger}"
-        )
+        from cronledger.cli.ledgers import refuse_choice
+
+        refuse_choice(ctx.invoked_subcommand)

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 import click
 
 from cronledger.cli.importing import finish, observe_option, output_options, valid_zone
+from cronledger.cli.ledgers import refuse_choice
 from cronledger.cli.show import echo
 from cronledger.settings import OfflineSettings
 
@@ -55,7 +56,8 @@ def import_pg_cron(
     With --history, it reads the table cron.job_run_details instead, and reports the runs of the
     last 7 days to the ledger, with their times and messages. The jobs are those that are or were
     observed and have the label pg_cron, which contains their jobid. Each run is reported once,
-    however often the command is called.
+    however often the command is called. `cronledger --ledger NAME import pg_cron --history` reports
+    to this ledger of the ledgers file.
 
     Exit status: 0 if every job has an equivalent, 1 if a part of one has none, or with --history if
     pg_cron does not have the job or the job has scopes, 2 for a usage error, 3 if a database cannot
@@ -72,6 +74,7 @@ def import_pg_cron(
         return
     if source is not None:
         raise click.UsageError("--source needs --history; add --history, or omit --source")
+    refuse_choice("import pg_cron", ", or add --history")
     import psycopg
 
     from cronledger.sources.pg_cron import ROWS, ZONE, Options, Row, convert

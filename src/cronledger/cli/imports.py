@@ -9,11 +9,15 @@ from cronledger.cli.import_github_actions import import_github_actions
 from cronledger.cli.import_kubernetes import import_kubernetes
 from cronledger.cli.import_pg_cron import import_pg_cron
 from cronledger.cli.import_systemd import import_systemd
+from cronledger.cli.ledgers import refuse_choice
 
 
 @click.group("import")
-def imports() -> None:
+@click.pass_context
+def imports(context: click.Context) -> None:
     """Convert the jobs of another scheduler to a cronledger.toml."""
+    if context.invoked_subcommand != import_pg_cron.name:  # --history reports to a ledger
+        refuse_choice(f"import {context.invoked_subcommand}")
 
 
 for command in (

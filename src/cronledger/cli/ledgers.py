@@ -52,6 +52,12 @@ def is_chosen() -> bool:
     return _option("ledger", None) is not None
 
 
+def refuse_choice(command: str, or_else: str = "") -> None:
+    """Raise UsageError if `--ledger` names a ledger, which this command does not use."""
+    if (name := _option("ledger", None)) is not None:
+        raise click.UsageError(f"`{command}` works without a ledger; omit --ledger {name}{or_else}")
+
+
 def _option(name: str, context: click.Context | None) -> Any:
     """Return the value of an option of the whole program; None: it is not given."""
     context = context or click.get_current_context(silent=True)

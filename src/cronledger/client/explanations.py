@@ -1,10 +1,12 @@
-"""`why` and `next`: the answers that Python computes from reports."""
+"""What Python computes from reports: `why` and `next`, and the call of `adopt`."""
 
 from datetime import datetime, timedelta
 from itertools import islice
 
+from cronledger.explain.adopting import Adoption, adoption
 from cronledger.explain.firings import firings_of
 from cronledger.explain.why import Explanation, Why, schedules
+from cronledger.ledger.calls import Call
 from cronledger.ledger.refusals import NotFoundError
 from cronledger.ledger.reports import Reports
 from cronledger.rules.cron import Firing
@@ -65,6 +67,30 @@ def next_firings(
     start = reports.now() if after is None else _checked("after", after)
     found = firings_of(reports, definition, start, scope)
     return list(islice(found.with_skipped() if with_skipped else found, count))
+
+
+def adopt(
+    reports: Reports,
+    job: str,
+    at: datetime,
+    *,
+    back: bool = False,
+    reason: str | None = None,
+    preview: bool = False,
+) -> Call[Adoption]:
+    """Move an observed job to replicas, which fire its plan_times from `at` on.
+
+    With `back`, the other scheduler fires them from `at` on. A switch that is still to come is
+    withdrawn by the opposite one at its instant or before. The text of the value states what
+    happens. With `preview`, nothing changes. It is refused unless `at` is some seconds ahead and
+    the job has both `observed` and a handler. Raises ValueError if the job has no plan_time from
+    `at` on.
+    """
+    definition = reports.job(job)
+    if definition is None:
+        raise _unknown_job(reports, job)
+    at = _checked("at", at)
+    return adoption(reports, definition, at, back=back, reason=reason, preview=preview)
 
 
 def _unknown_job(reports: Reports, job: str) -> NotFoundError:

@@ -52,8 +52,8 @@ class Method(Generic[S, S_async]):
     ) -> None:
         self.__doc__ = described.__doc__
         self._described = described
-        self._send = send
-        self._send_async = send_async
+        self.send = send
+        self.send_async = send_async
 
     def __set_name__(self, owner: object, name: str) -> None:
         self._name = name
@@ -71,11 +71,11 @@ class Method(Generic[S, S_async]):
 
         @wraps(self._described)
         def method(*args: Any, **kwargs: Any) -> Any:
-            return self._send(sender, *args, **kwargs)
+            return self.send(sender, *args, **kwargs)
 
         @wraps(self._described)
         async def async_method(*args: Any, **kwargs: Any) -> Any:
-            return await self._send_async(sender, *args, **kwargs)
+            return await self.send_async(sender, *args, **kwargs)
 
         # Kept, because making it costs a few percent of a call.
         made = method if isinstance(sender, Sender) else async_method
@@ -109,6 +109,23 @@ def computed(compute: Callable[Concatenate[Reports, A], T]) -> Derived[A, T]:
         )
 
     return Method(MethodType(compute, ()), send, send_async)
+
+
+def planned(
+    plan: Callable[Concatenate[Reports, A], Request[T]],
+) -> Derived[A, T]:
+    """Return the method that sends what `plan` computes from reports."""
+    method = computed(plan)
+
+    def send(sender: Sender, *args: A.args, **kwargs: A.kwargs) -> T:
+        request: Request[T] = method.send(sender, *args, **kwargs)
+        return sender.send(request)
+
+    async def send_async(sender: AsyncSender, *args: A.args, **kwargs: A.kwargs) -> T:
+        request: Request[T] = await method.send_async(sender, *args, **kwargs)
+        return await sender.send(request)
+
+    return Method(MethodType(plan, ()), send, send_async)
 
 
 def polled(
@@ -213,6 +230,7 @@ class Verbs(HasSender[R]):
     pauses = sent(calls.pauses)
     skip = sent(calls.skip)
     unskip = sent(calls.unskip)
+    adopt = planned(explanations.adopt)
     cancel = sent(calls.cancel)
     retry = sent(calls.retry)
     cancel_many = sent(calls.cancel_many)

@@ -1,17 +1,91 @@
 """The instant at which a job moves from one scheduler to another: between two plan_times."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from cronledger.audit.dates import read_dates
 from cronledger.audit.walk import Definition, neighbours
+from cronledger.ledger.calls import Call, adopt, preview_adopt
 from cronledger.ledger.reports import Reports, Row
+from cronledger.rules.instants import iso
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.plan_times import TICK
 from cronledger.rules.reports import TOLERANCE
 
 _SCOPES = 100
 """Scopes whose plan_times are searched: `H` gives each scope its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What an adoption did, or would do; with `back`, what a return did, or would do.
+
+    The job moves `at` an instant after its plan_time `last`, which is the last one of the old side
+    (None: no coming one), and before `first`. But with `withdrawn`, the job does not move: the
+    adoption or return that was to come at this instant is withdrawn. `revision`: that of the job;
+    None in a preview.
+    """
+
+    job: str
+    back: bool
+    at: datetime
+    last: datetime | None
+    first: datetime
+    withdrawn: datetime | None
+    revision: int | None
+
+    def __str__(self) -> str:
+        old, new = ("replicas", "the other scheduler")[:: 1 if self.back else -1]
+        if self.withdrawn is not None:
+            planned = "its adoption" if self.back else "its return to the other scheduler"
+            return (
+                f"{self.job}: {planned} at {iso(self.withdrawn)} is withdrawn, and {new} "
+                f"keep{'s' * self.back} firing it"
+            )
+        text = f"{self.job}: {new} fire{'s' * self.back} it from {iso(self.first)} on"
+        if self.last is not None:
+            text += f"; its last plan_time of {old} is {iso(self.last)}"
+        return text
+
+    @property
+    def warning(self) -> str | None:
+        """A disadvantage of this instant, or None."""
+        if self.last is not None or (self.withdrawn is not None and self.first < self.withdrawn):
+            return None
+        return (
+            f"no plan_time lies before {iso(self.first)}, so the wrappers of the other scheduler "
+            "learn of this only then"
+        )
+
+
+def adoption(
+    reports: Reports,
+    definition: Row,
+    at: datetime,
+    *,
+    back: bool,
+    reason: str | None = None,
+    preview: bool = False,
+) -> Call[Adoption]:
+    """Return the call that moves a job between the plan_times around an instant.
+
+    `definition`: the row that `Reports.job` returns. With `preview`, the call changes nothing.
+    Raises ValueError if the job has no plan_time from `at` on or its schedule is invalid, and
+    psycopg.Error.
+    """
+    name, found, now = definition["name"], switch(reports, definition, at), reports.now()
+    if found is None:
+        raise ValueError(f"it has no plan_time from {iso(at)} on; use an earlier instant")
+    last = None if found.last is None or found.last <= now else found.last
+
+    def decode(rows: list[Row]) -> Adoption:
+        return Adoption(name, back, found.at, last, found.first, **{"revision": None, **rows[0]})
+
+    made: Call[Any] = (
+        preview_adopt(name, found.at, back) if preview else adopt(name, found.at, back, reason)
+    )
+    return replace(made, decode=decode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,6 +365,17 @@ def pauses(*, over: bool = False, limit: int = 1000) -> Call[list[values.Planned
     return Call("list_pauses", params, lambda rows: [values.planned_pause(row) for row in rows])
 
 
+def adopt(job: str, at: datetime, back: bool, reason: str | None) -> Call[Row]:
+    """Move an observed job to replicas, or `back`. `explain.adopting` chooses the instant."""
+    return function("adopt", job=job, at=at, back=back, reason=reason)
+
+
+def preview_adopt(job: str, at: datetime, back: bool) -> Call[Row]:
+    """Return what `adopt` would return, without the revision, and be refused as it would be."""
+    params = {"job": job, "at": at, "back": back}
+    return Call("call_preview_adopt", params, lambda rows: rows[0])
+
+
 def cancel(execution_id: int) -> Call[Cancelled]:
     """Request that an execution ends, and return what became of the request.
 

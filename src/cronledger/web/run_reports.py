@@ -24,7 +24,7 @@ MOST_CONNECTIONS = 2
 MOST_WAITING = 200
 """Reports with a valid token that one process receives or records at a time."""
 MOST_LOOKUPS = 200
-"""Reports whose token one process looks up at a time, or waits to look up."""
+"""Reports with a new token that one process looks up at a time, or waits to look up."""
 MOST_OF_JOB = 50
 """How many of them are of one job. Only one of them has a connection at a time."""
 PATIENCE = 10.0
@@ -66,8 +66,10 @@ class RunReports:
     """Records reports. It has connections of its own, so that reports and people do not wait
     for each other.
 
-    A token is looked up first, on another connection. So nobody without a token takes a place, and
-    a job whose schedule is locked does not delay the reports of other jobs.
+    A token that this process does not know is looked up first, on another connection. So nobody
+    without a token takes a place, a job whose schedule is locked does not delay the reports of
+    other jobs, and invented tokens do not keep out those that are known. `report_by_token` checks
+    every token again.
     """
 
     def __init__(self, access: Access, schema: str) -> None:
@@ -78,6 +80,8 @@ class RunReports:
         self._away: set[str] = set()
         """The functions whose last call the database did not confirm."""
         self._turns: dict[str, asyncio.Lock] = {}
+        self._known: dict[str, str] = {}
+        """The jobs of valid tokens, by their hashes. A ledger has not many."""
         self.waiting: Counter[str] = Counter()
         """Reports of each job that are received or recorded now."""
         self.lookups = 0
@@ -86,17 +90,24 @@ class RunReports:
     async def job_of(self, token: str) -> str | None:
         """Return the job of a token, or None if it is not valid.
 
+        A token that was revoked since is still known, until `record` finds that it is not valid.
+
         Raises DatabaseAwayError or TooManyLookupsError.
         """
+        hashed = _hash(token)
+        if (known := self._known.get(hashed)) is not None:
+            return known
         if self.lookups >= MOST_LOOKUPS:
             raise TooManyLookupsError
-        params = {"token_hash": _hash(token)}
+        params = {"token_hash": hashed}
         self.lookups += 1
         try:
             row = await self._call(self._lookups, nullcontext(), "report_token_job", params)
         finally:
             self.lookups -= 1
         job: str | None = row["report_token_job"]
+        if job is not None:
+            self._known[hashed] = job
         return job
 
     @contextmanager
@@ -116,12 +127,14 @@ class RunReports:
 
     async def record(self, job: str, token: str, report: Report) -> Receipt:
         """Record a report for this job, which has a place. Raises DatabaseAwayError."""
-        params = {
+        params: dict[str, Any] = {
             "token_hash": _hash(token), "has_ended": report.has_ended, "run_key": report.run_key,
             "exit_status": report.exit_status, "error": report.error, "output": report.output,
         }  # fmt: skip
         turn = self._turns.setdefault(job, asyncio.Lock())
         receipt = Receipt(**await self._call(self._recorders, turn, "report_by_token", params))
+        if receipt.outcome == "unknown":
+            self._known.pop(params["token_hash"], None)
         if receipt.problem is not None:
             log.warning("web_report_refused", error=receipt.problem)
         return receipt

@@ -127,6 +127,7 @@ LEFT_OUT = {
     "write_output", "drop_output",
     # Probe the reports of one scope by key. Only jobs that another scheduler runs have any.
     "observe_start", "observe_end", "record_reports", "call_report_runs", "hand_over", "adopt",
+    "call_preview_adopt", "preview_adopt",
     "create_report_token", "report_by_token", "report_token_job", "revoke_report_token",
     # The check of a row of executions, which reads nothing.
     "may_be_execution",

@@ -41,7 +41,10 @@ FIREFOX = "firefox-esr"
 HAS_FIREFOX = pytest.mark.skipif(
     shutil.which(FIREFOX) is None, reason="firefox-esr is missing; `make test-web` installs it"
 )
-JOURNEYS = {"test_journeys", "test_refresh_in_place", "test_search", "test_instrument"}
+JOURNEYS = {
+    "test_addresses_and_times", "test_instrument", "test_journeys", "test_refresh_in_place",
+    "test_search",
+}  # fmt: skip
 PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
 
 

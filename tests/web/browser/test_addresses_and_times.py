@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.browser.conftest import Serve, Visit
+from tests.web.browser.conftest import FIREFOX, Serve, Visit
 from tests.web.test_prefix import mounted
 
 pytestmark = pytest.mark.browser
@@ -77,7 +77,7 @@ def test_the_zone_is_chosen_without_javascript(site: str, visit: Visit, db: Db) 
 
 @pytest.mark.parametrize("has_script", [True, False], ids=["script", "no_script"])
 def test_an_instant_is_chosen_with_the_keyboard_or_typed_F126(
-    site: str, visit: Visit, db: Db, *, has_script: bool
+    site: str, visit: Visit, db: Db, engine: str, *, has_script: bool
 ) -> None:
     rows.job(db)
     page = visit(f"{site}/times?zone=Asia/Kolkata&next=/ledger", java_script_enabled=has_script,
@@ -86,7 +86,8 @@ def test_an_instant_is_chosen_with_the_keyboard_or_typed_F126(
     chosen, typed = since.get_by_label("Since, Asia/Kolkata"), since.get_by_label("Since, typed")
     chosen.focus()
     page.keyboard.type("07012026")
-    page.keyboard.press("Tab")
+    if engine != FIREFOX:  # which goes on after four digits of the year
+        page.keyboard.press("Tab")
     page.keyboard.type("033015AM")
     page.keyboard.press("Enter")
     expect(page.locator(".chip")).to_contain_text("since: 2026-06-30T22:00:15Z")

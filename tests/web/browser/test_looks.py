@@ -52,6 +52,7 @@ def addresses(execution: int) -> dict[str, str]:
         "execution": f"/execution/{execution}", "job": f"/job/fold?day={BERLIN[2]}",
         "job-gap": f"/job/gap?day={SANTIAGO[2]}",
         "forecast": "/forecast", "job-planned": "/job/sync-crm", "calendars": "/calendars",
+        "job-adopt": "/job-adopt?name=sync-crm",
         "job-skip": "/job-skip?name=sync-crm&from=2026-10-25T20:00Z&through=2026-10-26T20:00Z",
         "job-run": "/job-run?name=send-invoices", "job-run-json": "/job-run?name=fx-rates",
         "job-pause": "/job-pause?name=send-invoices&until=2h",

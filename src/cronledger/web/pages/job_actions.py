@@ -1,4 +1,4 @@
-"""What operators do with one job: run it now, pause and resume it, skip firings, backfill it."""
+"""What operators do with one job: run, pause, resume and backfill it, skip firings, adopt it."""
 
 import asyncio
 import json
@@ -12,9 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.explain.adopting import Adoption, adoption
 from cronledger.explain.firings import firings_in
 from cronledger.explain.skipping import MOST, Skipping, skipping
 from cronledger.ledger import calls
+from cronledger.ledger.calls import Call
+from cronledger.ledger.refusals import LedgerError
 from cronledger.ledger.reports import ReadRows, Reports, Row
 from cronledger.rules.calendars import Calendars
 from cronledger.rules.cron import CronError
@@ -247,6 +250,58 @@ async def _skipping(
     return (None, found) if isinstance(found, str) else (found, None)
 
 
+# --- adoption ------------------------------------------------------------------------------------
+
+
+async def ask_adopt(request: Request) -> Response:
+    """Return the form for an adoption; once it has an instant, with what it would do."""
+    site = _operator(request)
+    row, _ = await job_of(request)
+    key = _key(lambda name: queries.text(request, name), row)
+    at, found, problem = queries.moment_of(request, "at"), None, None
+    if at:
+        back = queries.text(request, "back") is not None
+        try:
+            call = await _adoption(request, row, at, back=back, preview=True)
+            found = await site.actor.call(call, identity_of(request))
+        except (LedgerError, ValueError) as error:
+            problem = str(error)
+    return await site.page(
+        request, "job_adopt.html", status=200 if problem is None else 400, row=row, at=at,
+        given=request.query_params, found=found, problem=problem, back=_back(key),
+    )  # fmt: skip
+
+
+async def adopt(request: Request) -> Response:
+    """Move the job between its two schedulers."""
+    site = _operator(request)
+    form = await form_of(request)
+    row, _ = await job_of(request, form.text("name"))
+    at, back, reason = form.moment("at"), form.text("back") != "", form.text("reason").strip()
+    try:
+        call = await _adoption(request, row, at, back=back, reason=reason or None)
+    except ValueError as error:
+        raise HTTPException(400, f"Job {row['name']}: {error}.") from None
+    found = await site.actor.call(call, identity_of(request))
+    return site.done(request, f"{found}.", "/job", **_back(_key(form.text, row)))
+
+
+async def _adoption(
+    request: Request, row: Row, given: str, *, back: bool, reason: str | None = None,
+    preview: bool = False,
+) -> Call[Adoption]:  # fmt: skip
+    """Return the call of an adoption. Raises HTTPException, ValueError."""
+    at = queries.absolute(given, "at")
+    computed = await site_of(request).reader.compute(
+        "adoption",
+        lambda read: adoption(Reports(read), row, at, back=back, reason=reason, preview=preview),
+        row=row, at=at, back=back, reason=reason, preview=preview,
+    )  # fmt: skip
+    if computed.value is None or computed.problem is not None:
+        raise HTTPException(503, computed.problem or "The database does not respond.")
+    return computed.value
+
+
 # --- backfill ------------------------------------------------------------------------------------
 
 
@@ -354,6 +409,8 @@ ROUTES = [
     Route("/job-skip", ask_skip, methods=["GET"]),
     Route("/job-skip", skip, methods=["POST"]),
     Route("/job-unskip", unskip, methods=["POST"]),
+    Route("/job-adopt", ask_adopt, methods=["GET"]),
+    Route("/job-adopt", adopt, methods=["POST"]),
     Route("/job-backfill", ask_backfill, methods=["GET"]),
     Route("/job-backfill", backfill, methods=["POST"]),
 ]
