@@ -60,6 +60,9 @@ WRAPPER = "tests/cli/test_observe.py::"
 PROGRESS_RULES = "tests/unit/test_progress.py::"
 HISTORY = "tests/db/test_pg_cron_history.py::"
 HOSTS = "tests/db/test_hosts.py::"
+LEFT_HOSTS = (
+    HOSTS + "test_the_scopes_of_a_job_that_left_its_hosts_are_removed_after_their_executions"
+)
 ADOPT = "tests/db/test_adopt.py::"
 ADOPTED = "tests/cli/test_adopt.py::"
 BOOTS = "tests/db/test_boots.py::"
@@ -547,6 +550,8 @@ MISTAKES = [
         ("the scopes of hosts that are gone stay",
          HOSTS + "test_the_scope_of_a_host_that_is_gone_is_removed_after_its_executions",
          "IF {schema}_internal.take_turn('hosts') THEN", "IF false THEN"),
+        ("the scopes of jobs that are retired or deleted stay", LEFT_HOSTS,
+         "SELECT CASE r.state WHEN 'retired' THEN r.effective_from END", "SELECT NULL::timestamptz"),
     ),
     *_of(
         SRC + "ledger/sql/call_report_runs.sql",

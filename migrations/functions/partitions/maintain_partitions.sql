@@ -127,6 +127,14 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.create_missing_partitions(timestamptz[]) IS 'Creates the partitions that are missing for these plan_times, as wide as the widest existing one, and returns their names. Used by claims and backfills, which may need a partition before maintain_partitions has run.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.gone_since(scope {schema}.schedules) RETURNS timestamptz
+LANGUAGE sql STABLE AS $$
+    SELECT least(CASE WHEN scope.returned_at IS NULL THEN scope.retired_at END,
+                 (SELECT CASE r.state WHEN 'retired' THEN r.effective_from END
+                  FROM {schema}.job_revisions r WHERE r.job_name = scope.job_name ORDER BY r.revision DESC LIMIT 1))
+$$;
+COMMENT ON FUNCTION {schema}_internal.gone_since({schema}.schedules) IS 'Returns since when the scope is retired, or its job is retired or deleted; NULL: neither. What changes it waits for the lock of the row of schedules.';
+
 CREATE OR REPLACE FUNCTION {schema}.maintain_partitions(
     width interval DEFAULT '7 days', ahead interval DEFAULT '28 days')
 RETURNS TABLE (action text, subject text)
@@ -190,13 +198,13 @@ BEGIN
     -- In a cluster of containers each of them may be a host of its own. The turn keeps follow_hosts from returning their
     -- scopes; an edit can return them. What a claim wrote before the locks were free is read by a statement after them.
     IF {schema}_internal.take_turn('hosts') THEN
-        gone := ARRAY(SELECT o.ctid FROM {schema}.schedules o JOIN {schema}.jobs j ON j.name = o.job_name
-                      WHERE o.scope_kind = 'host' AND j.every IS NOT NULL
-                        AND o.retired_at <= {schema}.pruned_through() AND o.returned_at IS NULL
-                      LIMIT 10000 FOR UPDATE OF o SKIP LOCKED);
+        gone := ARRAY(SELECT o.ctid FROM {schema}.schedules o
+                      WHERE o.scope_kind = 'host' AND o.planned_through <= {schema}.pruned_through()
+                        AND {schema}_internal.gone_since(o) <= {schema}.pruned_through()
+                      LIMIT 10000 FOR UPDATE SKIP LOCKED);
         WITH removed AS (
             DELETE FROM {schema}.schedules s
-            WHERE s.ctid = ANY (gone)
+            WHERE s.ctid = ANY (gone) AND {schema}_internal.gone_since(s) <= {schema}.pruned_through()
               AND NOT EXISTS (SELECT FROM {schema}.executions e
                               WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id))
               AND NOT EXISTS (SELECT FROM {schema}.skips k
@@ -271,7 +279,7 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, absences and boots of hosts, retired hosts and their scopes of jobs with every, pauses, progress and output that died runners left, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, absences and boots of hosts, retired hosts, scopes of hosts that are retired or whose job is, pauses, progress and output that died runners left, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$
