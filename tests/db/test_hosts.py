@@ -376,6 +376,34 @@ async def test_the_scopes_of_a_job_that_left_its_hosts_are_removed_after_their_e
     assert ledger.violations() == []
 
 
+@pytest.mark.parametrize("edits_first", [True, False])
+async def test_a_host_that_an_edit_lists_beside_the_upkeep_is_kept(
+    ledger: Ledger, db: Db, other: Db, edits_first: bool
+) -> None:
+    """Without its row no replica could record that it is absent."""
+    ledger.job(schedule="@daily", every=["role=web"])
+    db.execute(
+        "INSERT INTO cronledger.hosts (name, present_through, retired_at, retired_by)"
+        " SELECT 'web1', t, t, 'ann' FROM (SELECT timestamptz '1970-01-01Z' AS t) t"
+    )
+    edit = "UPDATE cronledger.jobs SET every = NULL, scopes = '{web1}'"
+    upkeep = "SELECT cronledger.maintain_partitions()"
+    with db.transaction():
+        db.execute(edit if edits_first else upkeep)
+        if edits_first:
+            other.execute(upkeep)
+        else:
+            blocked = rows.start_blocked(ledger.db, other, lambda: other.execute(edit))
+    if not edits_first:
+        blocked.result()
+    async with runners(ledger.url, {"labels": DB}) as (runner,):
+        ledger.travel(by=timedelta(days=1))
+        await runner.repair()
+        assert await runner.settle() == []
+    assert ledger.skipped() == [("host_absent", 1)]
+    assert ledger.violations() == []
+
+
 async def test_a_host_without_the_label_any_more_leaves(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", every=["role=web"])
     async with runners(ledger.url, {"labels": WEB}) as (web,):

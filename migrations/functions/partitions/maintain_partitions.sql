@@ -196,7 +196,8 @@ BEGIN
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
     -- In a cluster of containers each of them may be a host of its own. The turn keeps follow_hosts from returning their
-    -- scopes; an edit can return them. What a claim wrote before the locks were free is read by a statement after them.
+    -- scopes. An edit that returns them waits for these locks, and creates them anew. What committed before the locks were
+    -- free is read by a statement after them.
     IF {schema}_internal.take_turn('hosts') THEN
         gone := ARRAY(SELECT o.ctid FROM {schema}.schedules o
                       WHERE o.scope_kind = 'host' AND o.planned_through <= {schema}.pruned_through()
@@ -217,9 +218,10 @@ BEGIN
         DELETE FROM {schema}.windows w USING removed r
         WHERE (w.job_name, w.scope_kind, w.scope_id) = (r.job_name, r.scope_kind, r.scope_id);
     END IF;
+    -- An edit that gives a job the scope of a host locks the host, and commits the scope before it frees that lock.
+    gone := ARRAY(SELECT h.ctid FROM {schema}.hosts h WHERE h.retired_at < now_ - keep FOR UPDATE SKIP LOCKED);
     DELETE FROM {schema}.hosts h
-    WHERE h.retired_at < (SELECT {schema}.db_now() - r.keep FROM {schema}.retention r)
-      AND h.name NOT IN (SELECT s.scope_id FROM {schema}.schedules s WHERE s.scope_kind = 'host');
+    WHERE h.ctid = ANY (gone) AND h.name NOT IN (SELECT s.scope_id FROM {schema}.schedules s WHERE s.scope_kind = 'host');
     DELETE FROM {schema}.host_absences a
     WHERE a.until_at <= {schema}.pruned_through() OR a.host NOT IN (SELECT h.name FROM {schema}.hosts h);
     -- The last boot stays, because the next check-in would count it again.
