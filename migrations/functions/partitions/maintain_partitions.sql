@@ -224,10 +224,10 @@ BEGIN
     WHERE h.ctid = ANY (gone) AND h.name NOT IN (SELECT s.scope_id FROM {schema}.schedules s WHERE s.scope_kind = 'host');
     DELETE FROM {schema}.host_absences a
     WHERE a.until_at <= {schema}.pruned_through() OR a.host NOT IN (SELECT h.name FROM {schema}.hosts h);
-    -- The last boot stays, because the next check-in would count it again.
+    -- The last boot stays, and one that is still reported, because the next check-in would count it again.
     DELETE FROM {schema}.host_boots b
     WHERE b.host NOT IN (SELECT h.name FROM {schema}.hosts h)
-       OR (coalesce(b.plan_time, b.checked_in_at) <= {schema}.pruned_through() AND EXISTS (
+       OR (greatest(b.plan_time, b.reported_at) <= {schema}.pruned_through() AND EXISTS (
            SELECT FROM {schema}.host_boots n
            WHERE n.host = b.host
              AND coalesce(n.plan_time, n.checked_in_at) > coalesce(b.plan_time, b.checked_in_at)));
