@@ -185,9 +185,8 @@ class SkipReasons:
         last = self._last
         if last is None or last >= self._now:
             return None
-        coming = self._history.expected(self._state.key, last, self._now, self._state)
-        own = (expected for expected in coming if not expected.is_observed)
-        for expected in islice(own, _LOOK_AHEAD):
+        coming = self._history.expected(self._state.key, last, self._now, self._state, own=True)
+        for expected in islice(coming, _LOOK_AHEAD):
             held = expected.never_runs or self._history.paused(expected.due_at)
             if expected.due_at <= self._now and not held:
                 return expected
