@@ -288,6 +288,10 @@ class History:
             due <= retired <= until for retired in state.retirements
         )
 
+    def had_no_handler_between(self, after: datetime, until: datetime) -> bool:
+        """Return whether an edit in [after, until] left all plan_times to another scheduler."""
+        return any(edit.never_fires and after <= edit.start <= until for edit in self.edits)
+
 
 def boots_of(state: ScheduleState | None) -> dict[datetime, timedelta]:
     """Return the plan_times of `@reboot`, and how long after each boot the host checked in."""

@@ -173,7 +173,8 @@ class SkipReasons:
             return  # its definition may have been invalid
         if self._history.was_retired_between(self._state, expected.due_at, recorded):
             return
-        if edit.never_fires and not expected.is_observed:
+        after = expected.plan_time
+        if not expected.is_observed and self._history.had_no_handler_between(after, recorded):
             return  # no replica may start it any more
         text = (
             f"the reason is missed, but it was recorded {late} after due_at, within grace {grace}"
