@@ -961,16 +961,18 @@ CREATE TABLE {schema}.host_boots (
     boot_id       text COLLATE "C" NOT NULL CHECK (length(boot_id) BETWEEN 1 AND 200),
     booted_at     timestamptz NOT NULL,
     checked_in_at timestamptz NOT NULL,
+    reported_at   timestamptz NOT NULL DEFAULT {schema}.db_clock(),
     plan_time     timestamptz,
     jobs          text[] NOT NULL DEFAULT '{}',
     PRIMARY KEY (host, boot_id),
     UNIQUE (host, plan_time)
 );
-COMMENT ON TABLE {schema}.host_boots IS 'Boots of hosts, which are the plan_times of jobs with the schedule @reboot. Written by check-ins. The planner and verify read boots only from here. Rows of boots before the executions that are kept are pruned, except for the last boot of each host.';
+COMMENT ON TABLE {schema}.host_boots IS 'Boots of hosts, which are the plan_times of jobs with the schedule @reboot. Written by check-ins. The planner and verify read boots only from here. Rows of boots before the executions that are kept are pruned once no replica reports them, except for the last boot of each host.';
 COMMENT ON COLUMN {schema}.host_boots.host IS 'The host.';
 COMMENT ON COLUMN {schema}.host_boots.boot_id IS 'Identity of the boot: that of the kernel, or the setting boot_id of the replica.';
 COMMENT ON COLUMN {schema}.host_boots.booted_at IS 'When the host booted: checked_in_at minus the time for which it had been up.';
 COMMENT ON COLUMN {schema}.host_boots.checked_in_at IS 'When a replica first checked in after the boot. If this is later than the grace of a job after booted_at, the plan_time is a skip host_absent.';
+COMMENT ON COLUMN {schema}.host_boots.reported_at IS 'When a check-in last reported the boot, to the hour. Containers with one host name report several boots in turn, so a boot is not pruned while it is reported.';
 COMMENT ON COLUMN {schema}.host_boots.plan_time IS 'The plan_time of the boot for these jobs: a whole second after the check-in that set it. NULL: a job with every does not have the scope of a new host yet, or a schedule was locked. The next check-in tries again.';
 COMMENT ON COLUMN {schema}.host_boots.jobs IS 'The jobs that had the schedule @reboot and this host when plan_time was set. The plan_time counts for a job only if the revision that it belongs to has this schedule.';
 

@@ -48,7 +48,9 @@ async def test_each_plan_time_runs_on_exactly_one_side(
     sides = [await fire(ledger, one, base + n * MINUTE) for n in range(3)]
     ledger.one(SWITCH, base + 4 * MINUTE - 5 * SECOND, True)
     sides += [await fire(ledger, one, base + n * MINUTE) for n in range(3, 6)]
-    assert sides == ["other", "other", "own", "own", "other", "other"]
+    ledger.one(SWITCH, base + 6 * MINUTE - 5 * SECOND, False)
+    sides += [await fire(ledger, one, base + n * MINUTE) for n in range(6, 8)]
+    assert sides == ["other", "other", "own", "own", "other", "other", "own", "own"]
     ran = "SELECT plan_time, trigger, status, runner_id = 'observed' FROM executions ORDER BY 1"
     assert ledger.values(ran) == [
         (base + n * MINUTE, "schedule", "SUCCESS", side == "other") for n, side in enumerate(sides)
@@ -56,8 +58,8 @@ async def test_each_plan_time_runs_on_exactly_one_side(
     assert (ledger.skipped(), ledger.violations()) == ([], [])
     assert list(verify(ledger.url)) == []
     edits = "SELECT reason, requested_by FROM job_history WHERE reason IS NOT NULL"
-    assert ledger.values(edits) == [("the move", "ann")] * 2
-    assert ledger.one("SELECT count(*) FROM audit WHERE verb = 'adopt' AND outcome = 'done'") == 2
+    assert ledger.values(edits) == [("the move", "ann")] * 3
+    assert ledger.one("SELECT count(*) FROM audit WHERE verb = 'adopt' AND outcome = 'done'") == 3
 
 
 async def test_the_first_plan_time_of_replicas_does_not_wait_for_a_missing_report(
@@ -92,8 +94,9 @@ async def test_verify_finds_a_plan_time_on_the_wrong_side(
     assert [one.kind for one in verify(ledger.url)] == ["unreported"]
 
 
-async def test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_missed(
-    ledger: Ledger, one: Runner, base: datetime
+@pytest.mark.parametrize("reason", ["missed", "superseded"])
+async def test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_skipped(
+    ledger: Ledger, one: Runner, base: datetime, reason: str
 ) -> None:
     ledger.edit(grace=5 * MINUTE)
     ledger.one(SWITCH, base + MINUTE - 5 * SECOND, False)
@@ -108,8 +111,25 @@ async def test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_miss
     assert await one.settle() == []
     assert (ledger.skipped(), list(verify(ledger.url))) == ([], [])
     ledger.values("DELETE FROM executions WHERE plan_time = %s RETURNING 1", waited)
-    rows.skip(ledger.db, waited, reason="missed", revision=4, created_at=waited + MINUTE)
+    rows.skip(ledger.db, waited, reason=reason, revision=4, created_at=waited + MINUTE)
     assert [(one.kind, one.plan_time) for one in verify(ledger.url)] == [("untrue_skip", waited)]
+
+
+async def test_what_the_loss_of_its_handler_missed_does_not_start_after_it_has_one_again(
+    ledger: Ledger, one: Runner, base: datetime
+) -> None:
+    """Although no replica has planned it in between, and it is within grace."""
+    ledger.edit(observed=False, catch_up="latest", overlap="skip", grace=5 * MINUTE)
+    assert await fire(ledger, one, base) == "own"
+    edits: list[tuple[int, dict[str, Any]]] = [
+        (1, {"handler": "observed", "target": {}}),
+        (30, {"handler": "python", "target": {"python": "tests:work"}}),
+    ]
+    for seconds, columns in edits:
+        ledger.stop_clock(base + MINUTE + seconds * SECOND)
+        ledger.edit(**columns)
+    assert await one.settle() == []
+    assert (ledger.skipped(), list(verify(ledger.url))) == ([("missed", 1)], [])
 
 
 def test_an_adoption_can_be_withdrawn_and_moved(ledger: Ledger, base: datetime) -> None:

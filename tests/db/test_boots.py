@@ -121,6 +121,26 @@ async def test_a_boot_that_a_newer_one_overtook_is_pruned_without_a_plan_time_F1
             assert ledger.values(boots) == kept
 
 
+async def test_the_boots_of_containers_with_one_host_name_count_once_F100(
+    ledger: Ledger,
+) -> None:
+    ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])
+    specs = [{"labels": WEB, "boot_id": x} for x in ("1", "2")]
+    async with runners(ledger.url, *specs) as containers:
+        for _ in range(2):
+            for runner in containers:
+                await runner.check_in()
+                ledger.travel(by=SECOND)
+                await runner.run_due()
+            ledger.travel(by=timedelta(days=2))
+            for runner in containers:
+                await runner.check_in()
+            ledger.values("UPDATE pruned SET through = db_clock() - interval '25 h'")
+            ledger.values("SELECT maintain_partitions()")
+    assert ledger.accounted() == 2
+    assert ledger.violations() == []
+
+
 async def test_i2_a_boot_waits_for_the_locks_of_its_schedules_F100(ledger: Ledger, db: Db) -> None:
     """So its plan_time is later than each cursor, and its check-in never waits."""
     ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from cronledger.rules import outcome
+from tests.db.support import rows
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.rows import Db
 
@@ -320,6 +321,86 @@ async def test_the_scope_of_a_host_that_is_gone_is_removed_after_its_executions(
         assert scopes(ledger) == {"web1": True}
         ledger.travel(by=timedelta(days=1))
         assert await web.run_due() == 1
+    assert ledger.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("end", "again"),
+    [
+        ({"retired_at": "now"}, {"retired_at": None}),
+        ({}, {}),
+        ({"every": None, "scopes": ["web2"]}, {"scopes": ["web1"]}),
+        ({"every": None, "scope_kind": "global"}, {"every": ["role=web"]}),
+    ],
+    ids=["retired", "deleted", "listed", "global"],
+)
+async def test_the_scopes_of_a_job_that_left_its_hosts_are_removed_after_their_executions(
+    ledger: Ledger, db: Db, other: Db, end: dict[str, Any], again: dict[str, Any]
+) -> None:
+    """A job that returns meanwhile waits for the upkeep, and has its scope as a new one."""
+    job: dict[str, Any] = {"schedule": "@daily", "every": ["role=web"]}
+    ledger.job(**job)
+    upkeep = "SELECT cronledger.maintain_partitions()"
+    kept = "SELECT count(*) FROM schedules WHERE scope_id = 'web1'"
+    ledger.values("SELECT set_retention(%s)", timedelta(days=30))
+    async with runners(ledger.url, {"labels": WEB}) as (web,):
+        await web.repair()
+        ledger.values("SELECT trigger('job', 'host', 'web1')")
+        assert await web.run_due() == 1
+        if end:
+            ledger.edit(**end)
+        else:
+            ledger.values("DELETE FROM jobs RETURNING 1")
+        await web.run_due()
+        for _ in range(3):
+            ledger.travel(by=timedelta(days=7))
+            ledger.values(upkeep)
+        await web.repair()
+        await web.run_due()
+        assert (ledger.one(kept), ledger.violations()) == (1, [])
+        ledger.travel(by=timedelta(days=22))
+        ledger.values(upkeep)  # drops the partition of the last execution
+        with db.transaction():
+            db.execute(upkeep)
+            assert rows.value(db, "SELECT count(*) FROM cronledger.schedules"
+                                  " WHERE scope_id = 'web1'") == 0  # fmt: skip
+            write = (lambda: ledger.edit(**again)) if end else (lambda: ledger.job(**job))
+            blocked = rows.start_blocked(other, ledger.db, write)
+        blocked.result()
+        await web.repair()
+        assert ledger.one(kept) == 1
+        ledger.travel(by=timedelta(days=1))
+        await web.check_in()
+        await web.run_due()
+    assert ledger.values("SELECT reason FROM skips WHERE scope_id = 'web1'") == ["host_absent"]
+    assert ledger.violations() == []
+
+
+@pytest.mark.parametrize("edits_first", [True, False])
+async def test_a_host_that_an_edit_lists_beside_the_upkeep_is_kept(
+    ledger: Ledger, db: Db, other: Db, edits_first: bool
+) -> None:
+    """Without its row no replica could record that it is absent."""
+    ledger.job(schedule="@daily", every=["role=web"])
+    db.execute(
+        "INSERT INTO cronledger.hosts (name, present_through, retired_at, retired_by)"
+        " SELECT 'web1', t, t, 'ann' FROM (SELECT timestamptz '1970-01-01Z' AS t) t"
+    )
+    edit = "UPDATE cronledger.jobs SET every = NULL, scopes = '{web1}'"
+    upkeep = "SELECT cronledger.maintain_partitions()"
+    with db.transaction():
+        db.execute(edit if edits_first else upkeep)
+        if edits_first:
+            other.execute(upkeep)
+        else:
+            blocked = rows.start_blocked(ledger.db, other, lambda: other.execute(edit))
+    if not edits_first:
+        blocked.result()
+    async with runners(ledger.url, {"labels": DB}) as (runner,):
+        ledger.travel(by=timedelta(days=1))
+        await runner.repair()
+        assert await runner.settle() == []
+    assert ledger.skipped() == [("host_absent", 1)]
     assert ledger.violations() == []
 
 

@@ -140,6 +140,27 @@ def test_later_observed_plan_times_do_not_count_after_a_return(
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("now", "limit"), [("09:06:30", 1), ("09:45", 40)])
+def test_catch_up_counts_the_plan_times_of_replicas_on_both_sides_of_observed_ones(
+    now: str, limit: int
+) -> None:
+    """The limit leaves out the oldest one of replicas, and those between count for nothing."""
+    hour = timedelta(hours=1)
+    returned, adopted = (
+        job("* * * * *", grace=hour, observed=True, catch_up="all", catch_up_window=hour,
+            catch_up_limit=limit, overlap="allow", **switch)
+        for switch in (
+            {"adopted_at": at("00:00"), "returned_at": at("09:02:55")},
+            {"adopted_at": at("09:05:55")},
+        )
+    )  # fmt: skip
+    known = (revision(1, "00:00", returned), revision(2, "09:03:10", adopted))
+    found = planned("09:00:30", now, [], *known)
+    assert skipped(found) == [("missed", 1), ("not_reported", 1), ("not_reported", 2)]
+    assert [run.plan_time for run in found.runs][:2] == [at("09:02"), at("09:06")]
+    assert len(found.runs) == limit + 1  # the newest one is on time
+
+
 def test_a_move_from_replicas_misses_what_has_not_started() -> None:
     moved = revision(2, "09:01:10", observed())
     found = planned(
@@ -147,6 +168,23 @@ def test_a_move_from_replicas_misses_what_has_not_started() -> None:
     )
     assert skipped(found) == [("missed", 1)]
     assert ran(found) == [(1, "09:01:01", "observed")]
+
+
+@pytest.mark.parametrize("catch_up", ["latest", "all"])
+@pytest.mark.parametrize(("now", "runs"), [("09:03:30", []), ("09:04:01", ["09:04"])])
+def test_a_move_back_to_replicas_does_not_start_what_the_move_from_them_missed(
+    catch_up: str, now: str, runs: list[str]
+) -> None:
+    """No claim has planned it in between."""
+    hour = timedelta(hours=1)
+    own = job("* * * * *", grace=hour, catch_up=catch_up, catch_up_window=hour, overlap="allow")
+    known = (
+        revision(1, "00:00", own), revision(2, "09:01:10", observed()),
+        revision(3, "09:03:10", own),
+    )  # fmt: skip
+    found = planned("09:00:30", now, [], *known)
+    assert skipped(found) == [("missed", 1), ("not_reported", 2)]
+    assert [run.plan_time for run in found.runs] == [at(run) for run in runs]
 
 
 def test_more_reports_than_a_claim_reads_are_settled_by_the_next_one(

@@ -34,6 +34,8 @@ BEGIN
         checked_in_at = greatest(before.checked_in_at, at),
         present_through = greatest(before.present_through, at + ttl)
     WHERE h.name = of_host;
+    UPDATE {schema}.host_boots b SET reported_at = at
+    WHERE b.host = of_host AND b.boot_id = boot AND b.reported_at < at - interval '1 hour';
     IF boot IS NOT NULL AND NOT EXISTS (
         SELECT FROM {schema}.host_boots b
         WHERE b.host = of_host AND b.boot_id = boot AND b.plan_time IS NOT NULL) THEN

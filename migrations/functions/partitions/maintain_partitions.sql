@@ -127,6 +127,14 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.create_missing_partitions(timestamptz[]) IS 'Creates the partitions that are missing for these plan_times, as wide as the widest existing one, and returns their names. Used by claims and backfills, which may need a partition before maintain_partitions has run.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.gone_since(scope {schema}.schedules) RETURNS timestamptz
+LANGUAGE sql STABLE AS $$
+    SELECT least(CASE WHEN scope.returned_at IS NULL THEN scope.retired_at END,
+                 (SELECT CASE r.state WHEN 'retired' THEN r.effective_from END
+                  FROM {schema}.job_revisions r WHERE r.job_name = scope.job_name ORDER BY r.revision DESC LIMIT 1))
+$$;
+COMMENT ON FUNCTION {schema}_internal.gone_since({schema}.schedules) IS 'Returns since when the scope is retired, or its job is retired or deleted; NULL: neither. What changes it waits for the lock of the row of schedules.';
+
 CREATE OR REPLACE FUNCTION {schema}.maintain_partitions(
     width interval DEFAULT '7 days', ahead interval DEFAULT '28 days')
 RETURNS TABLE (action text, subject text)
@@ -188,15 +196,16 @@ BEGIN
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
     -- In a cluster of containers each of them may be a host of its own. The turn keeps follow_hosts from returning their
-    -- scopes; an edit can return them. What a claim wrote before the locks were free is read by a statement after them.
+    -- scopes. An edit that returns them waits for these locks, and creates them anew. What committed before the locks were
+    -- free is read by a statement after them.
     IF {schema}_internal.take_turn('hosts') THEN
-        gone := ARRAY(SELECT o.ctid FROM {schema}.schedules o JOIN {schema}.jobs j ON j.name = o.job_name
-                      WHERE o.scope_kind = 'host' AND j.every IS NOT NULL
-                        AND o.retired_at <= {schema}.pruned_through() AND o.returned_at IS NULL
-                      LIMIT 10000 FOR UPDATE OF o SKIP LOCKED);
+        gone := ARRAY(SELECT o.ctid FROM {schema}.schedules o
+                      WHERE o.scope_kind = 'host' AND o.planned_through <= {schema}.pruned_through()
+                        AND {schema}_internal.gone_since(o) <= {schema}.pruned_through()
+                      LIMIT 10000 FOR UPDATE SKIP LOCKED);
         WITH removed AS (
             DELETE FROM {schema}.schedules s
-            WHERE s.ctid = ANY (gone)
+            WHERE s.ctid = ANY (gone) AND {schema}_internal.gone_since(s) <= {schema}.pruned_through()
               AND NOT EXISTS (SELECT FROM {schema}.executions e
                               WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id))
               AND NOT EXISTS (SELECT FROM {schema}.skips k
@@ -209,15 +218,16 @@ BEGIN
         DELETE FROM {schema}.windows w USING removed r
         WHERE (w.job_name, w.scope_kind, w.scope_id) = (r.job_name, r.scope_kind, r.scope_id);
     END IF;
+    -- An edit that gives a job the scope of a host locks the host, and commits the scope before it frees that lock.
+    gone := ARRAY(SELECT h.ctid FROM {schema}.hosts h WHERE h.retired_at < now_ - keep FOR UPDATE SKIP LOCKED);
     DELETE FROM {schema}.hosts h
-    WHERE h.retired_at < (SELECT {schema}.db_now() - r.keep FROM {schema}.retention r)
-      AND h.name NOT IN (SELECT s.scope_id FROM {schema}.schedules s WHERE s.scope_kind = 'host');
+    WHERE h.ctid = ANY (gone) AND h.name NOT IN (SELECT s.scope_id FROM {schema}.schedules s WHERE s.scope_kind = 'host');
     DELETE FROM {schema}.host_absences a
     WHERE a.until_at <= {schema}.pruned_through() OR a.host NOT IN (SELECT h.name FROM {schema}.hosts h);
-    -- The last boot stays, because the next check-in would count it again.
+    -- The last boot stays, and one that is still reported, because the next check-in would count it again.
     DELETE FROM {schema}.host_boots b
     WHERE b.host NOT IN (SELECT h.name FROM {schema}.hosts h)
-       OR (coalesce(b.plan_time, b.checked_in_at) <= {schema}.pruned_through() AND EXISTS (
+       OR (greatest(b.plan_time, b.reported_at) <= {schema}.pruned_through() AND EXISTS (
            SELECT FROM {schema}.host_boots n
            WHERE n.host = b.host
              AND coalesce(n.plan_time, n.checked_in_at) > coalesce(b.plan_time, b.checked_in_at)));
@@ -271,7 +281,7 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, absences and boots of hosts, retired hosts and their scopes of jobs with every, pauses, progress and output that died runners left, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, absences and boots of hosts, retired hosts, scopes of hosts that are retired or whose job is, pauses, progress and output that died runners left, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$

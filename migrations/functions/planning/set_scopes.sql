@@ -1,4 +1,4 @@
--- Scopes appear, retire and return. Lock order: the job's row, then by key the schedules that change.
+-- Scopes appear, retire and return. Lock order: the job's row, then by key the schedules that change, then new hosts.
 -- A job may have 100,000 scopes, so each statement here reads the schedules of the job once. Neither
 -- `= ANY (ids)` nor a nested loop does: the first is a linear search for each schedule in a generic plan,
 -- and the planner prefers the second where it believes that the job has few schedules.
@@ -49,8 +49,10 @@ BEGIN
     -- Read after the wait for the locks, which may have been long, because what was planned meanwhile stays
     -- valid.
     at := coalesce(seen_at, {schema}.db_clock());
-    -- A host has a row, whose lock decides whether it is absent.
+    -- A host has a row, whose lock decides whether it is absent. The upkeep of partitions does not see these schedules
+    -- before the COMMIT, so the lock keeps it from deleting the host.
     IF kind = 'host' THEN
+        PERFORM FROM {schema}.hosts h JOIN unnest(fresh) u(id) ON u.id = h.name ORDER BY h.name FOR KEY SHARE OF h;
         INSERT INTO {schema}.hosts (name, present_through) SELECT DISTINCT u.id COLLATE "C", timestamptz '1970-01-01Z'
         FROM unnest(fresh) u(id) ORDER BY 1 ON CONFLICT DO NOTHING;
     END IF;

@@ -108,7 +108,7 @@ LANGUAGE sql IMMUTABLE AS $$
              covering_execution cancel_waiting check_window check_acceptance check_backfill check_backoff check_json check_maintenance
              await_turn bucket_bounds hours_to_count check_due_at check_enqueue check_execution_ids cancel_outcome record_many act_on_many retry_one check_queue check_retry check_runner check_scopes check_target check_traceparent check_trigger
              apply_overlap check_skip lock_schedules wake_schedules covered_watermark current_timeline jobs_check_values json_problem channels_check_values channel_problem
-             drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
+             drop_partition gone_since due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
              create_role has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor
              jobs_number_revision jobs_record_deletion lock_job lock_limits create_backfilled record_pruned
              check_items check_partition create_enqueued create_partition create_partitions create_message

@@ -17,6 +17,8 @@ from cronledger.audit.walk import Definition, due_at, excluded_day, walk
 from cronledger.ledger.audits import ScheduleState
 from cronledger.rules.model import GLOBAL, ScopeKey
 
+_TICK = timedelta(microseconds=1)
+
 
 @dataclass(frozen=True, slots=True)
 class Edit:
@@ -42,14 +44,23 @@ class Edit:
         """
         return self.raw.get("handler") == "observed"
 
+    def own_part(self, after: datetime, through: datetime) -> tuple[datetime, datetime]:
+        """Return the part of (after, through] whose plan_times replicas run. It may be empty."""
+        if self.never_fires:
+            return through, through
+        if self.raw.get("observed"):
+            adopted, returned = (self.raw.get(name) for name in ("adopted_at", "returned_at"))
+            if adopted is None:
+                return through, through
+            after = max(after, datetime.fromisoformat(adopted) - _TICK)
+            if returned is not None:
+                through = min(through, datetime.fromisoformat(returned) - _TICK)
+        return after, through
+
     def is_observed(self, plan_time: datetime) -> bool:
         """Return whether another scheduler runs this plan_time of the revision."""
-        if self.never_fires or not self.raw.get("observed"):
-            return self.never_fires
-        adopted, returned = (self.raw.get(name) for name in ("adopted_at", "returned_at"))
-        if adopted is None or plan_time < datetime.fromisoformat(adopted):
-            return True
-        return returned is not None and plan_time >= datetime.fromisoformat(returned)
+        after, through = self.own_part(plan_time - _TICK, plan_time)
+        return after >= through
 
     @property
     def grace(self) -> timedelta | None:
@@ -162,15 +173,22 @@ class History:
         return min([state.planned_through, *later])
 
     def expected(
-        self, key: ScopeKey, after: datetime, through: datetime, state: ScheduleState | None = None
+        self,
+        key: ScopeKey,
+        after: datetime,
+        through: datetime,
+        state: ScheduleState | None = None,
+        *,
+        own: bool = False,
     ) -> Iterator[Expected]:
         """Yield every plan_time of the schedule in (after, through], ascending.
 
-        `state`: that of the scope, without which no boot of its host is known.
+        `state`: that of the scope, without which no boot of its host is known. `own`: only those
+        that replicas run, without enumerating the others.
         """
         decided = self._decided(key)
         boots = boots_of(state)
-        for owned in self.owned(after, through, boots):
+        for owned in self.owned(after, through, boots, own=own):
             definition = owned.definition
             noticed = boots if definition.at_boots else {}
             plain = not definition.jitter and not definition.schedule_delay
@@ -196,17 +214,25 @@ class History:
         return decisions
 
     def owned(
-        self, after: datetime, through: datetime, boots: Iterable[datetime] = ()
+        self,
+        after: datetime,
+        through: datetime,
+        boots: Iterable[datetime] = (),
+        *,
+        own: bool = False,
     ) -> Iterator[Owned]:
         """Yield the parts of (after, through] that valid edits own, ascending.
 
-        `boots`: the plan_times of definitions with the schedule `@reboot`.
+        `boots`: the plan_times of definitions with the schedule `@reboot`. `own`: only the parts
+        whose plan_times replicas run.
         """
         boots = tuple(boots)
         ends = [*self._starts[1:], through]
         for edit, end in zip(self.edits, ends, strict=True):
             first = after if edit is self.edits[0] else max(after, edit.start)
             last = min(end, through)
+            if own:
+                first, last = edit.own_part(first, last)
             if edit.definition is not None and first < last:
                 definition = edit.definition
                 if definition.at_boots:
@@ -258,10 +284,13 @@ class History:
     def was_retired_between(self, state: ScheduleState, due: datetime, until: datetime) -> bool:
         """Return whether the job or scope was retired at some time in (due, until]."""
         marks = [due, until, *(start for start in self._starts if due <= start <= until)]
-        tick = timedelta(microseconds=1)
-        return any(self.retired(state, at) for mark in marks for at in (mark, mark + tick)) or any(
+        return any(self.retired(state, at) for mark in marks for at in (mark, mark + _TICK)) or any(
             due <= retired <= until for retired in state.retirements
         )
+
+    def had_no_handler_between(self, after: datetime, until: datetime) -> bool:
+        """Return whether an edit in [after, until] left all plan_times to another scheduler."""
+        return any(edit.never_fires and after <= edit.start <= until for edit in self.edits)
 
 
 def boots_of(state: ScheduleState | None) -> dict[datetime, timedelta]:

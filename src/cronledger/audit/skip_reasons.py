@@ -173,7 +173,8 @@ class SkipReasons:
             return  # its definition may have been invalid
         if self._history.was_retired_between(self._state, expected.due_at, recorded):
             return
-        if edit.never_fires and not expected.is_observed:
+        after = expected.plan_time
+        if not expected.is_observed and self._history.had_no_handler_between(after, recorded):
             return  # no replica may start it any more
         text = (
             f"the reason is missed, but it was recorded {late} after due_at, within grace {grace}"
@@ -185,9 +186,8 @@ class SkipReasons:
         last = self._last
         if last is None or last >= self._now:
             return None
-        coming = self._history.expected(self._state.key, last, self._now, self._state)
-        own = (expected for expected in coming if not expected.is_observed)
-        for expected in islice(own, _LOOK_AHEAD):
+        coming = self._history.expected(self._state.key, last, self._now, self._state, own=True)
+        for expected in islice(coming, _LOOK_AHEAD):
             held = expected.never_runs or self._history.paused(expected.due_at)
             if expected.due_at <= self._now and not held:
                 return expected

@@ -292,6 +292,7 @@ def _settle(
     """Settle plan_times in order. Return the one that ended it, and why it does not start."""
     policy = line.current.job
     choice: _Choice | None = None
+    missed_through = _missed_through(line)
     forward = line.forward()
     ahead = list(islice(forward, READ_AHEAD + 1))
     if line.row.reports or any(segment.observed for segment in line.segments):
@@ -307,13 +308,13 @@ def _settle(
                 return planned, None
             continue
         if choice is None:  # not before it is needed, because the search costs most
-            choice = _choose(line, policy, ahead, start)
+            choice = _choose(line, policy, ahead, start, missed_through)
         included = choice.includes(planned)
         if line.row.window_start is not None and planned.plan_time <= line.row.window_start:
             settled.skip(planned, SkipReason.SUPERSEDED, None)
             continue
         if not included:
-            before = planned.due_at <= line.retired_through
+            before = planned.due_at <= missed_through
             rest = SkipReason.MISSED if before else choice.rest
             blocked_by = choice.overlaps if rest is SkipReason.OVERLAP else None
             settled.skip(planned, rest, blocked_by)
@@ -383,13 +384,21 @@ def _settled_at(line: Timeline, planned: Planned) -> datetime:
     return min(settled_at(planned), at)
 
 
-def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], start: _Start) -> _Choice:
+def _missed_through(line: Timeline) -> datetime:
+    """Return until when what was due is missed: the job was retired, or had no handler."""
+    observed = (part for part in line.segments if part.revision.job.handler is Handler.OBSERVED)
+    return max([line.retired_through, *(part.through for part in observed)])
+
+
+def _choose(
+    line: Timeline, policy: Job, ahead: Sequence[Planned], start: _Start, missed_through: datetime
+) -> _Choice:
     """Apply grace, catch_up and overlap=skip to the plan_times that are due in active state."""
     if start.away:
         return _Choice(SkipReason.MISSED)
     due = _Due(line, ahead)
     newest = due.newest()
-    if newest is None or newest.due_at <= line.retired_through:
+    if newest is None or newest.due_at <= missed_through:
         return _Choice(SkipReason.MISSED)
     late = line.now - newest.due_at
     on_time = late <= policy.grace
@@ -397,10 +406,7 @@ def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], start: _Start
     if policy.catch_up is CatchUp.LATEST and (on_time or late <= policy.catch_up_window):
         choice = _Choice(SkipReason.SUPERSEDED, newest.plan_time)
     elif policy.catch_up is CatchUp.ALL:
-        observed = (part.through for part in line.segments if part.observed)
-        before = (through for through in observed if through < newest.plan_time)
-        since = max([line.retired_through, *before])
-        window = min(policy.catch_up_window, line.now - since - TICK)
+        window = min(policy.catch_up_window, line.now - missed_through - TICK)
         choice.due_after = line.now - window - TICK
         through = newest.plan_time - TICK if on_time else newest.plan_time
         missed = due.count(choice.due_after, through)
