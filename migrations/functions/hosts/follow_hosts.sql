@@ -28,7 +28,7 @@ RETURNS SETOF {schema}.schedules LANGUAGE sql STABLE ROWS 10 AS $$
     FROM absent h
     CROSS JOIN LATERAL (
         SELECT s.* FROM {schema}.schedules s
-        WHERE s.scope_kind = 'host' AND s.scope_id = h.name AND NOT s.woken AND s.next_due_at < {schema}.db_now()
+        WHERE {schema}_internal.scope_host(s.scope_kind, s.scope_id) = h.name AND NOT s.woken AND s.next_due_at < {schema}.db_now()
         LIMIT most) s
     JOIN {schema}.jobs j ON j.name = s.job_name AND j.retired_at IS NULL
     WHERE s.next_due_at + j.grace < {schema}.db_now()
@@ -37,7 +37,8 @@ RETURNS SETOF {schema}.schedules LANGUAGE sql STABLE ROWS 10 AS $$
     FROM absent h
     CROSS JOIN LATERAL (
         SELECT s.* FROM {schema}.schedules s
-        WHERE s.scope_kind = 'host' AND s.scope_id = h.name AND NOT s.woken AND s.parked = 'no_runner' LIMIT most) s
+        WHERE {schema}_internal.scope_host(s.scope_kind, s.scope_id) = h.name AND s.scope_kind = 'host' AND NOT s.woken AND s.parked = 'no_runner'
+        LIMIT most) s
     JOIN {schema}.jobs j ON j.name = s.job_name AND j.retired_at IS NULL
     WHERE s.next_plan_time + j.schedule_delay + j.jitter + j.grace < {schema}.db_now()
 $$;
