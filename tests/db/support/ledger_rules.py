@@ -1,7 +1,7 @@
 """Each single call that somebody may make on the ledger, as a rule, and the model's word on it."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from psycopg.types.json import Jsonb
 
+from cronledger.engine.claiming.dispatcher import REARMED_SECONDS
 from cronledger.engine.lease import Lease
 from cronledger.ledger.rows import LeaseKey
 from cronledger.ledger.transactions import step_transaction
@@ -30,6 +31,7 @@ CALLS = {
     "fail": "SELECT fail(%s, %s, 'no_good', 'it broke')",
     "final": "SELECT fail(%s, %s, 'no_good', 'it broke', final => true)",
     "release": "SELECT release(%s, %s)",
+    "not_ready": "SELECT not_ready(%s, %s, '40 s', 'no file')",
 }
 
 keys = st.sampled_from([None, "k", "l"])
@@ -211,6 +213,37 @@ class Rules(Bound):
         assert allowed
         self.model.triggered(self.find()[made], None)
 
+    @rule(
+        pick=picks, first=st.integers(0, 4), more=st.sampled_from([0, 2]),
+        reprocess=st.sampled_from(["none", "failed", "all"]),
+    )  # fmt: skip
+    def backfill(self, pick: int, first: int, more: int, reprocess: str) -> None:
+        """Past plan_times of one scope run, and some of them again."""
+        name, scope = where = self.pick_scope(pick)
+        policy = self.model.jobs[name].policy
+        if policy.gate is not None and policy.calendar and policy.excluded:
+            return  # its gate would cover all plan_times of the excluded days
+        last = EPOCH + ((self.model.now - EPOCH) // PERIOD - first) * PERIOD
+        asked = [last - n * PERIOD for n in range(more, -1, -1)]
+        reached = self.ledger.one(
+            "SELECT planned_through FROM schedules WHERE (job_name, scope_id) = (%s, %s)", *where
+        )
+        allowed = self.model.may_backfill(where, asked, reached)
+        try:
+            ((made, retried),) = self.ledger.values(
+                "SELECT made, retried FROM backfill(%s, %s, 'shard', %s, %s)",
+                name, asked, scope, reprocess,
+            )  # fmt: skip
+        except (
+            psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.InvalidParameterValue,
+        ):  # fmt: skip
+            assert not allowed
+            return
+        assert allowed
+        assert self.model.backfilled(where, asked, reprocess, self.find()) == (made, retried)
+        self.bench.reached["backfilled"] += made
+        self.bench.reached["retried by a backfill"] += retried
+
     # -- replicas ----------------------------------------------------------------------------------
 
     @rule(number=replicas, steals=st.booleans(), slots=st.sampled_from([100, 100, 1, 2]))
@@ -225,6 +258,8 @@ class Rules(Bound):
         if steals:
             self.run(replica.steal())
         self.run(replica.settle())
+        if replica.delay <= REARMED_SECONDS:  # a pause has begun or ended
+            self.run(replica.settle())
         started = replica.held[before:]
         self.pauses_are_taken_up()
         taken = self.model.claimed(self.find(), replica.name, REPLICA, steals=steals, most=slots)
@@ -276,7 +311,10 @@ class Rules(Bound):
     @rule(
         number=replicas, pick=picks,
         how=st.sampled_from(
-            ["value", "mark", "nothing", "error", "retry", "discard", "cancelled", "back"]
+            [
+                "value", "mark", "nothing", "error", "retry", "discard", "cancelled", "back",
+                "not_ready",
+            ]
         ),
         mark=st.integers(1, 9),
     )  # fmt: skip
@@ -290,11 +328,13 @@ class Rules(Bound):
         """The replica writes how this attempt ended, whoever has the row by now."""
         row = self.model.rows[start.claimed.id]
         back = how == "back" and start.job.reentrant
-        ended = _outcome(how, mark)
+        ended, following = _outcome(how, mark), self.following(row)
         self.run(replica.finish(start, ended, release=back))
         if self.model.holds(row, start.claimed.token):
             if back:
                 self.model.released(row)
+            elif ended.postpone is not None:
+                self.postpone(row, ended.postpone, following)
             else:
                 wait = timedelta(seconds=5) if how == "retry" else start.job.retry_backoff[0]
                 self.model.ended(
@@ -304,6 +344,16 @@ class Rules(Bound):
                     row = self.model.rows[row.id]
                     self.model.put(replace(row, watermark=ended.watermark))
         self.after_end(row)
+
+    def following(self, row: Row) -> datetime | None:
+        """The next plan_time of the scope."""
+        found: datetime | None = self.ledger.one(
+            "SELECT next_plan_time FROM schedules WHERE (job_name, scope_id) = (%s, %s)", *row.where
+        )
+        return found
+
+    def postpone(self, row: Row, wait: timedelta, following: datetime | None) -> None:
+        self.bench.reached["not ready"] += self.model.postponed(row, wait, following)
 
     def after_end(self, row: Row) -> None:
         found = self.find()
@@ -342,7 +392,8 @@ class Rules(Bound):
         woken = set(self.ledger.values("SELECT job_name, scope_id FROM schedules WHERE woken"))
         opened, expired = self.model.gates_checked(self.find(), skips, woken)
         for row in expired:
-            del self.before[row.id]
+            if row.trigger == "schedule":
+                del self.before[row.id]
         self.bench.reached["a gate opens"] += len(opened)
         self.bench.reached["the wait of a gate ends"] += len(expired)
 
@@ -372,7 +423,10 @@ class Rules(Bound):
             self.model.rested(WORKER, steals=False)
 
     @rule(pick=picks, old=st.sampled_from([0, 0, 1]), call=st.sampled_from(
-        ["heartbeat", "heartbeat", "finish", "finish", "covers", "fail", "final", "release"]
+        [
+            "heartbeat", "heartbeat", "finish", "finish", "covers", "fail", "final", "release",
+            "not_ready",
+        ]
     ), mark=st.integers(1, 9))  # fmt: skip
     def write(self, pick: int, old: int, call: str, mark: int) -> None:
         """Whoever has, or had, the token writes."""
@@ -384,6 +438,7 @@ class Rules(Bound):
 
     def write_as(self, row: Row, token: UUID, call: str, mark: int) -> None:
         """One of the worker's functions under this token, whoever has the row by now."""
+        following = self.following(row)
         answer = self.ledger.one(CALLS[call].format(mark=mark), row.id, token)
         if not self.model.holds(row, token):
             over = row.token == token and row.error_code != "stale_timeout"
@@ -397,6 +452,8 @@ class Rules(Bound):
         assert answer == "ok"
         if call == "release":
             self.model.released(row)
+        elif call == "not_ready":
+            self.postpone(row, timedelta(seconds=40), following)
         elif call in ("finish", "covers"):
             self.model.ended(row, "SUCCESS", None, None)
             if call == "covers":
@@ -447,5 +504,7 @@ def _outcome(how: str, mark: int) -> Outcome:  # noqa: PLR0911
             return outcome.failure(outcome.Discard("no_use"))
         case "cancelled":
             return outcome.cancelled()
+        case "not_ready":
+            return outcome.failure(outcome.NotReady("40s"))
         case _:
             return outcome.failure(ValueError("no"))

@@ -63,7 +63,7 @@ class Policy:
             "calendar": CALENDAR if self.calendar else None, "windows": self.windows,
             "requires": [{"job": self.gate}] if self.gate and not self.after else None,
             "after": [{"job": self.after}] if self.after else None,
-            "wait_at_most": self.wait_at_most if self.gate else None,
+            "wait_at_most": self.wait_at_most,
         }  # fmt: skip
 
 
@@ -105,6 +105,10 @@ class Known:
         number, _, policy = [x for x in self.history if x[1] < plan_time][-1]
         return number, policy
 
+    def revision(self, number: int) -> Policy:
+        (policy,) = (x[2] for x in self.history if x[0] == number)
+        return policy
+
     def skips_of(self, scope: str, plan_time: datetime) -> list[int]:
         """The planned skips of a scope that contain a plan_time."""
         return [
@@ -137,9 +141,10 @@ class Row:
     key: str | None
     payload: int | None
     ends: bool  # its end was asked for
-    attempts: int  # entries of `attempts`
+    attempts: str  # the entries of `attempts`: n is one that was not ready
     window_start: datetime | None
     gated_at: datetime | None
+    waits_until: datetime | None
 
     @property
     def where(self) -> Scope:
@@ -153,8 +158,9 @@ class Row:
 COLUMNS = (
     "id, job_name, scope_id, plan_time, status, trigger, revision, due_at, attempt, max_attempts,"
     " next_attempt_at, runner_id, lease_token, stale_after, started_at, error_code, watermark,"
-    " enqueue_key, payload::int, cancel_requested_at IS NOT NULL, jsonb_array_length(attempts),"
-    " window_start, gated_at"
+    " enqueue_key, payload::int, cancel_requested_at IS NOT NULL,"
+    " array_to_string(ARRAY(SELECT CASE a ->> 'error_code' WHEN 'not_ready' THEN 'n' ELSE '-' END"
+    " FROM jsonb_array_elements(attempts) a), ''), window_start, gated_at, waits_until"
 )
 
 Rows = dict[int, Row]
@@ -317,6 +323,6 @@ class Facts:
         assert self.now - timedelta(seconds=1) < row.plan_time < self.now + GRACE, row
         assert (row.plan_time - EPOCH) % timedelta(seconds=1), row
         assert row.due_at == row.next_attempt_at, row
-        assert row.gated_at is None, row
+        assert (row.gated_at, row.waits_until) == (None, None), row
         assert (row.attempt, row.max_attempts) == (0, self.policy(row).max_attempts), row
-        assert (row.revision, row.payload, row.attempts) == (number, payload, 0), row
+        assert (row.revision, row.payload, row.attempts) == (number, payload, ""), row
