@@ -20,7 +20,7 @@ from cronledger.rules.outcome import Outcome
 from tests.db.support.engine import Runner
 from tests.db.support.ledger_bench import Bound, picks, policies, replicas
 from tests.db.support.model_of_gates import Skipped
-from tests.db.support.model_of_rows import EPOCH, PERIOD, Pause, Row
+from tests.db.support.model_of_rows import EPOCH, HOSTS, PERIOD, Pause, Row
 
 REPLICA, WORKER = ("python",), ("external",)
 
@@ -50,7 +50,7 @@ class Rules(Bound):
         old = self.model.jobs[name].policy
         new = replace(
             change.draw(policies()), handler=old.handler, schedule=old.schedule,
-            excluded=self.excluded, requires=old.requires, after=old.after,
+            excluded=self.excluded, requires=old.requires, after=old.after, hosts=old.hosts,
         )  # fmt: skip
         if old.after is not None:
             new = replace(new, calendar=old.calendar)
@@ -77,7 +77,7 @@ class Rules(Bound):
             return
         id = self.ledger.one(
             "SELECT skip(%s, %s, 'reason', %s, %s, %s)",
-            name, start, end, "shard" if one else None, scope,
+            name, start, end, known.policy.kind if one else None, scope,
         )  # fmt: skip
         known.skips[id] = scope, start, end
 
@@ -206,7 +206,8 @@ class Rules(Bound):
         where = self.pick_scope(pick)
         allowed = self.model.may_trigger(*where, force)
         try:
-            made = self.ledger.trigger(*where, force=force)
+            kind = self.model.jobs[where[0]].policy.kind
+            made = self.ledger.trigger(*where, force=force, scope_kind=kind)
         except psycopg.errors.ObjectNotInPrerequisiteState:
             assert not allowed
             return
@@ -231,8 +232,8 @@ class Rules(Bound):
         allowed = self.model.may_backfill(where, asked, reached)
         try:
             ((made, retried),) = self.ledger.values(
-                "SELECT made, retried FROM backfill(%s, %s, 'shard', %s, %s)",
-                name, asked, scope, reprocess,
+                "SELECT made, retried FROM backfill(%s, %s, %s, %s, %s)",
+                name, asked, policy.kind, scope, reprocess,
             )  # fmt: skip
         except (
             psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.InvalidParameterValue,
@@ -242,7 +243,6 @@ class Rules(Bound):
         assert allowed
         assert self.model.backfilled(where, asked, reprocess, self.find()) == (made, retried)
         self.bench.reached["backfilled"] += made
-        self.bench.reached["retried by a backfill"] += retried
 
     # -- replicas ----------------------------------------------------------------------------------
 
@@ -251,10 +251,10 @@ class Rules(Bound):
         replica = self.bench.replicas[number]
         replica.slots = len(replica.held) + slots
         before = len(replica.held)
+        waited = [row.id for row in self.model.rows.values() if row.next_attempt_at is not None]
         due = self.run(replica.poll()).due
-        overdue = self.ledger.one(
-            "SELECT EXISTS (SELECT FROM schedules WHERE next_due_at <= db_now())"
-        )
+        self.model.checked_in[HOSTS[replica.name]] = self.model.now
+        overdue = self.due_schedules(replica)
         if steals:
             self.run(replica.steal())
         self.run(replica.settle())
@@ -274,15 +274,20 @@ class Rules(Bound):
                 row.attempt, row.max_attempts,
             )  # fmt: skip
             assert start.claimed.payload == row.payload
-        if len(started) < slots:
-            self.model.rested(REPLICA, steals=steals)
-            self.nothing_is_due()
+        # One whose window is processed ends, and makes way only for the next claim.
+        rows = [self.model.rows[id] for id in waited]
+        gave_up = any(row.next_attempt_at is None and row.status != "RUNNING" for row in rows)
+        if len(started) < slots and not gave_up:
+            self.model.rested(REPLICA, replica.name, steals=steals)
+            assert not (due := self.due_schedules(replica)), due
 
-    def nothing_is_due(self) -> None:
-        due = self.ledger.values(
+    def due_schedules(self, replica: Runner) -> list[Any]:
+        """Those that the replica has to claim."""
+        return self.ledger.values(
             "SELECT to_jsonb(s) FROM schedules s WHERE next_due_at <= db_now()"
+            " AND (scope_kind, scope_id) NOT IN (SELECT 'host', unnest(%s::text[]))",
+            [host for name, host in HOSTS.items() if name != replica.name],
         )
-        assert not due, due
 
     @rule(number=replicas)
     def heartbeat(self, number: int) -> None:
@@ -367,6 +372,7 @@ class Rules(Bound):
     def sweep(self, number: int, fully: bool) -> None:
         replica = self.bench.replicas[number]
         self.run(replica.repair() if fully else replica.sweep())
+        self.model.checked_in[HOSTS[replica.name]] = self.model.now
         self.model.swept()
         self.take_up_pauses()
         for known in self.model.jobs.values():
@@ -420,7 +426,7 @@ class Rules(Bound):
         assert {(r.id, r.token, r.attempt) for r in taken} == set(rows)
         # One whose window is processed ends, and makes way only for the next call.
         if not rows and all(self.model.rows[id].next_attempt_at for id in waited):
-            self.model.rested(WORKER, steals=False)
+            self.model.rested(WORKER, worker, steals=False)
 
     @rule(pick=picks, old=st.sampled_from([0, 0, 1]), call=st.sampled_from(
         [

@@ -14,7 +14,7 @@ from hypothesis.stateful import rule
 
 from tests.db.support.ledger_bench import picks, replicas, zombie_ends
 from tests.db.support.ledger_rules import CALLS, Rules, marks
-from tests.db.support.model_of_rows import Row, Scope
+from tests.db.support.model_of_rows import HOSTS, Row, Scope
 
 LONGEST_LEASE, LONGEST_BACKOFF = 60, 30  # seconds, of all that policies() draws
 WORKERS = ("w1", "w2")
@@ -22,7 +22,7 @@ POINTS = (
     "a thief's row is written to", "a replica writes without its lease",
     "an end that nobody knows", "no attempt is left", "released", "cancelled while it runs",
     "pushes merged", "a gate opens", "the wait of a gate ends",
-    "a planned pause begins", "not ready", "backfilled", "retried by a backfill",
+    "a planned pause begins", "not ready", "backfilled",
 )  # fmt: skip
 
 
@@ -55,8 +55,14 @@ class Scenes(Rules):
         self.set_reentrant(name, old)
 
     def ask(self, where: Scope, number: int) -> None:
-        """A replica, or for a job of theirs a worker, claims and steals what it can."""
-        if self.model.jobs[where[0]].policy.handler == "external":
+        """A replica, or for a job of theirs a worker, claims and steals what it can.
+
+        For a job of hosts, it is that of the host.
+        """
+        policy = self.model.jobs[where[0]].policy
+        if policy.hosts:
+            number = [*HOSTS.values()].index(where[1])
+        if policy.handler == "external":
             self.claim_next(WORKERS[number], 50)
         else:
             self.claim(number, True, 100)
@@ -184,13 +190,20 @@ class Scenes(Rules):
                     self.then(41)
                     self.ask(where, number)
 
+    @rule(pick=st.none() | picks)
+    def a_planned_pause_begins(self, pick: int | None) -> None:
+        self.plan_pause(pick, 5, 20)
+        self.then(6)
+        self.take_up_pauses()
+
     @rule(pick=picks, number=replicas, succeeds=st.booleans())
     def past_plan_times_run_again(self, pick: int, number: int, succeeds: bool) -> None:
         """What a backfill has made ends, and another backfill repeats or retries it."""
         where = self.pick_scope(pick)
         self.resume_all()
+        self.then()
+        self.ask(where, number)
         for _ in range(2):
-            self.then()
             self.backfill(pick, 1, 2, "all")
             self.then()
             self.check_gates(number)

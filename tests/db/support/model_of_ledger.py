@@ -38,15 +38,16 @@ class Model(Gates):
         assert len(taken) <= most
         # Steals first: they take no room, and free none.
         for row in sorted(taken, key=lambda r: not self._was_running(r)):
+            assert self.may_run(row, kinds, by), row
             before = self.rows.get(row.id)
             if before is None:
                 self._planned(row)
                 continue
             if before.status == "RUNNING":
                 assert steals, (before, row)
-                assert self.may_be_stolen(before, kinds), (before, row)
+                assert self.may_be_stolen(before, kinds, by), (before, row)
             else:
-                assert self.is_free(before, kinds), (before, row)
+                assert self.is_free(before, kinds, by), (before, row)
             self._take(before, row, by)
         for id, row in found.items():
             before = self.rows.get(id)
@@ -142,11 +143,11 @@ class Model(Gates):
         assert (row.watermark, row.key, row.attempts) == (pushed, None, ""), row
         self.put(replace(row, ends=False))
 
-    def rested(self, kinds: Sequence[str], *, steals: bool) -> None:
+    def rested(self, kinds: Sequence[str], by: str, *, steals: bool) -> None:
         """Nothing is left that a claim of these kinds could have taken."""
         for row in self.rows.values():
-            assert not self.is_due(row, kinds), f"left: {row}"
-            assert not (steals and self.may_be_stolen(row, kinds)), f"not stolen: {row}"
+            assert not self.is_due(row, kinds, by), f"left: {row}"
+            assert not (steals and self.may_be_stolen(row, kinds, by)), f"not stolen: {row}"
 
     def ended(self, row: Row, status: str, wait: timedelta | None, error: str | None) -> None:
         """The holder wrote its end; `wait` before the next attempt, if there may be one."""
