@@ -1215,10 +1215,6 @@ MISTAKES = [
     ),
     *_of(
         SQL + "operators/backfill.sql",
-        ("a success is repeated beside its repetition", STATEFUL,
-         "(r.status IN ('PENDING', 'RUNNING') OR r.next_attempt_at IS NOT NULL", "(false"),
-        ("a backfill does not wait for required jobs", STATEFUL,
-         "CASE WHEN NOT gated THEN due END", "due"),
         ("a backfill makes what is not planned yet", STATEFUL,
          "definition.schedule IS NOT NULL AND last > scope.planned_through", "false"),
         ("a backfill for a host is content with a runner of another host",

@@ -263,12 +263,6 @@ starts_ahead_of_its_instant = both(
 """Neither the wait nor the INSERT of a claim ahead minds the instant."""
 
 
-boots_unlocked = in_function(
-    "note_boot", ("IF locked < cardinality(of_jobs) THEN", "IF false THEN")
-)
-"""A boot gets its plan_time although the schedules of its host are locked."""
-
-
 def keeps_old_dates(_: Database) -> AbstractContextManager[None]:
     """A replica plans all revisions of a job by the dates of the calendar that it read first."""
     first: dict[tuple[Any, str], Any] = {}
@@ -344,7 +338,6 @@ MUTATIONS = (
     ),
     Mutation("an adopted job on both sides", "sides", reported.both_sides_run, quick=True),
     Mutation("a return that nobody is told", "sides", reported.forgets_the_return),
-    Mutation("a boot dated without its locks", "I2", boots_unlocked),
     Mutation("claims in another database", "identity", around.claims_anywhere, quick=True),
 )
 
