@@ -66,6 +66,9 @@ LEFT_HOSTS = (
 ADOPT = "tests/db/test_adopt.py::"
 ADOPTED = "tests/cli/test_adopt.py::"
 BOOTS = "tests/db/test_boots.py::"
+STATEFUL = (
+    "tests/db/test_stateful.py::test_i1_to_i11_whatever_is_called_the_ledger_is_as_the_model_says"
+)
 
 
 class AnchorError(AssertionError):
@@ -1212,7 +1215,19 @@ MISTAKES = [
          "JOIN present p ON p.name = s.scope_id", "JOIN present p ON false"),
     ),
     *_of(
+        SQL + "leases/postpone_executions.sql",
+        ("the wait for what is not ready has no end",
+         GATES + "test_a_handler_that_is_not_ready_at_the_end_of_the_wait_fails",
+         "                    WHEN w.waits_until <= {schema}.db_clock() THEN 'FAILED' ELSE", "ELSE"),
+        ("the wait for what is not ready begins again", STATEFUL,
+         "            e.waits_until,\n            greatest(", "            greatest("),
+        ("a cancelled execution that is not ready waits", STATEFUL,
+         "e.cancel_requested_at IS NOT NULL THEN 'CANCELLED'", "false THEN 'CANCELLED'"),
+    ),
+    *_of(
         SQL + "operators/backfill.sql",
+        ("a backfill makes what is not planned yet", STATEFUL,
+         "definition.schedule IS NOT NULL AND last > scope.planned_through", "false"),
         ("a backfill for a host is content with a runner of another host",
          HOSTS + "test_a_backfill_for_a_host_warns_without_a_runner_of_that_host_F120",
          "definition, false, CASE scope.scope_kind WHEN 'host' THEN scope.scope_id END",

@@ -163,7 +163,7 @@ class Ledger(testing.Ledger):
     def trigger(self, job: str = "job", scope: str = "global", **arguments: Any) -> int:
         """Request an execution in a scope, and return its id."""
         if scope != "global":
-            arguments |= {"scope_kind": "shard", "scope_id": scope}
+            arguments = {"scope_kind": "shard", "scope_id": scope} | arguments
         return super().trigger(job, **arguments)
 
     def parked(self, name: str = "job", scope: str = "global") -> str | None:

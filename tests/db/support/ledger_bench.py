@@ -13,12 +13,12 @@ from psycopg.types.json import Jsonb
 
 from tests.db.support.engine import FUNCTION, TICK, Ledger, Runner
 from tests.db.support.model_of_ledger import Model
-from tests.db.support.model_of_rows import CALENDAR, COLUMNS, Known, Policy, Row, Rows
+from tests.db.support.model_of_rows import CALENDAR, COLUMNS, HOSTS, Known, Policy, Row, Rows
 
 START = datetime(2030, 1, 7, 12, 0, 30, 500_000, tzinfo=UTC)
 EMPTIED = (
     "executions", "skips", "schedules", "job_revisions", "jobs", "rolled_up_hours", "changed_hours",
-    "windows", "pauses", "unsettled_pauses", "gates",
+    "windows", "pauses", "unsettled_pauses", "gates", "hosts", "host_absences",
 )  # fmt: skip
 
 
@@ -29,7 +29,9 @@ class Bench:
         self.ledger = Ledger(url)
         self.ledger.stop_clock(START)
         self.loop = asyncio.Runner()
-        self.replicas = [Runner(url, name) for name in ("r1", "r2")]
+        self.replicas = [
+            Runner(url, name, labels=(f"host={host}",)) for name, host in HOSTS.items()
+        ]
         for replica in self.replicas:
             self.loop.run(replica.open())
         self.url = url
@@ -59,8 +61,9 @@ class Bench:
 def policies(draw: st.DrawFn) -> Policy:
     overlap = draw(st.sampled_from(["skip", "wait", "allow", "replace"]))
     catch_up = draw(st.sampled_from(["latest", "skip", "all"]))
+    handler = draw(st.sampled_from(["python", "python", "external"]))
     return Policy(
-        draw(st.sampled_from(["python", "python", "external"])),
+        handler,
         draw(st.sampled_from([None, None, "@every 60s"])),
         overlap,
         "latest" if overlap == "skip" and catch_up == "all" else catch_up,
@@ -73,6 +76,7 @@ def policies(draw: st.DrawFn) -> Policy:
         windows=overlap != "allow" and draw(st.booleans()),
         ungated=draw(st.sampled_from([False, False, True])),
         wait_at_most=draw(st.sampled_from([None, timedelta(seconds=200)])),
+        hosts=handler == "python" and draw(st.sampled_from([False, False, True])),
     )
 
 
@@ -181,7 +185,7 @@ class Bound(RuleBasedStateMachine):
             scopes = ("one", "two")[:count]
             target = {"python": FUNCTION} if policy.handler == "python" else {}
             self.ledger.job(
-                name, target=target, scope_kind="shard", scopes=list(scopes), **policy.columns()
+                name, target=target, scope_kind=policy.kind, scopes=list(scopes), **policy.columns()
             )
             self.model.jobs[name] = Known(policy, scopes)
             self.read_revision(name, policy)
@@ -191,6 +195,8 @@ class Bound(RuleBasedStateMachine):
 
     def gated(self, policy: Policy, upstream: str, gate: str) -> Policy:
         required = self.model.jobs[upstream].policy
+        handler = "python" if required.hosts else policy.handler
+        policy = replace(policy, hosts=required.hosts, handler=handler)
         if gate == "after":
             return replace(
                 policy, after=upstream, schedule=required.schedule, calendar=required.calendar
@@ -222,8 +228,10 @@ class Bound(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_is_as_the_model_says(self) -> None:
-        found = self.find()
-        assert found == self.model.rows
+        found, rows = self.find(), self.model.rows
+        assert found == rows, [
+            (found.get(id), rows.get(id)) for id in {*found, *rows} if found.get(id) != rows.get(id)
+        ]
         for id, row in found.items():
             before = self.before.get(id)
             if before is None:

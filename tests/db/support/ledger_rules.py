@@ -1,7 +1,7 @@
 """Each single call that somebody may make on the ledger, as a rule, and the model's word on it."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from psycopg.types.json import Jsonb
 
+from cronledger.engine.claiming.dispatcher import REARMED_SECONDS
 from cronledger.engine.lease import Lease
 from cronledger.ledger.rows import LeaseKey
 from cronledger.ledger.transactions import step_transaction
@@ -19,7 +20,7 @@ from cronledger.rules.outcome import Outcome
 from tests.db.support.engine import Runner
 from tests.db.support.ledger_bench import Bound, picks, policies, replicas
 from tests.db.support.model_of_gates import Skipped
-from tests.db.support.model_of_rows import EPOCH, PERIOD, Pause, Row
+from tests.db.support.model_of_rows import EPOCH, HOSTS, PERIOD, Pause, Row
 
 REPLICA, WORKER = ("python",), ("external",)
 
@@ -30,6 +31,7 @@ CALLS = {
     "fail": "SELECT fail(%s, %s, 'no_good', 'it broke')",
     "final": "SELECT fail(%s, %s, 'no_good', 'it broke', final => true)",
     "release": "SELECT release(%s, %s)",
+    "not_ready": "SELECT not_ready(%s, %s, '40 s', 'no file')",
 }
 
 keys = st.sampled_from([None, "k", "l"])
@@ -48,7 +50,7 @@ class Rules(Bound):
         old = self.model.jobs[name].policy
         new = replace(
             change.draw(policies()), handler=old.handler, schedule=old.schedule,
-            excluded=self.excluded, requires=old.requires, after=old.after,
+            excluded=self.excluded, requires=old.requires, after=old.after, hosts=old.hosts,
         )  # fmt: skip
         if old.after is not None:
             new = replace(new, calendar=old.calendar)
@@ -75,7 +77,7 @@ class Rules(Bound):
             return
         id = self.ledger.one(
             "SELECT skip(%s, %s, 'reason', %s, %s, %s)",
-            name, start, end, "shard" if one else None, scope,
+            name, start, end, known.policy.kind if one else None, scope,
         )  # fmt: skip
         known.skips[id] = scope, start, end
 
@@ -204,12 +206,43 @@ class Rules(Bound):
         where = self.pick_scope(pick)
         allowed = self.model.may_trigger(*where, force)
         try:
-            made = self.ledger.trigger(*where, force=force)
+            kind = self.model.jobs[where[0]].policy.kind
+            made = self.ledger.trigger(*where, force=force, scope_kind=kind)
         except psycopg.errors.ObjectNotInPrerequisiteState:
             assert not allowed
             return
         assert allowed
         self.model.triggered(self.find()[made], None)
+
+    @rule(
+        pick=picks, first=st.integers(0, 4), more=st.sampled_from([0, 2]),
+        reprocess=st.sampled_from(["none", "failed", "all"]),
+    )  # fmt: skip
+    def backfill(self, pick: int, first: int, more: int, reprocess: str) -> None:
+        """Past plan_times of one scope run, and some of them again."""
+        name, scope = where = self.pick_scope(pick)
+        policy = self.model.jobs[name].policy
+        if policy.gate is not None and policy.calendar and policy.excluded:
+            return  # its gate would cover all plan_times of the excluded days
+        last = EPOCH + ((self.model.now - EPOCH) // PERIOD - first) * PERIOD
+        asked = [last - n * PERIOD for n in range(more, -1, -1)]
+        reached = self.ledger.one(
+            "SELECT planned_through FROM schedules WHERE (job_name, scope_id) = (%s, %s)", *where
+        )
+        allowed = self.model.may_backfill(where, asked, reached)
+        try:
+            ((made, retried),) = self.ledger.values(
+                "SELECT made, retried FROM backfill(%s, %s, %s, %s, %s)",
+                name, asked, policy.kind, scope, reprocess,
+            )  # fmt: skip
+        except (
+            psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.InvalidParameterValue,
+        ):  # fmt: skip
+            assert not allowed
+            return
+        assert allowed
+        assert self.model.backfilled(where, asked, reprocess, self.find()) == (made, retried)
+        self.bench.reached["backfilled"] += made
 
     # -- replicas ----------------------------------------------------------------------------------
 
@@ -218,13 +251,15 @@ class Rules(Bound):
         replica = self.bench.replicas[number]
         replica.slots = len(replica.held) + slots
         before = len(replica.held)
+        waited = [row.id for row in self.model.rows.values() if row.next_attempt_at is not None]
         due = self.run(replica.poll()).due
-        overdue = self.ledger.one(
-            "SELECT EXISTS (SELECT FROM schedules WHERE next_due_at <= db_now())"
-        )
+        self.model.checked_in[HOSTS[replica.name]] = self.model.now
+        overdue = self.due_schedules(replica)
         if steals:
             self.run(replica.steal())
         self.run(replica.settle())
+        if replica.delay <= REARMED_SECONDS:  # a pause has begun or ended
+            self.run(replica.settle())
         started = replica.held[before:]
         self.pauses_are_taken_up()
         taken = self.model.claimed(self.find(), replica.name, REPLICA, steals=steals, most=slots)
@@ -239,15 +274,20 @@ class Rules(Bound):
                 row.attempt, row.max_attempts,
             )  # fmt: skip
             assert start.claimed.payload == row.payload
-        if len(started) < slots:
-            self.model.rested(REPLICA, steals=steals)
-            self.nothing_is_due()
+        # One whose window is processed ends, and makes way only for the next claim.
+        rows = [self.model.rows[id] for id in waited]
+        gave_up = any(row.next_attempt_at is None and row.status != "RUNNING" for row in rows)
+        if len(started) < slots and not gave_up:
+            self.model.rested(REPLICA, replica.name, steals=steals)
+            assert not (due := self.due_schedules(replica)), due
 
-    def nothing_is_due(self) -> None:
-        due = self.ledger.values(
+    def due_schedules(self, replica: Runner) -> list[Any]:
+        """Those that the replica has to claim."""
+        return self.ledger.values(
             "SELECT to_jsonb(s) FROM schedules s WHERE next_due_at <= db_now()"
+            " AND (scope_kind, scope_id) NOT IN (SELECT 'host', unnest(%s::text[]))",
+            [host for name, host in HOSTS.items() if name != replica.name],
         )
-        assert not due, due
 
     @rule(number=replicas)
     def heartbeat(self, number: int) -> None:
@@ -276,7 +316,10 @@ class Rules(Bound):
     @rule(
         number=replicas, pick=picks,
         how=st.sampled_from(
-            ["value", "mark", "nothing", "error", "retry", "discard", "cancelled", "back"]
+            [
+                "value", "mark", "nothing", "error", "retry", "discard", "cancelled", "back",
+                "not_ready",
+            ]
         ),
         mark=st.integers(1, 9),
     )  # fmt: skip
@@ -290,11 +333,13 @@ class Rules(Bound):
         """The replica writes how this attempt ended, whoever has the row by now."""
         row = self.model.rows[start.claimed.id]
         back = how == "back" and start.job.reentrant
-        ended = _outcome(how, mark)
+        ended, following = _outcome(how, mark), self.following(row)
         self.run(replica.finish(start, ended, release=back))
         if self.model.holds(row, start.claimed.token):
             if back:
                 self.model.released(row)
+            elif ended.postpone is not None:
+                self.postpone(row, ended.postpone, following)
             else:
                 wait = timedelta(seconds=5) if how == "retry" else start.job.retry_backoff[0]
                 self.model.ended(
@@ -304,6 +349,16 @@ class Rules(Bound):
                     row = self.model.rows[row.id]
                     self.model.put(replace(row, watermark=ended.watermark))
         self.after_end(row)
+
+    def following(self, row: Row) -> datetime | None:
+        """The next plan_time of the scope."""
+        found: datetime | None = self.ledger.one(
+            "SELECT next_plan_time FROM schedules WHERE (job_name, scope_id) = (%s, %s)", *row.where
+        )
+        return found
+
+    def postpone(self, row: Row, wait: timedelta, following: datetime | None) -> None:
+        self.bench.reached["not ready"] += self.model.postponed(row, wait, following)
 
     def after_end(self, row: Row) -> None:
         found = self.find()
@@ -317,6 +372,7 @@ class Rules(Bound):
     def sweep(self, number: int, fully: bool) -> None:
         replica = self.bench.replicas[number]
         self.run(replica.repair() if fully else replica.sweep())
+        self.model.checked_in[HOSTS[replica.name]] = self.model.now
         self.model.swept()
         self.take_up_pauses()
         for known in self.model.jobs.values():
@@ -342,7 +398,8 @@ class Rules(Bound):
         woken = set(self.ledger.values("SELECT job_name, scope_id FROM schedules WHERE woken"))
         opened, expired = self.model.gates_checked(self.find(), skips, woken)
         for row in expired:
-            del self.before[row.id]
+            if row.trigger == "schedule":
+                del self.before[row.id]
         self.bench.reached["a gate opens"] += len(opened)
         self.bench.reached["the wait of a gate ends"] += len(expired)
 
@@ -369,10 +426,13 @@ class Rules(Bound):
         assert {(r.id, r.token, r.attempt) for r in taken} == set(rows)
         # One whose window is processed ends, and makes way only for the next call.
         if not rows and all(self.model.rows[id].next_attempt_at for id in waited):
-            self.model.rested(WORKER, steals=False)
+            self.model.rested(WORKER, worker, steals=False)
 
     @rule(pick=picks, old=st.sampled_from([0, 0, 1]), call=st.sampled_from(
-        ["heartbeat", "heartbeat", "finish", "finish", "covers", "fail", "final", "release"]
+        [
+            "heartbeat", "heartbeat", "finish", "finish", "covers", "fail", "final", "release",
+            "not_ready",
+        ]
     ), mark=st.integers(1, 9))  # fmt: skip
     def write(self, pick: int, old: int, call: str, mark: int) -> None:
         """Whoever has, or had, the token writes."""
@@ -384,6 +444,7 @@ class Rules(Bound):
 
     def write_as(self, row: Row, token: UUID, call: str, mark: int) -> None:
         """One of the worker's functions under this token, whoever has the row by now."""
+        following = self.following(row)
         answer = self.ledger.one(CALLS[call].format(mark=mark), row.id, token)
         if not self.model.holds(row, token):
             over = row.token == token and row.error_code != "stale_timeout"
@@ -397,6 +458,8 @@ class Rules(Bound):
         assert answer == "ok"
         if call == "release":
             self.model.released(row)
+        elif call == "not_ready":
+            self.postpone(row, timedelta(seconds=40), following)
         elif call in ("finish", "covers"):
             self.model.ended(row, "SUCCESS", None, None)
             if call == "covers":
@@ -447,5 +510,7 @@ def _outcome(how: str, mark: int) -> Outcome:  # noqa: PLR0911
             return outcome.failure(outcome.Discard("no_use"))
         case "cancelled":
             return outcome.cancelled()
+        case "not_ready":
+            return outcome.failure(outcome.NotReady("40s"))
         case _:
             return outcome.failure(ValueError("no"))

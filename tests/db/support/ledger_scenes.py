@@ -14,7 +14,7 @@ from hypothesis.stateful import rule
 
 from tests.db.support.ledger_bench import picks, replicas, zombie_ends
 from tests.db.support.ledger_rules import CALLS, Rules, marks
-from tests.db.support.model_of_rows import Row, Scope
+from tests.db.support.model_of_rows import HOSTS, Row, Scope
 
 LONGEST_LEASE, LONGEST_BACKOFF = 60, 30  # seconds, of all that policies() draws
 WORKERS = ("w1", "w2")
@@ -22,7 +22,7 @@ POINTS = (
     "a thief's row is written to", "a replica writes without its lease",
     "an end that nobody knows", "no attempt is left", "released", "cancelled while it runs",
     "pushes merged", "a gate opens", "the wait of a gate ends",
-    "a planned pause begins",
+    "a planned pause begins", "not ready", "backfilled",
 )  # fmt: skip
 
 
@@ -55,8 +55,14 @@ class Scenes(Rules):
         self.set_reentrant(name, old)
 
     def ask(self, where: Scope, number: int) -> None:
-        """A replica, or for a job of theirs a worker, claims and steals what it can."""
-        if self.model.jobs[where[0]].policy.handler == "external":
+        """A replica, or for a job of theirs a worker, claims and steals what it can.
+
+        For a job of hosts, it is that of the host.
+        """
+        policy = self.model.jobs[where[0]].policy
+        if policy.hosts:
+            number = [*HOSTS.values()].index(where[1])
+        if policy.handler == "external":
             self.claim_next(WORKERS[number], 50)
         else:
             self.claim(number, True, 100)
@@ -173,7 +179,44 @@ class Scenes(Rules):
                     self.come_to("released")
             self.ask(where, 1 - number)
 
-    @rule(pick=picks, number=replicas, how=st.sampled_from(["value", "error", "cancelled"]))
+    @rule(pick=picks, number=replicas, times=st.integers(1, 4))
+    def work_is_not_ready(self, pick: int, number: int, times: int) -> None:
+        """It waits without losing an attempt, at most until the end of its wait."""
+        where = self.pick_scope(pick)
+        for row in self.start(pick, number)[:1]:
+            for _ in range(times):
+                if self.model.rows[row.id].status == "RUNNING":
+                    self.end_as_holder(self.model.rows[row.id], "not_ready", "not_ready")
+                    self.then(41)
+                    self.ask(where, number)
+
+    @rule(pick=st.none() | picks)
+    def a_planned_pause_begins(self, pick: int | None) -> None:
+        self.plan_pause(pick, 5, 20)
+        self.then(6)
+        self.take_up_pauses()
+
+    @rule(pick=picks, number=replicas, succeeds=st.booleans())
+    def past_plan_times_run_again(self, pick: int, number: int, succeeds: bool) -> None:
+        """What a backfill has made ends, and another backfill repeats or retries it."""
+        where = self.pick_scope(pick)
+        self.resume_all()
+        self.then()
+        self.ask(where, number)
+        for _ in range(2):
+            self.backfill(pick, 1, 2, "all")
+            self.then()
+            self.check_gates(number)
+            self.then()
+            self.ask(where, number)
+            for row in self.model.running(*where):
+                how, call = ("value", "finish") if succeeds else ("discard", "final")
+                self.end_as_holder(row, how, call)
+
+    @rule(
+        pick=picks, number=replicas,
+        how=st.sampled_from(["value", "error", "cancelled", "not_ready"]),
+    )  # fmt: skip
     def what_runs_is_cancelled(self, pick: int, number: int, how: str) -> None:
         """It is asked to end, learns so by its heartbeat, and writes the end itself."""
         for row in self.start(pick, number):
@@ -182,7 +225,8 @@ class Scenes(Rules):
             self.then()
             self.write_as(self.model.rows[row.id], row.token, "heartbeat", 1)
             self.then()
-            self.end_as_holder(self.model.rows[row.id], how, "finish" if how == "value" else "fail")
+            call = {"value": "finish", "not_ready": how}.get(how, "fail")
+            self.end_as_holder(self.model.rows[row.id], how, call)
             self.come_to("cancelled while it runs")
 
     @rule(pick=picks, key=st.sampled_from(["k", "l"]), mark=marks, payloads=st.booleans())

@@ -19,7 +19,10 @@ class Skipped:
 
 
 class Gates(Input):
-    """What a check of all gates must do. Each plan_time requires the same one of another job."""
+    """What a check of all gates must do.
+
+    Each plan_time requires the same one of another job, if that job existed then.
+    """
 
     def gates_checked(
         self, found: Rows, skips: list[Skipped], woken: set[Scope]
@@ -31,12 +34,18 @@ class Gates(Input):
         waiting = [row for row in self.rows.values() if row.waits_for_gate]
         opened = [row for row in waiting if self._may_open(row, skips, woken)]
         expired = [row for row in waiting if row not in opened and self._until(row) <= self.now]
+        for row in waiting:
+            self.put(replace(row, waits_until=self._until(row)))
         for row in opened:
-            self.put(replace(row, next_attempt_at=max(row.due_at, self.now)))
+            due = max(row.due_at, self.now)
+            self.put(replace(self.rows[row.id], next_attempt_at=due))
             if self.policy(row).overlap == "replace":
                 for other in self.running(*row.where):
                     self.put(replace(other, ends=True))
         for row in expired:
+            if row.trigger == "backfill":
+                self.put(replace(self.rows[row.id], status="FAILED", error_code="upstream"))
+                continue
             assert row.id not in found, row
             assert [x.reason for x in skips if _has(x, row.where, row.plan_time)] == ["upstream"]
             del self.rows[row.id]
@@ -44,25 +53,27 @@ class Gates(Input):
 
     def _until(self, row: Row) -> datetime:
         assert row.gated_at is not None
-        _, policy = self.jobs[row.job].at(row.plan_time)
+        policy = self.jobs[row.job].revision(row.revision)
         return max(row.due_at, row.gated_at) + policy.wait
 
     def _may_open(self, row: Row, skips: list[Skipped], woken: set[Scope]) -> bool:
-        _, policy = self.jobs[row.job].at(row.plan_time)
+        policy = self.jobs[row.job].revision(row.revision)
         assert policy.gate is not None
         required, at = (policy.gate, row.scope), row.plan_time
         runs = [
             r.status for r in self.rows.values()
-            if r.where == required and r.plan_time == at and r.trigger == "schedule"
+            if r.where == required and r.plan_time == at and r.trigger in ("schedule", "backfill")
         ]  # fmt: skip
         skipped = [x for x in skips if _has(x, required, at)]
         if required in woken:
             return False
-        return runs == ["SUCCESS"] or any(map(self._does_not_count, skipped))
+        if at <= self.jobs[policy.gate].history[0][1] and not runs:
+            return True
+        return runs == ["SUCCESS"] if runs else any(map(self._does_not_count, skipped))
 
     def _does_not_count(self, skip: Skipped) -> bool:
         """Its date is excluded."""
-        (policy,) = (x[2] for x in self.jobs[skip.where[0]].history if x[0] == skip.revision)
+        policy = self.jobs[skip.where[0]].revision(skip.revision)
         return skip.reason == "calendar" or (policy.calendar and policy.excluded)
 
 

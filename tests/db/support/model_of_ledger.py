@@ -10,7 +10,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tests.db.support.model_of_gates import Gates
-from tests.db.support.model_of_rows import EPOCH, GRACE, PERIOD, Row, Rows
+from tests.db.support.model_of_rows import EPOCH, GRACE, PERIOD, Row, Rows, Scope
+
+_WAITING = {
+    "status": "PENDING", "runner": None, "token": None, "stale_after": None, "started_at": None,
+}  # fmt: skip
+
+
+def _entry(before: Row) -> str:
+    """The entry of an attempt that another one follows."""
+    if before.status == "PENDING":
+        return ""
+    return "n" if before.error_code == "not_ready" else "-"
 
 
 class Model(Gates):
@@ -27,15 +38,16 @@ class Model(Gates):
         assert len(taken) <= most
         # Steals first: they take no room, and free none.
         for row in sorted(taken, key=lambda r: not self._was_running(r)):
+            assert self.may_run(row, kinds, by), row
             before = self.rows.get(row.id)
             if before is None:
                 self._planned(row)
                 continue
             if before.status == "RUNNING":
                 assert steals, (before, row)
-                assert self.may_be_stolen(before, kinds), (before, row)
+                assert self.may_be_stolen(before, kinds, by), (before, row)
             else:
-                assert self.is_free(before, kinds), (before, row)
+                assert self.is_free(before, kinds, by), (before, row)
             self._take(before, row, by)
         for id, row in found.items():
             before = self.rows.get(id)
@@ -81,7 +93,7 @@ class Model(Gates):
                 error_code=None,
                 watermark=before.watermark if pushed is None else pushed,
                 ends=False,
-                attempts=before.attempts + (before.status != "PENDING"),
+                attempts=before.attempts + _entry(before),
                 window_start=self.window_start(before),
             )
         )
@@ -113,7 +125,7 @@ class Model(Gates):
         assert not known.skips_of(row.scope, row.plan_time), row
         assert not self.is_processed(row), row
         gated_at = None if policy.gate is None else self.now
-        assert row.gated_at == gated_at, row
+        assert (row.gated_at, row.waits_until) == (gated_at, None), row
         if policy.gate is not None:
             assert (row.status, row.attempt, row.next_attempt_at) == ("PENDING", 0, None), row
             assert row.window_start is None
@@ -128,14 +140,14 @@ class Model(Gates):
             assert row.token is not None
             self.tokens[row.id] = [row.token]
         pushed = None if row.status == "PENDING" else self.inputs.get(row.where)
-        assert (row.watermark, row.key, row.attempts) == (pushed, None, 0), row
+        assert (row.watermark, row.key, row.attempts) == (pushed, None, ""), row
         self.put(replace(row, ends=False))
 
-    def rested(self, kinds: Sequence[str], *, steals: bool) -> None:
+    def rested(self, kinds: Sequence[str], by: str, *, steals: bool) -> None:
         """Nothing is left that a claim of these kinds could have taken."""
         for row in self.rows.values():
-            assert not self.is_due(row, kinds), f"left: {row}"
-            assert not (steals and self.may_be_stolen(row, kinds)), f"not stolen: {row}"
+            assert not self.is_due(row, kinds, by), f"left: {row}"
+            assert not (steals and self.may_be_stolen(row, kinds, by)), f"not stolen: {row}"
 
     def ended(self, row: Row, status: str, wait: timedelta | None, error: str | None) -> None:
         """The holder wrote its end; `wait` before the next attempt, if there may be one."""
@@ -147,12 +159,32 @@ class Model(Gates):
 
     def released(self, row: Row) -> None:
         kept = {"status": "CANCELLED"} if row.ends else {
-            "status": "PENDING", "next_attempt_at": self._released_until(row), "runner": None,
-            "token": None,
-            "stale_after": None, "started_at": None,
+            **_WAITING, "next_attempt_at": self._released_until(row),
         }  # fmt: skip
-        more = {"max_attempts": row.max_attempts + 1, "attempts": row.attempts + 1}
+        more = {"max_attempts": row.max_attempts + 1, "attempts": row.attempts + "-"}
         self.put(replace(row, **kept, **more))  # type: ignore[arg-type]
+
+    def postponed(self, row: Row, wait: timedelta, following: datetime | None) -> bool:
+        """The holder found that its work is not ready. `following`: the next plan_time of the
+        scope. Returns whether it waits."""
+        until, at_most = row.waits_until, self.policy(row).wait_at_most
+        assert row.started_at is not None
+        if until is None and at_most is not None:
+            until = max(row.due_at, row.started_at) + at_most
+        elif until is None and following is not None and following > row.plan_time:
+            until = following
+        row = replace(row, waits_until=until)
+        if row.ends or (until is not None and until <= self.now):
+            self.ended(row, "FAILED", None, "not_ready")
+            return False
+        due = max(self.now + wait, row.due_at)
+        self.put(replace(
+            row, next_attempt_at=due if until is None else min(due, until),
+            max_attempts=row.max_attempts + 1,
+            attempts=row.attempts if row.attempts.endswith("nn") else row.attempts + "n",
+            **_WAITING,  # type: ignore[arg-type]
+        ))  # fmt: skip
+        return True
 
     @staticmethod
     def _released_until(row: Row) -> datetime:
@@ -188,10 +220,13 @@ class Model(Gates):
             return None
         more = {"max_attempts": max(row.max_attempts, row.attempt + 1), "ends": False}
         if row.token is None:
+            more["waits_until"] = None  # type: ignore[assignment]
             gated = row.gated_at is not None and row.attempt == 0
             more |= {"gated_at": self.now} if gated else {}  # type: ignore[dict-item]
             due = None if gated else row.due_at
-            new = replace(row, status="PENDING", next_attempt_at=due, **more)  # type: ignore[arg-type]
+            new = replace(
+                row, status="PENDING", next_attempt_at=due, error_code=None, **more  # type: ignore[arg-type]
+            )  # fmt: skip
         else:
             due = min(row.next_attempt_at or self.now, self.now)
             error = row.error_code or "cancelled"
@@ -217,6 +252,54 @@ class Model(Gates):
         if self.policy(row).overlap == "replace":
             for other in self.running(*row.where):
                 self.put(replace(other, ends=True))
+        self.put(row)
+
+    def may_backfill(self, where: Scope, asked: list[datetime], reached: datetime) -> bool:
+        known = self.jobs[where[0]]
+        planned = known.policy.schedule is None or asked[-1] <= reached
+        processed = known.policy.windows and asked[0] <= self.processed(where)
+        return planned and not processed and not known.retired
+
+    def backfilled(
+        self, where: Scope, asked: list[datetime], reprocess: str, found: Rows
+    ) -> tuple[int, int]:
+        """After a backfill. Returns how many executions it made and retried."""
+        ours = {row.plan_time: row for row in self.rows.values() if row.where == where}
+        fresh = {
+            r.plan_time: r for id, r in found.items() if r.where == where and id not in self.rows
+        }
+        made = retried = 0
+        for at in asked:
+            row = ours.get(at)
+            if row is None or (reprocess == "all" and self._may_repeat(row)):
+                free = at
+                while free in ours:
+                    free += timedelta(microseconds=1)
+                self._backfilled(fresh[free])
+                made += 1
+            elif reprocess != "none" and row.next_attempt_at is None:
+                retried += self.retried(row, False) is not None
+        assert len(fresh) == made
+        return made, retried
+
+    def _may_repeat(self, row: Row) -> bool:
+        """A success is repeated unless a repetition of it has not ended."""
+        repeated = (
+            r for r in self.rows.values()
+            if r.where == row.where and r.trigger == "backfill"
+            and row.plan_time < r.plan_time < row.plan_time + timedelta(seconds=1)
+        )  # fmt: skip
+        waits = any(r.status in ("PENDING", "RUNNING") or r.next_attempt_at for r in repeated)
+        return row.status == "SUCCESS" and not waits
+
+    def _backfilled(self, row: Row) -> None:
+        number, policy = self.jobs[row.job].history[-1][0], self.policy(row)
+        assert (row.status, row.trigger, row.revision) == ("PENDING", "backfill", number), row
+        gated = policy.gate is not None
+        assert (row.due_at, row.next_attempt_at) == (self.now, None if gated else self.now), row
+        assert (row.gated_at, row.waits_until) == (self.now if gated else None, None), row
+        assert (row.attempt, row.max_attempts, row.attempts) == (0, policy.max_attempts, ""), row
+        assert (row.key, row.payload, row.watermark) == (None, None, None), row
         self.put(row)
 
     def seen(self, worker: str) -> datetime:

@@ -16,6 +16,10 @@ Scope = tuple[str, str]
 
 
 CALENDAR = "closed"
+HOSTS = {"r1": "one", "r2": "two"}
+"""The hosts of the replicas. They are the scopes of some jobs."""
+ABSENT_AFTER = timedelta(seconds=20) + timedelta(minutes=1)
+"""How long after its last check-in a host is absent, and grace is over."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Policy:
 
     `calendar`: the job uses the calendar of the example. `excluded`: which excludes all its days.
     `requires`: a job whose same scope has to succeed before, unless it is `ungated`. `after`: such
-    a job whose schedule and calendar it has.
+    a job whose schedule and calendar it has. `hosts`: its scopes are hosts.
     """
 
     handler: str = "python"
@@ -43,6 +47,11 @@ class Policy:
     ungated: bool = False
     after: str | None = None
     wait_at_most: timedelta | None = None
+    hosts: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "host" if self.hosts else "shard"
 
     @property
     def gate(self) -> str | None:
@@ -63,7 +72,7 @@ class Policy:
             "calendar": CALENDAR if self.calendar else None, "windows": self.windows,
             "requires": [{"job": self.gate}] if self.gate and not self.after else None,
             "after": [{"job": self.after}] if self.after else None,
-            "wait_at_most": self.wait_at_most if self.gate else None,
+            "wait_at_most": self.wait_at_most,
         }  # fmt: skip
 
 
@@ -105,6 +114,10 @@ class Known:
         number, _, policy = [x for x in self.history if x[1] < plan_time][-1]
         return number, policy
 
+    def revision(self, number: int) -> Policy:
+        (policy,) = (x[2] for x in self.history if x[0] == number)
+        return policy
+
     def skips_of(self, scope: str, plan_time: datetime) -> list[int]:
         """The planned skips of a scope that contain a plan_time."""
         return [
@@ -137,9 +150,10 @@ class Row:
     key: str | None
     payload: int | None
     ends: bool  # its end was asked for
-    attempts: int  # entries of `attempts`
+    attempts: str  # the entries of `attempts`: n is one that was not ready
     window_start: datetime | None
     gated_at: datetime | None
+    waits_until: datetime | None
 
     @property
     def where(self) -> Scope:
@@ -153,8 +167,9 @@ class Row:
 COLUMNS = (
     "id, job_name, scope_id, plan_time, status, trigger, revision, due_at, attempt, max_attempts,"
     " next_attempt_at, runner_id, lease_token, stale_after, started_at, error_code, watermark,"
-    " enqueue_key, payload::int, cancel_requested_at IS NOT NULL, jsonb_array_length(attempts),"
-    " window_start, gated_at"
+    " enqueue_key, payload::int, cancel_requested_at IS NOT NULL,"
+    " array_to_string(ARRAY(SELECT CASE a ->> 'error_code' WHEN 'not_ready' THEN 'n' ELSE '-' END"
+    " FROM jsonb_array_elements(attempts) a), ''), window_start, gated_at, waits_until"
 )
 
 Rows = dict[int, Row]
@@ -171,6 +186,7 @@ class Facts:
         self.workers: dict[str, tuple[datetime, datetime]] = {}  # trusted since, seen last
         self.started: dict[tuple[Scope, str], int] = {}  # newest payload of a key that was claimed
         self.pauses: dict[int, Pause] = {}
+        self.checked_in: dict[str, datetime] = {}  # when each host did last
         # Retried by a person, who may put an old payload after a new one:
         self.by_hand: set[int] = set()
         self.now = EPOCH
@@ -256,17 +272,23 @@ class Facts:
 
     # -- what may start ---------------------------------------------------------------------------
 
-    def is_free(self, row: Row, kinds: Iterable[str]) -> bool:
-        """It may start: it is waiting for nothing, and its window is not processed."""
-        return self.is_due(row, kinds) and not self.is_processed(row)
+    def may_run(self, row: Row, kinds: Iterable[str], by: str) -> bool:
+        """A runner with this name claims such rows."""
+        known = self.jobs[row.job]
+        here = not known.policy.hosts or row.scope == HOSTS.get(by)
+        return here and known.policy.handler in kinds and not known.retired
 
-    def is_due(self, row: Row, kinds: Iterable[str]) -> bool:
+    def is_free(self, row: Row, kinds: Iterable[str], by: str) -> bool:
+        """It may start: it is waiting for nothing, and its window is not processed."""
+        return self.is_due(row, kinds, by) and not self.is_processed(row)
+
+    def is_due(self, row: Row, kinds: Iterable[str], by: str) -> bool:
         """PENDING or awaiting a retry, due, and nothing is in its way."""
         known = self.jobs[row.job]
         forced = row.trigger == "manual" and row.status == "PENDING"
         if row.next_attempt_at is None or row.next_attempt_at > self.now:
             return False
-        if known.retired or known.policy.handler not in kinds:
+        if not self.may_run(row, kinds, by):
             return False
         if known.paused_at is not None and not (forced and row.next_attempt_at > known.paused_at):
             return False
@@ -283,14 +305,13 @@ class Facts:
             row.status == "RUNNING" and row.stale_after is not None and row.stale_after < self.now
         )
 
-    def may_be_stolen(self, row: Row, kinds: Iterable[str]) -> bool:
+    def may_be_stolen(self, row: Row, kinds: Iterable[str], by: str) -> bool:
         known = self.jobs[row.job]
         others = [r for r in self.running(row.job, row.scope) if r.id != row.id]
         return (
             self.is_stale(row)
             and known.policy.reentrant
-            and known.policy.handler in kinds
-            and not known.retired
+            and self.may_run(row, kinds, by)
             and known.paused_at is None
             and not row.ends
             and row.attempt < max(row.max_attempts, MOST_STEALS)
@@ -302,6 +323,7 @@ class Facts:
         return self.is_stale(row) and (
             known.retired
             or not known.policy.reentrant
+            or (known.policy.hosts and self.checked_in[row.scope] + ABSENT_AFTER < self.now)
             or row.ends
             or row.attempt >= max(row.max_attempts, MOST_STEALS)
         )
@@ -317,6 +339,6 @@ class Facts:
         assert self.now - timedelta(seconds=1) < row.plan_time < self.now + GRACE, row
         assert (row.plan_time - EPOCH) % timedelta(seconds=1), row
         assert row.due_at == row.next_attempt_at, row
-        assert row.gated_at is None, row
+        assert (row.gated_at, row.waits_until) == (None, None), row
         assert (row.attempt, row.max_attempts) == (0, self.policy(row).max_attempts), row
-        assert (row.revision, row.payload, row.attempts) == (number, payload, 0), row
+        assert (row.revision, row.payload, row.attempts) == (number, payload, ""), row
