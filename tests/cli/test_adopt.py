@@ -70,7 +70,9 @@ def test_a_return_is_moved_and_withdrawn(cli: Cli, seen: Ask) -> None:
 
 
 def test_a_switch_before_the_next_plan_time_is_a_warning(cli: Cli, seen: Ask) -> None:
-    assert "learn of this only then" in cli("adopt", "seen", "--at", midnight(seen, 1)).stderr
+    assert (
+        "learn of this change only then" in cli("adopt", "seen", "--at", midnight(seen, 1)).stderr
+    )
 
 
 @pytest.mark.parametrize(

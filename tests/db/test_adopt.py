@@ -115,10 +115,10 @@ async def test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_skip
     assert [(one.kind, one.plan_time) for one in verify(ledger.url)] == [("untrue_skip", waited)]
 
 
-async def test_what_the_loss_of_its_handler_missed_does_not_start_after_it_has_one_again(
+async def test_what_a_job_missed_without_a_handler_does_not_start_when_it_has_one_again(
     ledger: Ledger, one: Runner, base: datetime
 ) -> None:
-    """Although no replica has planned it in between, and it is within grace."""
+    """Even if it is within grace, and no replica has planned it in between."""
     ledger.edit(observed=False, catch_up="latest", overlap="skip", grace=5 * MINUTE)
     assert await fire(ledger, one, base) == "own"
     edits: list[tuple[int, dict[str, Any]]] = [
