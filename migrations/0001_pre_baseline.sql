@@ -364,7 +364,8 @@ CREATE TABLE {schema}.schedules (
 CREATE INDEX schedules_key ON {schema}.schedules (job_name, scope_kind, scope_id);
 -- Otherwise PostgreSQL would refuse to update the table while a publication contains it.
 ALTER TABLE {schema}.schedules REPLICA IDENTITY FULL;
--- The first column is scope_host(). Schedules of absent hosts that are parked without a runner are found in it too.
+-- The first column is the expression of scope_host(). The index also has schedules of hosts that are parked no_runner,
+-- so that they are found when their host is absent.
 CREATE INDEX schedules_due ON {schema}.schedules
     ((CASE scope_kind WHEN 'host' THEN scope_id ELSE '' END), queue, next_due_at)
     WHERE (next_due_at IS NOT NULL OR (parked = 'no_runner' AND scope_kind = 'host')) AND NOT woken;
@@ -967,12 +968,12 @@ CREATE TABLE {schema}.host_boots (
     PRIMARY KEY (host, boot_id),
     UNIQUE (host, plan_time)
 );
-COMMENT ON TABLE {schema}.host_boots IS 'Boots of hosts, which are the plan_times of jobs with the schedule @reboot. Written by check-ins. The planner and verify read boots only from here. Rows of boots before the executions that are kept are pruned once no replica reports them, except for the last boot of each host.';
+COMMENT ON TABLE {schema}.host_boots IS 'Boots of hosts, which are the plan_times of jobs with the schedule @reboot. Written by check-ins. The planner and verify read boots only from here. Boots that are older than the executions that are kept are pruned once no replica reports them, except for the last boot of each host.';
 COMMENT ON COLUMN {schema}.host_boots.host IS 'The host.';
 COMMENT ON COLUMN {schema}.host_boots.boot_id IS 'Identity of the boot: that of the kernel, or the setting boot_id of the replica.';
 COMMENT ON COLUMN {schema}.host_boots.booted_at IS 'When the host booted: checked_in_at minus the time for which it had been up.';
 COMMENT ON COLUMN {schema}.host_boots.checked_in_at IS 'When a replica first checked in after the boot. If this is later than the grace of a job after booted_at, the plan_time is a skip host_absent.';
-COMMENT ON COLUMN {schema}.host_boots.reported_at IS 'When a check-in last reported the boot, to the hour. Containers with one host name report several boots in turn, so a boot is not pruned while it is reported.';
+COMMENT ON COLUMN {schema}.host_boots.reported_at IS 'When a check-in last reported the boot. Updated at most once an hour. Containers with one host name report several boots in turn, so a boot is not pruned while it is reported.';
 COMMENT ON COLUMN {schema}.host_boots.plan_time IS 'The plan_time of the boot for these jobs: a whole second after the check-in that set it. NULL: a job with every does not have the scope of a new host yet, or a schedule was locked. The next check-in tries again.';
 COMMENT ON COLUMN {schema}.host_boots.jobs IS 'The jobs that had the schedule @reboot and this host when plan_time was set. The plan_time counts for a job only if the revision that it belongs to has this schedule.';
 

@@ -337,7 +337,7 @@ async def test_the_scope_of_a_host_that_is_gone_is_removed_after_its_executions(
 async def test_the_scopes_of_a_job_that_left_its_hosts_are_removed_after_their_executions(
     ledger: Ledger, db: Db, other: Db, end: dict[str, Any], again: dict[str, Any]
 ) -> None:
-    """A job that returns meanwhile waits for the upkeep, and has its scope as a new one."""
+    """A job that returns meanwhile waits for the upkeep, and gets a new scope."""
     job: dict[str, Any] = {"schedule": "@daily", "every": ["role=web"]}
     ledger.job(**job)
     upkeep = "SELECT cronledger.maintain_partitions()"
@@ -377,10 +377,10 @@ async def test_the_scopes_of_a_job_that_left_its_hosts_are_removed_after_their_e
 
 
 @pytest.mark.parametrize("edits_first", [True, False])
-async def test_a_host_that_an_edit_lists_beside_the_upkeep_is_kept(
+async def test_a_host_that_an_edit_lists_during_the_upkeep_is_kept(
     ledger: Ledger, db: Db, other: Db, edits_first: bool
 ) -> None:
-    """Without its row no replica could record that it is absent."""
+    """Without the row of the host, no replica could record that the host is absent."""
     ledger.job(schedule="@daily", every=["role=web"])
     db.execute(
         "INSERT INTO cronledger.hosts (name, present_through, retired_at, retired_by)"

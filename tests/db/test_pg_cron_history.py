@@ -159,7 +159,7 @@ def test_a_history_that_cannot_be_read_is_refused_F105(
     assert tables.values(REPORTS) == []
 
 
-def test_the_ledger_of_a_history_can_be_named_F105(tables: Ledger, tmp_path: Path) -> None:
+def test_a_history_is_reported_to_the_named_ledger_F105(tables: Ledger, tmp_path: Path) -> None:
     ran(tables, (1, "succeeded", "", tables.now(), tables.now()))
     file = tmp_path / "ledgers.toml"
     file.write_text(f'[ledgers]\nshop = "{tables.url}"\n')

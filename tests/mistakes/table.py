@@ -556,7 +556,7 @@ MISTAKES = [
         ("the scopes of jobs that are retired or deleted stay", LEFT_HOSTS,
          "SELECT CASE r.state WHEN 'retired' THEN r.effective_from END", "SELECT NULL::timestamptz"),
         ("the upkeep deletes a host that an edit lists meanwhile",
-         HOSTS + "test_a_host_that_an_edit_lists_beside_the_upkeep_is_kept",
+         HOSTS + "test_a_host_that_an_edit_lists_during_the_upkeep_is_kept",
          "WHERE h.retired_at < now_ - keep FOR UPDATE SKIP LOCKED", "WHERE h.retired_at < now_ - keep"),
     ),
     *_of(
@@ -1380,7 +1380,7 @@ MISTAKES = [
          REPORTS + "test_more_reports_than_a_claim_reads_are_settled_by_the_next_one",
          "    if matching.has_more and settled.progressed:\n", "    if False:\n"),
         ("a job that gets its handler back starts what it had missed",
-         REPORTS + "test_a_move_back_to_replicas_does_not_start_what_the_move_from_them_missed",
+         REPORTS + "test_what_a_job_missed_without_a_handler_is_not_planned_when_it_has_one_again",
          "return max([line.retired_through, *(part.through for part in observed)])", "return line.retired_through"),
         ("a later observed plan_time is the newest one", RETURNED,
          " and not one.observed]", "]"),

@@ -144,7 +144,7 @@ def test_later_observed_plan_times_do_not_count_after_a_return(
 def test_catch_up_counts_the_plan_times_of_replicas_on_both_sides_of_observed_ones(
     now: str, limit: int
 ) -> None:
-    """The limit leaves out the oldest one of replicas, and those between count for nothing."""
+    """The limit leaves out the oldest one of replicas. Those in between do not count."""
     hour = timedelta(hours=1)
     returned, adopted = (
         job("* * * * *", grace=hour, observed=True, catch_up="all", catch_up_window=hour,
@@ -172,10 +172,10 @@ def test_a_move_from_replicas_misses_what_has_not_started() -> None:
 
 @pytest.mark.parametrize("catch_up", ["latest", "all"])
 @pytest.mark.parametrize(("now", "runs"), [("09:03:30", []), ("09:04:01", ["09:04"])])
-def test_a_move_back_to_replicas_does_not_start_what_the_move_from_them_missed(
+def test_what_a_job_missed_without_a_handler_is_not_planned_when_it_has_one_again(
     catch_up: str, now: str, runs: list[str]
 ) -> None:
-    """No claim has planned it in between."""
+    """Even if no claim has planned it in between."""
     hour = timedelta(hours=1)
     own = job("* * * * *", grace=hour, catch_up=catch_up, catch_up_window=hour, overlap="allow")
     known = (

@@ -51,7 +51,7 @@ COMMENT ON FUNCTION {schema}_internal.lock_woken_schedules(text[], text[], integ
 -- Those that are due, the oldest first, because slots may not be enough for all of them.
 -- Also locked are those that are due within `ahead`. They are returned only if none is due yet, and only those
 -- within 1 ms after the first one, because executions that are claimed ahead start together.
--- One search of the index for those of no host, and one for those of this host, so that none of other hosts is read.
+-- One search of the index for schedules of no host, and one for those of this host. Those of others are not read.
 -- No join and no condition on jobs: what cannot start is parked, and is not in this index. excluded_jobs: jobs
 -- whose handler another runner has and this one does not; NOT IN, because it has a hash in every plan.
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_schedules(
@@ -199,8 +199,8 @@ BEGIN
         RETURN;
     END IF;
     -- After the locks, so that it sees every report that was committed before them. Reports are searched by scope, because
-    -- their index keeps entries of reports that have an execution now, until a vacuum. OFFSET 0 keeps that a probe for each
-    -- schedule. All of this is one statement, because the start of each costs more than these flags.
+    -- until a vacuum their index keeps entries of reports that have an execution now. OFFSET 0 makes this search one
+    -- probe for each schedule. One statement computes all flags, because to start one costs more than to compute them.
     SELECT json_agg(json_build_array(
                s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
                s.next_plan_time, s.retired_at, s.returned_at, s.woken, s.ahead_of, s.address, s.input_watermark)),

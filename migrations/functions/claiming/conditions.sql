@@ -88,7 +88,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.scope_host(scope_kind text, scope_i
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE scope_kind WHEN 'host' THEN scope_id ELSE '' END
 $$;
-COMMENT ON FUNCTION {schema}_internal.scope_host(text, text) IS 'Returns the host whose replicas run this scope; an empty text: any. The index schedules_due contains this expression.';
+COMMENT ON FUNCTION {schema}_internal.scope_host(text, text) IS 'Returns the only host whose replicas may run this scope, or an empty text if those of any host may. The index schedules_due contains this expression.';
 
 -- All woken schedules count as one, because a claim plans some of each job.
 CREATE OR REPLACE FUNCTION {schema}_internal.next_schedule(

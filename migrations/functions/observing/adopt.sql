@@ -31,15 +31,15 @@ BEGIN
     END IF;
     -- The edit must be committed before the switch, so that both schedulers know it in time.
     IF NOT at > now_ + interval '5 seconds' OR at > now_ + interval '36525 days' OR at IS NULL THEN
-        RAISE EXCEPTION 'job %: % is not a future instant; the clock of the database is at %', job, coalesce(at::text, 'NULL'), now_
-            USING HINT = 'Give an instant that is at least 5 s ahead.', ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'job %: the switch at % must be between 5 s and 100 years ahead; the clock of the database is at %', job, coalesce(at::text, 'NULL'), now_
+            USING HINT = 'Give an instant in this range.', ERRCODE = 'invalid_parameter_value';
     END IF;
     adopted_at := CASE WHEN back OR is_own THEN definition.adopted_at ELSE at END;
     returned_at := CASE WHEN back THEN at END;
     withdrawn := CASE WHEN is_own AND NOT back THEN definition.returned_at
                       WHEN back AND at <= definition.adopted_at THEN definition.adopted_at END;
 END $$;
-COMMENT ON FUNCTION {schema}.preview_adopt(text, timestamptz, boolean) IS 'Returns what adopt() would write with these arguments, and raises where it refuses. withdrawn: the future adoption or return that ends before it begins, so that the side that fires the job now keeps it; NULL: the job moves.';
+COMMENT ON FUNCTION {schema}.preview_adopt(text, timestamptz, boolean) IS 'Returns what adopt() would write with these arguments, or raises the error with which it would refuse them. withdrawn: the instant of the future adoption or return that they withdraw, so that the side that fires the job now keeps it; NULL: the job moves.';
 
 CREATE OR REPLACE FUNCTION {schema}.adopt(
     job text, at timestamptz, back boolean DEFAULT false, reason text DEFAULT NULL, requested_by text DEFAULT NULL,
@@ -65,7 +65,7 @@ BEGIN
         CASE WHEN revision = definition.revision THEN 'unchanged' ELSE 'done' END, job, nullif(revision, definition.revision),
         arguments => jsonb_build_object('at', at, 'back', back), reason => reason);
 END $$;
-COMMENT ON FUNCTION {schema}.adopt(text, timestamptz, boolean, text, text) IS 'Makes replicas fire the plan_times of an observed job from this instant on, at least 5 s ahead. Returns the revision, and, in withdrawn, what preview_adopt() does. The other scheduler keeps those before it. back: the other scheduler fires again from this instant on; before the adoption, this withdraws it. The start of a run decides its side, so choose an instant between two plan_times, as cronledger adopt does.';
+COMMENT ON FUNCTION {schema}.adopt(text, timestamptz, boolean, text, text) IS 'Makes replicas fire the plan_times of an observed job from this instant on, which must be at least 5 s ahead. The other scheduler keeps the earlier ones. back: the other scheduler fires the plan_times from this instant on again. The opposite call at the instant of a future switch, or at an earlier one, withdraws this switch. Returns the revision, and withdrawn as preview_adopt() does. The start of a run decides its side, so choose an instant between two plan_times, as cronledger adopt does.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.replica_times(
     revision {schema}.job_revisions, OUT first timestamptz, OUT until timestamptz)

@@ -133,7 +133,7 @@ LANGUAGE sql STABLE AS $$
                  (SELECT CASE r.state WHEN 'retired' THEN r.effective_from END
                   FROM {schema}.job_revisions r WHERE r.job_name = scope.job_name ORDER BY r.revision DESC LIMIT 1))
 $$;
-COMMENT ON FUNCTION {schema}_internal.gone_since({schema}.schedules) IS 'Returns since when the scope is retired, or its job is retired or deleted; NULL: neither. What changes it waits for the lock of the row of schedules.';
+COMMENT ON FUNCTION {schema}_internal.gone_since({schema}.schedules) IS 'Returns since when the scope is retired, or its job is retired or deleted; NULL: neither. A transaction that changes this locks the row of schedules.';
 
 CREATE OR REPLACE FUNCTION {schema}.maintain_partitions(
     width interval DEFAULT '7 days', ahead interval DEFAULT '28 days')
@@ -196,8 +196,8 @@ BEGIN
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
     -- In a cluster of containers each of them may be a host of its own. The turn keeps follow_hosts from returning their
-    -- scopes. An edit that returns them waits for these locks, and creates them anew. What committed before the locks were
-    -- free is read by a statement after them.
+    -- scopes. An edit that returns them waits for these locks, and creates them anew. A statement after the locks
+    -- reads what was committed before them.
     IF {schema}_internal.take_turn('hosts') THEN
         gone := ARRAY(SELECT o.ctid FROM {schema}.schedules o
                       WHERE o.scope_kind = 'host' AND o.planned_through <= {schema}.pruned_through()
@@ -224,7 +224,7 @@ BEGIN
     WHERE h.ctid = ANY (gone) AND h.name NOT IN (SELECT s.scope_id FROM {schema}.schedules s WHERE s.scope_kind = 'host');
     DELETE FROM {schema}.host_absences a
     WHERE a.until_at <= {schema}.pruned_through() OR a.host NOT IN (SELECT h.name FROM {schema}.hosts h);
-    -- The last boot stays, and one that is still reported, because the next check-in would count it again.
+    -- The last boot stays, and so does one that is still reported, because the next check-in would count it again.
     DELETE FROM {schema}.host_boots b
     WHERE b.host NOT IN (SELECT h.name FROM {schema}.hosts h)
        OR (greatest(b.plan_time, b.reported_at) <= {schema}.pruned_through() AND EXISTS (
@@ -281,7 +281,7 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, absences and boots of hosts, retired hosts, scopes of hosts that are retired or whose job is, pauses, progress and output that died runners left, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval) IS 'Creates partitions ahead, drops partitions older than the retention of the ledger unless an execution in them is PENDING, RUNNING or awaits a retry, prunes skips, planned skips, windows, retirements of scopes, absences and boots of hosts, retired hosts, scopes of hosts if the scope or the job is retired or the job is deleted, pauses, progress and output that dead runners left, and removes statistics that say that a partition or schedules is empty. Returns one row per action. Waits at most 2 s for a lock. The statement_timeout of the session applies.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$

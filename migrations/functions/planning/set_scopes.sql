@@ -49,8 +49,8 @@ BEGIN
     -- Read after the wait for the locks, which may have been long, because what was planned meanwhile stays
     -- valid.
     at := coalesce(seen_at, {schema}.db_clock());
-    -- A host has a row, whose lock decides whether it is absent. The upkeep of partitions does not see these schedules
-    -- before the COMMIT, so the lock keeps it from deleting the host.
+    -- A host has a row, whose lock decides whether it is absent. The upkeep of partitions cannot see these schedules
+    -- before the COMMIT. So this lock keeps it from deleting the host.
     IF kind = 'host' THEN
         PERFORM FROM {schema}.hosts h JOIN unnest(fresh) u(id) ON u.id = h.name ORDER BY h.name FOR KEY SHARE OF h;
         INSERT INTO {schema}.hosts (name, present_through) SELECT DISTINCT u.id COLLATE "C", timestamptz '1970-01-01Z'

@@ -59,7 +59,8 @@ COMMANDS = {
     "web": ("web:web", "Serve the web page."),
 }
 WITHOUT_LEDGER = frozenset({"check", "dev", "schema"})
-"""The commands that use no ledger of their caller. Only one of `import` uses one."""
+"""The commands that use no ledger of their caller. `import` is not here, because `import pg_cron
+--history` uses one."""
 
 
 class Commands(click.Group):

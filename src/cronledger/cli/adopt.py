@@ -29,8 +29,9 @@ def adopt(
     The job is declared with `observed = true` and a handler. The other scheduler keeps the
     plan_times before TIME. From TIME on, `cronledger observe` does not start the command, so the
     entries of the other scheduler may stay. Without an offset, TIME is read in the time zone of the
-    job. With --back, the other scheduler fires the plan_times from TIME on again. A switch that is
-    still to come is withdrawn by the opposite one at its TIME or before.
+    job. With --back, the other scheduler fires the plan_times from TIME on again. To withdraw
+    a switch that has not happened yet, request the opposite one with the same TIME or an earlier
+    one.
     """
     with session() as ledger:
         row = ledger.reports.job(name)

@@ -57,7 +57,7 @@ def import_pg_cron(
     last 7 days to the ledger, with their times and messages. The jobs are those that are or were
     observed and have the label pg_cron, which contains their jobid. Each run is reported once,
     however often the command is called. `cronledger --ledger NAME import pg_cron --history` reports
-    to this ledger of the ledgers file.
+    to the ledger NAME of the ledgers file.
 
     Exit status: 0 if every job has an equivalent, 1 if a part of one has none, or with --history if
     pg_cron does not have the job or the job has scopes, 2 for a usage error, 3 if a database cannot

@@ -59,9 +59,9 @@ def observe(
     and so does --deliver. After the end of the command, the delivery takes at most 5 s.
 
     It reads CRONLEDGER_DATABASE_URL, CRONLEDGER_SCHEMA, CRONLEDGER_SPOOL_DIR and CRONLEDGER_HOST
-    from the environment. `cronledger --ledger NAME observe` reports to this ledger of the file that
-    CRONLEDGER_LEDGERS_FILE or --ledgers-file names. Each report in the spool is delivered to its
-    own ledger.
+    from the environment. `cronledger --ledger NAME observe` reports to the ledger NAME of the
+    file that CRONLEDGER_LEDGERS_FILE or --ledgers-file names. Each report in the spool is delivered
+    to its own ledger.
 
     Exit status: that of the command; 127 or 126 if it cannot be started. With --deliver: 1 if
     something is left.

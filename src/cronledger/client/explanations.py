@@ -80,11 +80,11 @@ def adopt(
 ) -> Call[Adoption]:
     """Move an observed job to replicas, which fire its plan_times from `at` on.
 
-    With `back`, the other scheduler fires them from `at` on. A switch that is still to come is
-    withdrawn by the opposite one at its instant or before. The text of the value states what
-    happens. With `preview`, nothing changes. It is refused unless `at` is some seconds ahead and
-    the job has both `observed` and a handler. Raises ValueError if the job has no plan_time from
-    `at` on.
+    With `back`, the other scheduler fires them from `at` on. To withdraw a switch that has not
+    happened yet, request the opposite one with the same `at` or an earlier one. `str()` of the
+    returned value states what happens. With `preview`, nothing changes. The ledger refuses the call
+    unless the switch is at least 5 s ahead and the job has both `observed` and a handler. Raises
+    ValueError if the job has no plan_time from `at` on.
     """
     definition = reports.job(job)
     if definition is None:

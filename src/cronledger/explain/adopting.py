@@ -19,12 +19,12 @@ _SCOPES = 100
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What an adoption did, or would do; with `back`, what a return did, or would do.
+    """What an adoption did or would do; with `back`, what a return did or would do.
 
-    The job moves `at` an instant after its plan_time `last`, which is the last one of the old side
-    (None: no coming one), and before `first`. But with `withdrawn`, the job does not move: the
-    adoption or return that was to come at this instant is withdrawn. `revision`: that of the job;
-    None in a preview.
+    `at`: the instant of the switch. `last`: the last plan_time before it, which the old side still
+    fires; None: no such plan_time is to come. `first`: the first plan_time of the new side.
+    `withdrawn`: the instant of a future adoption or return that is withdrawn, so that the job does
+    not move; None: it moves. `revision`: that of the job; None in a preview.
     """
 
     job: str
@@ -45,17 +45,17 @@ class Adoption:
             )
         text = f"{self.job}: {new} fire{'s' * self.back} it from {iso(self.first)} on"
         if self.last is not None:
-            text += f"; its last plan_time of {old} is {iso(self.last)}"
+            text += f"; the last plan_time of {old} is {iso(self.last)}"
         return text
 
     @property
     def warning(self) -> str | None:
-        """A disadvantage of this instant, or None."""
+        """Why this instant may be unsuitable, or None."""
         if self.last is not None or (self.withdrawn is not None and self.first < self.withdrawn):
             return None
         return (
             f"no plan_time lies before {iso(self.first)}, so the wrappers of the other scheduler "
-            "learn of this only then"
+            "learn of this change only then"
         )
 
 

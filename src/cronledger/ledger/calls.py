@@ -371,7 +371,7 @@ def adopt(job: str, at: datetime, back: bool, reason: str | None) -> Call[Row]:
 
 
 def preview_adopt(job: str, at: datetime, back: bool) -> Call[Row]:
-    """Return what `adopt` would return, without the revision, and be refused as it would be."""
+    """Return what `adopt` would, except the revision. It is refused where `adopt` would be."""
     params = {"job": job, "at": at, "back": back}
     return Call("call_preview_adopt", params, lambda rows: rows[0])
 

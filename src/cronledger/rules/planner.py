@@ -385,7 +385,9 @@ def _settled_at(line: Timeline, planned: Planned) -> datetime:
 
 
 def _missed_through(line: Timeline) -> datetime:
-    """Return until when what was due is missed: the job was retired, or had no handler."""
+    """Return the end of the time in which the job was retired or had no handler, so that what was
+    due then is missed.
+    """
     observed = (part for part in line.segments if part.revision.job.handler is Handler.OBSERVED)
     return max([line.retired_through, *(part.through for part in observed)])
 

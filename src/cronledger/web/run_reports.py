@@ -81,7 +81,7 @@ class RunReports:
         """The functions whose last call the database did not confirm."""
         self._turns: dict[str, asyncio.Lock] = {}
         self._known: dict[str, str] = {}
-        """The jobs of valid tokens, by their hashes. A ledger has not many."""
+        """The jobs of valid tokens, by the hash of the token. A ledger has few tokens."""
         self.waiting: Counter[str] = Counter()
         """Reports of each job that are received or recorded now."""
         self.lookups = 0
@@ -90,7 +90,7 @@ class RunReports:
     async def job_of(self, token: str) -> str | None:
         """Return the job of a token, or None if it is not valid.
 
-        A token that was revoked since is still known, until `record` finds that it is not valid.
+        A token that has been revoked since its look-up stays known until `record` finds it invalid.
 
         Raises DatabaseAwayError or TooManyLookupsError.
         """

@@ -19,7 +19,7 @@ CALENDAR = "closed"
 HOSTS = {"r1": "one", "r2": "two"}
 """The hosts of the replicas. They are the scopes of some jobs."""
 ABSENT_AFTER = timedelta(seconds=20) + timedelta(minutes=1)
-"""How long after its last check-in a host is absent, and grace is over."""
+"""How long after its last check-in a host counts as absent, and grace has passed."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOVED = "moved"
 AHEAD = 5.0
-"""Seconds: a switch is at least so far ahead."""
+"""How far ahead a switch must be, in seconds."""
 
 
 def make_moved(random: Random) -> dict[str, Any]:
@@ -42,13 +42,13 @@ class Decision:
     returned_at: datetime | None
 
     def is_own(self, at: datetime) -> bool:
-        """Whether replicas have what fires or starts then."""
+        """Return whether replicas run what fires or starts at this instant."""
         adopted, returned = self.adopted_at, self.returned_at
         return adopted is not None and adopted <= at and (returned is None or at < returned)
 
 
 class Mover:
-    """Calls adopt again and again, and knows which side each instant belongs to."""
+    """Calls `adopt` repeatedly, and records which side each instant belongs to."""
 
     def __init__(self, cluster: "Cluster", client: "Client", columns: dict[str, Any]) -> None:
         self._cluster, self._client = cluster, client
@@ -68,20 +68,20 @@ class Mover:
                         max(0.0, around + self._random.uniform(-1.5, 1.0)), self._crash
                     )
                 back = not back
-            # Now and then the next switch is decided before this one.
+            # Sometimes the next switch is requested before this one happens.
             await asyncio.sleep(self._random.choice((0.5, 4.0, AHEAD)))
 
     def _plan_time(self, at: datetime) -> datetime:
-        """The last plan_time up to then."""
+        """Return the last plan_time up to this instant."""
         return at - (at - datetime(1970, 1, 1, tzinfo=UTC)) % self._period
 
     def _switch(self) -> datetime:
-        """The middle between two plan_times, as `cronledger adopt` chooses it."""
+        """Return the middle between two plan_times, as `cronledger adopt` chooses it."""
         ahead = self._cluster.now() + s(AHEAD + 0.5)
         return self._plan_time(ahead) + self._period * 1.5
 
     async def _adopt(self, at: datetime, *, back: bool) -> bool:
-        """Return whether the ledger accepted it."""
+        """Return whether the ledger accepted the switch."""
         sent = self._cluster.now()
         try:
             await self._client.execute(
@@ -105,7 +105,7 @@ class Mover:
             self._cluster.kill(self._random.choice(self._cluster.replicas).process)
 
     def _own(self, at: datetime) -> bool | None:
-        """Whether replicas have this instant; None: a decision was being made then."""
+        """Return whether this instant belongs to replicas; None: `adopt` was in progress."""
         own = False
         for decision in self._decisions:
             if decision.sent <= at <= decision.replied:
@@ -115,7 +115,7 @@ class Mover:
         return own
 
     def judge(self, other: "OtherScheduler") -> None:
-        """In the end: each firing and each start was on its side."""
+        """Check that each firing and each start was on its side."""
         if self._cluster.record.backwards:
             return  # an instant may have come twice
         for start, runs in other.replies:

@@ -17,7 +17,7 @@ MOST_DEATHS = 3
 
 
 class SimBoot(Boot):
-    """A boot by the clock of the loop."""
+    """A boot whose uptime follows the clock of the loop."""
 
     @property
     def uptime(self) -> timedelta:
@@ -25,7 +25,7 @@ class SimBoot(Boot):
 
 
 def boot_of(configured: str | None) -> SimBoot | None:
-    """Instead of that of the engine. The id of a boot ends with its instant."""
+    """Return the boot, in place of the engine's function. The id ends with the instant."""
     if configured is None:
         return None
     return SimBoot(configured, 0, float(configured.rpartition("/")[2]))
@@ -55,7 +55,7 @@ class Boots:
         return boots[-1]
 
     def judge(self) -> None:
-        """In the end: each boot that is known has one plan_time, and nothing else ran at boot."""
+        """Check that each known boot has its own plan_time, and nothing else ran at boot."""
         found: dict[tuple[str, object], str] = {}
         for host, boot, plan_time in self._cluster.database.eye.execute(
             "SELECT host, boot_id, plan_time FROM host_boots ORDER BY host, boot_id"
