@@ -525,6 +525,12 @@ MISTAKES = [
          "WHERE e.next_attempt_at IS NOT NULL\n", "WHERE false\n"),
     ),
     *_of(
+        SQL + "claiming/claim_due.sql",
+        ("an execution that ends because its window is processed makes no room",
+         WINDOWS + "test_what_waits_behind_an_execution_whose_window_is_processed_starts_at_once",
+         "EXIT WHEN NOT made_room AND", "EXIT WHEN"),
+    ),
+    *_of(
         SQL + "windows/record_windows.sql",
         ("a window is recorded without the one before it",
          WINDOWS + "test_a_window_ends_at_plan_time_and_begins_where_the_last_success_ended",
