@@ -234,6 +234,22 @@ async def test_a_job_is_paused_during_the_union_of_its_pauses(ledger: Ledger, on
     assert not ledger.violations()
 
 
+async def test_a_pause_by_hand_outlasts_one_that_was_due_before_and_begins_after_it(
+    ledger: Ledger, one: Runner
+) -> None:
+    first = plan(ledger)
+    await one.settle()
+    plan(ledger, NOON + MINUTE, until=NOON + 3 * MINUTE)
+    ledger.pass_time(MINUTE + SECOND)  # no replica claims meanwhile
+    ledger.values("SELECT end_pause(%s)", first)
+    ledger.pass_time(SECOND)
+    ledger.values("SELECT pause('job', 'by hand')")
+    await one.live_through()
+    for _ in range(2):
+        await one.settle()
+    assert state(ledger) == (NOON + MINUTE, None, "by hand")
+
+
 @pytest.mark.parametrize(("beside", "was_open"), [(-TICK, True), (timedelta(0), False)])
 def test_a_pause_is_over_from_its_end_on(ledger: Ledger, beside: timedelta, was_open: bool) -> None:
     ledger.stop_clock(NOON)

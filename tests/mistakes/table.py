@@ -863,6 +863,9 @@ MISTAKES = [
         ("settling waits for a job that is being edited",
          PAUSES + "test_a_job_that_is_being_edited_waits_without_delay_for_the_others",
          "FOR NO KEY UPDATE SKIP LOCKED LOOP", "FOR NO KEY UPDATE LOOP"),
+        ("a pause by hand is forgotten when an earlier one begins late",
+         PAUSES + "test_a_pause_by_hand_outlasts_one_that_was_due_before_and_begins_after_it",
+         "        PERFORM {schema}_internal.check_pauses_at_commit(job);\n", ""),
     ),
     *_of(
         SRC + "rules/calendar_days.py",
