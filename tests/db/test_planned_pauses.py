@@ -222,16 +222,49 @@ async def test_a_job_is_paused_during_the_union_of_its_pauses(ledger: Ledger, on
     assert state(ledger) == (NOON, NOON + 4 * MINUTE, "freeze")
     assert starts(ledger)[-1] == ("paused", NOON + MINUTE - TICK)
     await pass_minutes(ledger, one, 2)
-    assert state(ledger) == (NOON + MINUTE, None, "incident")
+    assert state(ledger) == (NOON, None, "incident")
     ledger.values("SELECT end_pause(%s, 'carol')", open_)
     await one.settle()
-    assert state(ledger) == (NOON + MINUTE, NOON + 4 * MINUTE, "freeze")
+    assert state(ledger) == (NOON, NOON + 4 * MINUTE, "freeze")
     ledger.values("SELECT end_pause(%s)", wide)
     await one.settle()
     assert not paused(ledger)
     assert await pass_minutes(ledger, one, 1) == 1
     assert ledger.skipped() == [("paused", 2), ("paused", 1)]  # of two revisions
     assert not ledger.violations()
+
+
+async def test_an_edit_after_the_first_of_two_pauses_holds_nothing_that_was_forced_in_it(
+    ledger: Ledger, one: Runner
+) -> None:
+    plan(ledger, until=NOON + 2 * MINUTE)
+    plan(ledger, NOON + MINUTE)
+    for _ in range(2):
+        ledger.values("SELECT cronledger_internal.take_up_pauses()")
+        ledger.pass_time(30 * SECOND)
+        ledger.trigger(force=True)
+        ledger.pass_time(30 * SECOND)
+    ledger.edit(description="edited")
+    await one.live_through()
+    assert [start.claimed.trigger for start in await one.settle()] == ["manual"]
+    await one.finish_all()
+    assert await one.run_due() == 1
+
+
+async def test_a_pause_by_hand_outlasts_one_that_was_due_before_and_begins_after_it(
+    ledger: Ledger, one: Runner
+) -> None:
+    first = plan(ledger)
+    await one.settle()
+    plan(ledger, NOON + MINUTE, until=NOON + 3 * MINUTE)
+    ledger.pass_time(MINUTE + SECOND)  # no replica claims meanwhile
+    ledger.values("SELECT end_pause(%s)", first)
+    ledger.pass_time(SECOND)
+    ledger.values("SELECT pause('job', 'by hand')")
+    await one.live_through()
+    for _ in range(2):
+        await one.settle()
+    assert state(ledger) == (NOON, None, "by hand")
 
 
 @pytest.mark.parametrize(("beside", "was_open"), [(-TICK, True), (timedelta(0), False)])

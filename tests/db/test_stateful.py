@@ -93,6 +93,7 @@ class Machine(Scenes):
 
     def work(self, worker: str) -> int:
         """The worker claims what it can and finishes all that it has; answers how many."""
+        self.pass_time(TICK)
         self.claim_next(worker, 50)
         held = [r for r in self.model.rows.values() if r.runner == worker and r.status == "RUNNING"]
         for row in held:
@@ -129,6 +130,7 @@ class Machine(Scenes):
                 while self.work("w1"):
                     pass
                 self.check_gates(0)
+                self.pass_time(TICK)  # what has ended did not run beside what starts
                 self.claim_all()
             self.the_ledger_is_as_the_model_says()
             if not blocked and not self.waiting():

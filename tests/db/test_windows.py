@@ -191,6 +191,17 @@ async def test_a_retry_ends_if_a_later_success_has_processed_its_window(
     assert ledger.violations() == []
 
 
+async def test_what_waits_behind_an_execution_whose_window_is_processed_starts_at_once(
+    ledger: Ledger, one: Runner
+) -> None:
+    hourly(ledger, max_attempts=2, max_running=1)
+    await run(ledger, one, outcome.failure(Retry("90m", "not yet")))
+    await run(ledger, one)
+    ledger.travel(by=31 * MINUTE)
+    execution = ledger.trigger()
+    assert [start.claimed.id for start in await one.settle()] == [execution]
+
+
 async def test_a_waiting_execution_is_cancelled_if_its_window_is_processed(
     ledger: Ledger, one: Runner, began: datetime
 ) -> None:

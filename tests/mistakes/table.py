@@ -525,6 +525,12 @@ MISTAKES = [
          "WHERE e.next_attempt_at IS NOT NULL\n", "WHERE false\n"),
     ),
     *_of(
+        SQL + "claiming/claim_due.sql",
+        ("an execution that ends because its window is processed makes no room",
+         WINDOWS + "test_what_waits_behind_an_execution_whose_window_is_processed_starts_at_once",
+         "EXIT WHEN NOT made_room AND", "EXIT WHEN"),
+    ),
+    *_of(
         SQL + "windows/record_windows.sql",
         ("a window is recorded without the one before it",
          WINDOWS + "test_a_window_ends_at_plan_time_and_begins_where_the_last_success_ended",
@@ -843,6 +849,9 @@ MISTAKES = [
         ("a pause is applied as of now, also after an outage",
          PAUSES + "test_an_outage_over_pauses_skips_what_was_due_in_them",
          "pause_in_force(job, coalesce(at, {schema}.db_clock())) p", "pause_in_force(job, {schema}.db_clock()) p"),
+        ("the end of the first of two pauses is the beginning of the second",
+         PAUSES + "test_an_edit_after_the_first_of_two_pauses_holds_nothing_that_was_forced_in_it",
+         "least(held.paused_at, before.paused_at)", "held.paused_at"),
         ("the pause of a job has no row",
          PAUSES + "test_pause_and_resume_of_a_job_are_rows",
          "    IF at IS NULL AND written THEN", "    IF false THEN"),
@@ -857,6 +866,9 @@ MISTAKES = [
         ("settling waits for a job that is being edited",
          PAUSES + "test_a_job_that_is_being_edited_waits_without_delay_for_the_others",
          "FOR NO KEY UPDATE SKIP LOCKED LOOP", "FOR NO KEY UPDATE LOOP"),
+        ("a pause by hand is forgotten when an earlier one begins late",
+         PAUSES + "test_a_pause_by_hand_outlasts_one_that_was_due_before_and_begins_after_it",
+         "        PERFORM {schema}_internal.check_pauses_at_commit(job);\n", ""),
     ),
     *_of(
         SRC + "rules/calendar_days.py",

@@ -15,7 +15,9 @@ DECLARE
     claimed    {schema}_internal.claimed_execution[];
     refused    text[];
     used       integer := 0;
+    rounds     integer := 0;
     unseen     boolean;
+    made_room  boolean;
 BEGIN
     PERFORM {schema}_internal.require_read_committed('claim_due');
     PERFORM {schema}_internal.require_own_database();
@@ -41,8 +43,18 @@ BEGIN
         refused := ARRAY(SELECT r.job_name FROM unnest(claimed) r WHERE r.how = 'refused');
         used := used + cardinality(claimed) - cardinality(refused);
         excluded := excluded || refused;
-        -- The refused ones may have displaced others from the batch.
-        EXIT WHEN cardinality(refused) = 0 OR used >= cardinality(tokens);
+        -- begin_windows ended those whose window is processed.
+        made_room := cardinality(claimed) < cardinality(candidates) AND EXISTS (
+            SELECT FROM unnest(candidates) c
+            CROSS JOIN LATERAL (
+                SELECT FROM {schema}.executions e
+                WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (c.job_name, c.scope_kind, c.scope_id, c.plan_time)
+                  AND e.next_attempt_at IS NULL AND e.status <> 'RUNNING' LIMIT 1) e
+            WHERE c.windows);
+        rounds := rounds + 1;
+        -- The refused and the ended ones may have displaced others from the batch. A large backlog of ended ones is left to
+        -- later claims, because this transaction holds the locks of limits.
+        EXIT WHEN NOT made_room AND cardinality(refused) = 0 OR used >= cardinality(tokens) OR rounds >= 100;
     END LOOP;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist and are due, for a runner that serves these queues, handler kinds and Python functions and has these labels; at most one for each token, and at most max_rows are considered. trusted_since: the runner has trusted the clock of the database since then; NULL: it does not steal. more: others may be due. excluded_jobs: jobs of which nothing is claimed; the caller adds those in unsettled_pauses. Raises CL005 in another database than the ledger''s own, and unless the transaction is READ COMMITTED.';

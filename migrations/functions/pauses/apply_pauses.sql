@@ -44,6 +44,10 @@ BEGIN
     IF held.paused_at IS NULL AND job.paused_until <= {schema}.db_clock() AND NOT written AND at IS NULL THEN
         RETURN job;  -- resume_paused states the end, in a revision that takes effect at paused_until
     END IF;
+    -- Since the first of the pauses that joined, so that the end of one holds nothing that was forced during it.
+    IF held.paused_at IS NOT NULL AND before.retired_at IS NULL AND coalesce(before.paused_until > held.paused_at, true) THEN
+        held.paused_at := least(held.paused_at, before.paused_at);
+    END IF;
     job.paused_at := held.paused_at;
     job.paused_by := held.paused_by;
     job.paused_reason := held.paused_reason;

@@ -53,6 +53,8 @@ BEGIN
             UPDATE {schema}.jobs j SET edited_by = mark.requested_by WHERE j.name = job AND j.retired_at IS NULL;
             DELETE FROM {schema}.unsettled_pauses u WHERE u.id = mark.id;
         END LOOP;
+        -- The job may have been paused by hand after the last of these instants.
+        PERFORM {schema}_internal.check_pauses_at_commit(job);
         settled := settled + 1;
         edited := edited + greatest(1, (SELECT count(*) FROM {schema}.schedules s WHERE s.job_name = job));
         EXIT WHEN edited >= most;

@@ -251,7 +251,6 @@ class Rules(Bound):
         replica = self.bench.replicas[number]
         replica.slots = len(replica.held) + slots
         before = len(replica.held)
-        waited = [row.id for row in self.model.rows.values() if row.next_attempt_at is not None]
         due = self.run(replica.poll()).due
         self.model.checked_in[HOSTS[replica.name]] = self.model.now
         overdue = self.due_schedules(replica)
@@ -274,10 +273,7 @@ class Rules(Bound):
                 row.attempt, row.max_attempts,
             )  # fmt: skip
             assert start.claimed.payload == row.payload
-        # One whose window is processed ends, and makes way only for the next claim.
-        rows = [self.model.rows[id] for id in waited]
-        gave_up = any(row.next_attempt_at is None and row.status != "RUNNING" for row in rows)
-        if len(started) < slots and not gave_up:
+        if len(started) < slots:
             self.model.rested(REPLICA, replica.name, steals=steals)
             assert not (due := self.due_schedules(replica)), due
 
@@ -421,11 +417,9 @@ class Rules(Bound):
             id for id, _, _ in rows
         }
         assert stolen <= stealable
-        waited = [row.id for row in self.model.rows.values() if row.next_attempt_at is not None]
         taken = self.model.claimed(self.find(), worker, WORKER, steals=True, most=n)
         assert {(r.id, r.token, r.attempt) for r in taken} == set(rows)
-        # One whose window is processed ends, and makes way only for the next call.
-        if not rows and all(self.model.rows[id].next_attempt_at for id in waited):
+        if not rows:
             self.model.rested(WORKER, worker, steals=False)
 
     @rule(pick=picks, old=st.sampled_from([0, 0, 1]), call=st.sampled_from(

@@ -190,11 +190,11 @@ class Scenes(Rules):
                     self.then(41)
                     self.ask(where, number)
 
-    @rule(pick=st.none() | picks)
-    def a_planned_pause_begins(self, pick: int | None) -> None:
+    @rule(pick=st.none() | picks, number=replicas)
+    def a_planned_pause_begins(self, pick: int | None, number: int) -> None:
         self.plan_pause(pick, 5, 20)
         self.then(6)
-        self.take_up_pauses()
+        self.claim(number, True, 100)
 
     @rule(pick=picks, number=replicas, succeeds=st.booleans())
     def past_plan_times_run_again(self, pick: int, number: int, succeeds: bool) -> None:

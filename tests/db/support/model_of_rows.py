@@ -197,12 +197,23 @@ class Facts:
         return [p for p in self.pauses.values() if p.holds(job, self.now)]
 
     def paused(self, job: str) -> tuple[datetime, datetime | None] | None:
-        """From when until when a job is paused; None: no pause is in force."""
+        """Since when without a gap, and until when, a job is paused; None: no pause is in force."""
         held = self.pauses_of(job)
         ends = [p.until for p in held if p.until is not None]
         if not held:
             return None
-        return min(p.begins for p in held), max(ends) if len(ends) == len(held) else None
+        known = self.jobs[job]
+        joined = [
+            (p.begins, p.until) for p in self.pauses.values()
+            if p.begun and not p.ended and p.job in (None, job)
+        ]  # fmt: skip
+        if known.paused_at is not None:  # by one that was ended since
+            joined.append((known.paused_at, known.paused_until))
+        since = min(p.begins for p in held)
+        for begins, until in sorted(joined, key=lambda x: x[0], reverse=True):
+            if until is None or until > since:
+                since = min(begins, since)
+        return since, max(ends) if len(ends) == len(held) else None
 
     # -- what there is ----------------------------------------------------------------------------
 
