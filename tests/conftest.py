@@ -24,7 +24,12 @@ from tests.spans import Spans
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-gc.disable()  # until the tests are collected, which makes nothing but objects that stay
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Collect no garbage while tests are collected, which makes nothing but objects that stay."""
+    # The controller of pytest-xdist collects no tests, so nothing would undo this there.
+    if session.config.getoption("dist", "no") == "no":
+        gc.disable()
 
 
 def pytest_collection_finish() -> None:
