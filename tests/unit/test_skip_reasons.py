@@ -62,25 +62,26 @@ OBSERVED = {"handler": "observed"}
 
 @pytest.mark.parametrize("stop", [OBSERVED, {"state": "retired"}])
 @pytest.mark.parametrize(
-    ("definition", "began", "ended", "first", "last", "recorded", "violations"),
+    ("definition", "times", "violations"),
     [
         # 09:06 is due at 09:17:15, 09:07 at 09:21:40, but 09:08 at 09:09:06.
-        (JITTER, "09:09:26", "09:10:06", "09:08", "09:08", "09:21:45", 0),
-        (JITTER, "09:09:26", "09:10:06", "09:07", "09:08", "09:21:45", 1),
-        (JITTER, "09:09:26", "09:10:06", "09:06", "09:06", "09:21:45", 0),  # 09:07 is newer
-        (JITTER, "09:21:41", "09:21:42", "09:06", "09:08", "09:21:45", 0),
+        (JITTER, "09:09:26 09:10:06 09:08 09:08 09:21:45", 0),
+        (JITTER, "09:09:26 09:10:06 09:07 09:08 09:21:45", 1),
+        (JITTER, "09:09:26 09:10:06 09:06 09:06 09:21:45", 0),  # 09:07 is newer
+        (JITTER, "09:21:41 09:21:42 09:06 09:08 09:21:45", 0),
         # 09:00 is due at 10:00.
-        (DELAY, "09:10", "09:20", "09:00", "09:00", "10:00:05", 1),
-        (DELAY, "09:10", "10:00", "09:00", "09:00", "10:00:05", 0),
-        (DELAY, "10:00:05", "11:00", "09:00", "09:00", "10:00:05", 0),
-        (DELAY, "10:00:06", "11:00", "09:00", "09:00", "10:00:05", 1),
+        (DELAY, "09:10 09:20 09:00 09:00 10:00:05", 1),
+        (DELAY, "09:10 10:00 09:00 09:00 10:00:05", 0),
+        (DELAY, "10:00:05 11:00 09:00 09:00 10:00:05", 0),
+        (DELAY, "10:00:06 11:00 09:00 09:00 10:00:05", 1),
     ],
 )  # fmt: skip
 def test_what_was_due_before_a_job_was_stopped_is_missed_and_nothing_else(
-    definition: dict[str, str], began: str, ended: str, first: str, last: str, recorded: str,
-    violations: int, stop: dict[str, str],
-) -> None:  # fmt: skip
-    starts = enumerate((BEGAN, at(began), at(ended)), 1)
+    definition: dict[str, str], times: str, violations: int, stop: dict[str, str]
+) -> None:
+    """`times`: of the stop, its end, the first and last missed plan_time, and its record."""
+    began, ended, first, last, recorded = map(at, times.split())
+    starts = enumerate((BEGAN, began, ended), 1)
     rows = [revision(number, start, **definition) for number, start in starts]
     for row in rows:
         row["definition"]["scope_kind"] = "global"
@@ -88,14 +89,12 @@ def test_what_was_due_before_a_job_was_stopped_is_missed_and_nothing_else(
     known = History(rows, {})
     state = ScheduleState(PLANNED, at("12:00"), 3, None, BEGAN, [], [])
     reasons = SkipReasons(state, known, Window(BEGAN, at("12:00"), at("12:00"), at("12:00")))
-    skip = OpenSkip(
-        SkippedRange(PLANNED, at(first), at(last), 1, "missed", None, None, 1, at(recorded))
-    )
+    skip = OpenSkip(SkippedRange(PLANNED, first, last, 1, "missed", None, None, 1, recorded))
     found = []
     for expected in known.expected(PLANNED, at("08:00"), at("12:00")):
         found += reasons.reach(expected)
         reasons.executed(expected, 1)
-        if at(first) <= expected.plan_time <= at(last):
+        if first <= expected.plan_time <= last:
             found += reasons.skipped(skip, expected)
     found += reasons.finish(to_the_cursor=True)
-    assert [one.plan_time for one in found] == [at(first)] * violations
+    assert [one.plan_time for one in found] == [first] * violations

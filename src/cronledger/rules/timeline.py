@@ -151,7 +151,8 @@ class Timeline:
     def newest(self, due_after: datetime) -> Planned | None:
         """Return the newest plan_time of replicas that is due after `due_after`, while active.
 
-        It is before any undue one. The search goes back from `now`, so its cost does not depend on the age of the cursor.
+        It is before any undue one. The search goes back from `now`, so its cost does not depend on
+        the age of the cursor.
         """
         undue = self.first_undue()
         for segment in reversed(self.segments):
@@ -350,7 +351,7 @@ class Timeline:
     def _active_parts(
         self, segment: Segment, due_after: datetime, through: datetime
     ) -> Iterator[tuple[datetime, datetime]]:
-        """Yield disjoint intervals of plan_times that may be due then while active, newest first."""
+        """Yield disjoint intervals of plan_times that may be active and due then, newest first."""
         delay, lag = segment.revision.job.schedule_delay, longest_lag(segment.revision)
         floor = through
         for start, end in reversed(self._active_spans(due_after)):
