@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cronledger.audit.history import History, Window
-from cronledger.audit.skip_reasons import OpenSkip, SkipReasons
+from cronledger.audit.skip_reasons import FalseReason, OpenSkip, SkipReasons
 from cronledger.audit.walk import walk
 from cronledger.ledger.audits import ScheduleState, SkippedRange
 from tests.unit.support.days import KEY, revision
@@ -90,7 +90,7 @@ def test_what_was_due_before_a_job_was_stopped_is_missed_and_nothing_else(
     state = ScheduleState(PLANNED, at("12:00"), 3, None, BEGAN, [], [])
     reasons = SkipReasons(state, known, Window(BEGAN, at("12:00"), at("12:00"), at("12:00")))
     skip = OpenSkip(SkippedRange(PLANNED, first, last, 1, "missed", None, None, 1, recorded))
-    found = []
+    found: list[FalseReason] = []
     for expected in known.expected(PLANNED, at("08:00"), at("12:00")):
         found += reasons.reach(expected)
         reasons.executed(expected, 1)
