@@ -56,6 +56,13 @@ OBSERVED = "tests/db/test_observed.py::"
 TOKENS = "tests/db/test_report_tokens.py::"
 BESIDE = "tests/db/test_observed_beside_replicas.py::"
 REPORTS = "tests/unit/test_planner_reports.py::"
+STOPPED = (
+    REPORTS + "test_what_is_due_after_a_job_was_stopped_runs_although_a_newer_plan_time_was_missed"
+)
+STOPPED_IN_AUDIT = (
+    "tests/unit/test_skip_reasons.py::"
+    "test_what_was_due_before_a_job_was_stopped_is_missed_and_nothing_else"
+)
 WRAPPER = "tests/cli/test_observe.py::"
 PROGRESS_RULES = "tests/unit/test_progress.py::"
 HISTORY = "tests/db/test_pg_cron_history.py::"
@@ -1394,6 +1401,8 @@ MISTAKES = [
         ("a job that gets its handler back starts what it had missed",
          REPORTS + "test_what_a_job_missed_without_a_handler_is_not_planned_when_it_has_one_again",
          "return max([line.retired_through, *(part.through for part in observed)])", "return line.retired_through"),
+        ("what was due before a job was stopped is the newest one", STOPPED,
+         "if x.due_at > due_after), None)", "), None)"),
         ("a later observed plan_time is the newest one", RETURNED,
          " and not one.observed]", "]"),
     ),
@@ -1401,6 +1410,8 @@ MISTAKES = [
         SRC + "rules/timeline.py",
         ("a search finds a later observed plan_time", RETURNED,
          "if segment.observed or segment.revision.broken:", "if segment.revision.broken:"),
+        ("a search finds what was due before a job was stopped", STOPPED,
+         " and planned.due_at > due_after", ""),
         ("catch_up counts observed plan_times",
          REPORTS + "test_catch_up_counts_the_plan_times_of_replicas_on_both_sides_of_observed_ones",
          "not (segment.observed or segment.revision.broken)", "not segment.revision.broken"),
@@ -1410,9 +1421,16 @@ MISTAKES = [
         ("to verify a later observed plan_time is the newest one",
          "tests/db/test_adopt.py::test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_skipped",
          " and not expected.is_observed and not any(decided)", " and not any(decided)"),
+        ("to verify what was due before a job was stopped is the newest one", STOPPED_IN_AUDIT,
+         " and not self._was_stopped(expected, skip):", ":"),
         ("to verify a later observed execution supersedes a plan_time of replicas",
          "tests/db/test_adopt.py::test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_skipped",
          "        if not expected.is_observed:\n            self._superseded", "        if True:\n            self._superseded"),
+    ),
+    *_of(
+        SRC + "audit/history.py",
+        ("verify accepts as missed what was due after a job was stopped", STOPPED_IN_AUDIT,
+         " and (end is None or end >= due)", ""),
     ),
     *_of(
         SQL + "observing/observe.sql",

@@ -11,11 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronledger.rules import reports
-from cronledger.rules.model import Handler, Job, Revision, SkipReason, Trigger
+from cronledger.rules.model import Handler, Job, JobState, Revision, SkipReason, Trigger
 from cronledger.rules.planner import plan
 from cronledger.rules.plans import Plan, Report, Reported, Skip, Unreported
 from cronledger.rules.reports import TOLERANCE
-from tests.unit.support.planning import DAY, ROOMY, at, job, revision, row
+from tests.unit.support.planning import (
+    DAY,
+    ROOMY,
+    at,
+    job,
+    reading_ahead,
+    revision,
+    row,
+    say,
+)
+from tests.unit.support.planning import skips as said_skips
 
 SECOND = timedelta(seconds=1)
 GRACE = timedelta(seconds=70)
@@ -185,6 +195,33 @@ def test_what_a_job_missed_without_a_handler_is_not_planned_when_it_has_one_agai
     found = planned("09:00:30", now, [], *known)
     assert skipped(found) == [("missed", 1), ("not_reported", 2)]
     assert [run.plan_time for run in found.runs] == [at(run) for run in runs]
+
+
+@pytest.mark.parametrize("read", [32, 1])  # with all plan_times read, and without
+@pytest.mark.parametrize(
+    ("catch_up", "runs", "skips"),
+    [("skip", ["09:07"], ["missed 09:06", "missed 09:08"]),
+     ("latest", ["09:07"], ["superseded 09:06", "missed 09:08"]),
+     ("all", ["09:06", "09:07"], ["missed 09:08"])],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "stop", [(job(None), JobState.RETIRED), (job("@yearly", handler=Handler.OBSERVED),)]
+)
+def test_what_is_due_after_a_job_was_stopped_runs_although_a_newer_plan_time_was_missed(
+    stop: tuple[Any, ...], catch_up: str, runs: list[str], skips: list[str], read: int
+) -> None:
+    """With jitter, 09:06 is due at 09:17:15, 09:07 at 09:21:40, but 09:08 at 09:09:06."""
+    hour = timedelta(hours=1)
+    own = job(
+        "6,7,8 9 * * *", jitter="20m", grace=hour, catch_up=catch_up, catch_up_window=hour,
+        overlap="allow",
+    )  # fmt: skip
+    known = (
+        revision(1, "00:00", own), revision(2, "09:09:26", *stop), revision(3, "09:10:06", own),
+    )  # fmt: skip
+    with reading_ahead(read):
+        found = planned("09:00:30", "09:21:45", [], *known)
+    assert ([say(run.plan_time) for run in found.runs], said_skips(found)) == (runs, skips)
 
 
 def test_more_reports_than_a_claim_reads_are_settled_by_the_next_one(

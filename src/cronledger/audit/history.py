@@ -288,9 +288,14 @@ class History:
             due <= retired <= until for retired in state.retirements
         )
 
-    def had_no_handler_between(self, after: datetime, until: datetime) -> bool:
-        """Return whether an edit in [after, until] left all plan_times to another scheduler."""
-        return any(edit.never_fires and after <= edit.start <= until for edit in self.edits)
+    def started_nothing_between(self, due: datetime, until: datetime) -> bool:
+        """Return whether the job was retired, or had no handler, at some time in [due, until]."""
+        ends = [*self._starts[1:], None]
+        return any(
+            edit.start <= until and (end is None or end >= due)
+            for edit, end in zip(self.edits, ends, strict=True)
+            if edit.never_fires or edit.state == "retired"
+        )
 
 
 def boots_of(state: ScheduleState | None) -> dict[datetime, timedelta]:

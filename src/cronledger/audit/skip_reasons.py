@@ -7,8 +7,9 @@ and the detail is the name of the day. `operator`: a planned skip contains the p
 detail is its reason. `upstream`: that edit requires other jobs (`gates` checks the rest).
 `host_absent`: no replica of the host checked in from the due_at to the end of grace. `missed`:
 when the skip was recorded, the plan_time was later than grace, or not the newest, or an edit had
-replaced its definition, of which no execution shows that it was valid. The plan_times that another
-scheduler runs do not count as newer.
+replaced its definition, of which no execution shows that it was valid, or the job or scope was
+retired since due_at, or the job had no handler. Neither what another scheduler runs counts as
+newer, nor what was due before such a time of the job.
 """
 
 from collections.abc import Iterator
@@ -58,7 +59,10 @@ class SkipReasons:
     def reach(self, expected: Expected) -> Iterator[FalseReason]:
         """Go to the next plan_time."""
         self._last = expected.plan_time
-        if self._missed is not None and self._could_run(expected, self._missed[0].skip):
+        if self._missed is None:
+            return
+        skip = self._missed[0].skip
+        if self._could_run(expected, skip) and not self._was_stopped(expected, skip):
             yield from self._was_missed(expected)
 
     def executed(self, expected: Expected, revision: int) -> None:
@@ -97,7 +101,7 @@ class SkipReasons:
                     self._superseded = self._superseded or one
             case "missed":
                 self._superseded = None
-                if expected.plan_time == skip.first:
+                if expected.plan_time == skip.first and self._could_start(expected, skip):
                     self._missed = one, expected
             case _:
                 self._superseded = None
@@ -157,6 +161,22 @@ class SkipReasons:
             return self._history.paused(due)
         return self._history.retired(self._state, due)
 
+    def _could_start(self, expected: Expected, skip: SkippedRange) -> bool:
+        """Return whether it was on time when a skip was recorded, and its job not stopped."""
+        grace, due = self._history.at(skip.created_at).grace, expected.due_at
+        if grace is None or not timedelta(0) <= skip.created_at - due <= grace:
+            return False
+        if self._history.was_retired_between(self._state, due, skip.created_at):
+            return False
+        return expected.is_observed or not self._was_stopped(expected, skip)
+
+    def _was_stopped(self, expected: Expected, skip: SkippedRange) -> bool:
+        """Return whether the job started nothing for a time before a skip was recorded.
+
+        What was due before the end of that time never starts.
+        """
+        return self._history.started_nothing_between(expected.due_at, skip.created_at)
+
     def _was_missed(self, following: Expected | None) -> Iterator[FalseReason]:
         """Check a skip `missed`. `following`: the next plan_time, if it is due."""
         assert self._missed is not None
@@ -166,18 +186,12 @@ class SkipReasons:
         if following is not None and following.due_at <= recorded:
             return  # it was not the newest
         edit = self._history.at(recorded)
-        grace, late = edit.grace, recorded - expected.due_at
-        if late < timedelta(0) or grace is None or late > grace:
-            return
         if edit is not expected.edit and self._valid.isdisjoint(expected.edit.revisions):
             return  # its definition may have been invalid
-        if self._history.was_retired_between(self._state, expected.due_at, recorded):
-            return
-        after = expected.plan_time
-        if not expected.is_observed and self._history.had_no_handler_between(after, recorded):
-            return  # no replica may start it any more
+        late = recorded - expected.due_at
         text = (
-            f"the reason is missed, but it was recorded {late} after due_at, within grace {grace}"
+            f"the reason is missed, but it was recorded {late} after due_at, "
+            f"within grace {edit.grace}"
         )
         yield FalseReason("untrue_skip", expected.plan_time, text, one.skip.last)
 

@@ -107,8 +107,11 @@ class _Due:
         if len(due) <= READ_AHEAD:
             self._all = [one for one in due if one.reason is None and not one.observed]
 
-    def newest(self) -> Planned | None:
-        return self._line.newest() if self._all is None else self._all[-1]
+    def newest(self, due_after: datetime) -> Planned | None:
+        """Return the newest plan_time of those that are due after `due_after`."""
+        if self._all is None:
+            return self._line.newest(due_after)
+        return next((x for x in reversed(self._all) if x.due_at > due_after), None)
 
     def count(self, due_after: datetime, through: datetime) -> int:
         """Return how many plan_times up to `through` are due after `due_after`."""
@@ -399,8 +402,8 @@ def _choose(
     if start.away:
         return _Choice(SkipReason.MISSED)
     due = _Due(line, ahead)
-    newest = due.newest()
-    if newest is None or newest.due_at <= missed_through:
+    newest = due.newest(missed_through)
+    if newest is None:
         return _Choice(SkipReason.MISSED)
     late = line.now - newest.due_at
     on_time = late <= policy.grace

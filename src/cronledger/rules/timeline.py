@@ -148,10 +148,11 @@ class Timeline:
                     return planned.plan_time
         return None
 
-    def newest(self) -> Planned | None:
-        """Return the newest plan_time of replicas that is due while active, before any undue one.
+    def newest(self, due_after: datetime) -> Planned | None:
+        """Return the newest plan_time of replicas that is due after `due_after`, while active.
 
-        The search goes back from `now`, so its cost does not depend on the age of the cursor.
+        It is before any undue one. The search goes back from `now`, so its cost does not depend on
+        the age of the cursor.
         """
         undue = self.first_undue()
         for segment in reversed(self.segments):
@@ -160,8 +161,8 @@ class Timeline:
             if undue is not None and undue <= segment.after:
                 continue
             through = segment.through if undue is None else min(segment.through, undue - TICK)
-            for part_after, part_through in self._activesplit_by_skips(segment, through):
-                newest = self._newest(segment, part_after, part_through)
+            for part in self._active_parts(segment, due_after, through):
+                newest = self._newest(segment, due_after, *part)
                 if newest is not None:
                     return newest
         return None
@@ -172,17 +173,10 @@ class Timeline:
         It enumerates only those that are due near a change of state or near `due_after`, because
         jitter decides on which side they are due.
         """
-        starts = (self.row.planned_through, *self.span_ends[:-1])
-        spans = zip(starts, self.span_ends, self.span_reasons, strict=True)
-        active = [
-            (max(start, due_after), end)
-            for start, end, reason in spans
-            if reason is None and end > due_after
-        ]
         return sum(
             self._count_due(segment, start, end, min(segment.through, through))
             for segment in self.segments
-            for start, end in active
+            for start, end in self._active_spans(due_after)
             if end > segment.after and not (segment.observed or segment.revision.broken)
         )
 
@@ -344,25 +338,33 @@ class Timeline:
         certain = self._count(segment, sure_after, sure_through)
         return certain + sum(start < planned.due_at <= end for planned in jittered)
 
-    def _activesplit_by_skips(
-        self, segment: Segment, through: datetime
-    ) -> Iterator[tuple[datetime, datetime]]:
-        """Yield disjoint intervals of plan_times that may be due while active, newest first."""
-        delay, lag = segment.revision.job.schedule_delay, longest_lag(segment.revision)
-        floor = through
+    def _active_spans(self, due_after: datetime) -> list[tuple[datetime, datetime]]:
+        """Return the times of active state after `due_after`."""
         starts = (self.row.planned_through, *self.span_ends[:-1])
         spans = zip(starts, self.span_ends, self.span_reasons, strict=True)
-        for start, end, reason in reversed(list(spans)):
-            if reason is not None:
-                continue
+        return [
+            (max(start, due_after), end)
+            for start, end, reason in spans
+            if reason is None and end > due_after
+        ]
+
+    def _active_parts(
+        self, segment: Segment, due_after: datetime, through: datetime
+    ) -> Iterator[tuple[datetime, datetime]]:
+        """Yield disjoint intervals of plan_times that may be active and due then, newest first."""
+        delay, lag = segment.revision.job.schedule_delay, longest_lag(segment.revision)
+        floor = through
+        for start, end in reversed(self._active_spans(due_after)):
             part_through = min(floor, back(end, delay, segment.after))
             part_after = back(start, lag, segment.after)
             if part_after < part_through:
                 yield part_after, part_through
                 floor = part_after
 
-    def _newest(self, segment: Segment, after: datetime, through: datetime) -> Planned | None:
-        """Return the newest plan_time in (after, through] that is due in active state."""
+    def _newest(
+        self, segment: Segment, due_after: datetime, after: datetime, through: datetime
+    ) -> Planned | None:
+        """Return the newest plan_time in (after, through] that is due then in active state."""
         after, through = lifetime(segment.revision.job, after, through)
         length = timedelta(minutes=1)
         while after < through:
@@ -373,7 +375,7 @@ class Timeline:
                 continue
             found = list(self._walk(segment, start, through)) if count else []
             for planned in reversed(found):
-                if planned.reason is None:
+                if planned.reason is None and planned.due_at > due_after:
                     return planned
             through = start
             if 2 * count <= WINDOW:

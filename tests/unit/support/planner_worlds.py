@@ -170,7 +170,8 @@ def _chosen(
 ) -> tuple[Sequence[datetime], SkipReason]:
     policy = world.in_force(now).job
     ended = _retired_through(world, now)
-    if not active or world.due(active[-1]) <= ended:
+    active = [p for p in active if world.due(p) > ended]
+    if not active:
         return [], SkipReason.MISSED
     late = {p: now - world.due(p) for p in active}
     newest = active[-1]
@@ -182,7 +183,6 @@ def _chosen(
         runs = on_time or [p for p in missed[-1:] if late[p] <= policy.catch_up_window]
         return runs, SkipReason.SUPERSEDED if runs else SkipReason.MISSED
     within = [p for p in missed if late[p] <= policy.catch_up_window]
-    within = [p for p in within if world.due(p) > ended]
     return within[-policy.catch_up_limit :] + on_time, SkipReason.MISSED
 
 
