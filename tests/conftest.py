@@ -13,6 +13,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from xdist import is_xdist_controller
 
 from cronledger.ledger import senders
 from cronledger.logs.loggers import Logger
@@ -24,7 +25,11 @@ from tests.spans import Spans
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-gc.disable()  # until the tests are collected, which makes nothing but objects that stay
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Collect no garbage while tests are collected, which makes nothing but objects that stay."""
+    if not is_xdist_controller(session):  # it collects no tests, so nothing would undo this
+        gc.disable()
 
 
 def pytest_collection_finish() -> None:

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
@@ -308,6 +308,12 @@ async def test_an_adoption_states_what_it_does_F118(ask: Ask, work: Db) -> None:
         await ask("adopt", "work", at)
     with pytest.raises(NotFoundError, match="job 'wrok' does not exist"):
         await ask("adopt", "wrok", at)
+    for outside in (
+        datetime.min.replace(tzinfo=UTC),
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5))),
+    ):
+        with pytest.raises(ValueError, match="is outside the years 1000 to 9998"):
+            await ask("adopt", "daily", outside)
 
 
 async def test_why_and_next_are_those_of_the_commands(ask: Ask, work: Db) -> None:

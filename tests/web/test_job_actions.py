@@ -129,6 +129,15 @@ def test_an_observed_job_is_adopted_and_returned_F118(browser: TestClient, db: D
     ] * 2
 
 
+def test_an_adoption_before_the_next_plan_time_has_the_warning_F118(
+    browser: TestClient, db: Db
+) -> None:
+    day = rows.now(db).replace(hour=0, minute=0, second=0, microsecond=0) + 72 * HOUR
+    rows.job(db, schedule=f"0 0 {day.day} {day.month} *", observed=True)
+    shown = act(browser, "adopt", at=iso(day))
+    assert f"from {iso(day)} on. Warning: no plan_time lies before {iso(day)}, so" in shown
+
+
 def test_a_refused_adoption_has_the_reason_F118(browser: TestClient, db: Db) -> None:
     rows.job(db, observed=True)
     rows.job(db, "idle", observed=True, schedule=None)

@@ -56,6 +56,11 @@ def waiting(cron: TestClient) -> Counter[str]:
     return found
 
 
+async def never(_: object) -> None:
+    """Wait for a body that does not arrive."""
+    await asyncio.Event().wait()
+
+
 def stored(db: Db) -> list[Mapping[str, Any]]:
     return list(db.execute("SELECT * FROM cronledger.reports ORDER BY id").fetchall())
 
@@ -121,6 +126,25 @@ def test_a_revoked_token_is_unknown(cron: TestClient, db: Db, token: int) -> Non
     db.execute("SELECT cronledger.revoke_report_token(%s)", [token])
     assert cron.get(f"/report/{TOKEN}").status_code == 404
     assert len(stored(db)) == 1
+
+
+@pytest.mark.parametrize(
+    "refused", [(400, "?rid=first", 0), (413, "", report.MOST_BYTES + 1), (408, "", 0)]
+)
+def test_a_token_revoked_before_the_body_takes_no_place_twice(
+    cron: TestClient, db: Db, token: int, monkeypatch: pytest.MonkeyPatch,
+    refused: tuple[int, str, int],
+) -> None:  # fmt: skip
+    status, query, size = refused
+    assert cron.get(f"/report/{TOKEN}").status_code == 200
+    db.execute("SELECT cronledger.revoke_report_token(%s)", [token])
+    if status == 408:
+        monkeypatch.setattr(report, "BODY_SECONDS", 0.01)
+        monkeypatch.setattr(report, "_body", never)
+    for wanted in (status, 404):
+        sent = cron.post(f"/report/{TOKEN}{query}", content=b"x" * size)
+        assert sent.status_code == wanted
+    assert waiting(cron) == {}
 
 
 def test_the_ledger_has_no_token(cron: TestClient, db: Db) -> None:
@@ -205,10 +229,6 @@ def test_a_body_that_does_not_arrive_ends_the_request(
     cron: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "BODY_SECONDS", 0.01)
-
-    async def never(_: object) -> None:
-        await asyncio.Event().wait()
-
     monkeypatch.setattr(report, "_body", never)
     assert cron.post(f"/report/{TOKEN}").status_code == 408
     assert waiting(cron) == {}

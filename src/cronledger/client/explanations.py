@@ -9,6 +9,7 @@ from cronledger.explain.why import Explanation, Why, schedules
 from cronledger.ledger.calls import Call
 from cronledger.ledger.refusals import NotFoundError
 from cronledger.ledger.reports import Reports
+from cronledger.rules import instants
 from cronledger.rules.cron import Firing
 
 ONE_MINUTE = timedelta(minutes=1)
@@ -84,7 +85,7 @@ def adopt(
     happened yet, request the opposite one with the same `at` or an earlier one. `str()` of the
     returned value states what happens. With `preview`, nothing changes. The ledger refuses the call
     unless the switch is at least 5 s ahead and the job has both `observed` and a handler. Raises
-    ValueError if the job has no plan_time from `at` on.
+    ValueError if the job has no plan_time from `at` on, or `at` is not in the years 1000 to 9998.
     """
     definition = reports.job(job)
     if definition is None:
@@ -103,4 +104,4 @@ def _unknown_job(reports: Reports, job: str) -> NotFoundError:
 def _checked(name: str, instant: datetime) -> datetime:
     if instant.utcoffset() is None:
         raise ValueError(f"{name}={instant!r} has no time zone; add tzinfo=UTC")
-    return instant
+    return instants.storable(instant)

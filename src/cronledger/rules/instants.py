@@ -29,7 +29,7 @@ def parse(text: str, zone: tzinfo = UTC) -> datetime:
         raise InstantError(
             f"{text[:100]!r} is not a time; write it like 2026-03-08T07:00:00Z"
         ) from None
-    return _storable(found if found.tzinfo is not None else found.replace(tzinfo=zone))
+    return storable(found if found.tzinfo is not None else found.replace(tzinfo=zone))
 
 
 def parse_relative(text: str, now: datetime, *, ahead: bool = False) -> datetime:
@@ -47,7 +47,7 @@ def parse_relative(text: str, now: datetime, *, ahead: bool = False) -> datetime
         ) from None
     if length > LONGEST:
         raise InstantError(f"{text!r} is longer than 100 years; use a shorter duration")
-    return _storable(now + length if ahead else now - length)
+    return storable(now + length if ahead else now - length)
 
 
 def anchored(text: str, zone: tzinfo) -> str:
@@ -88,7 +88,8 @@ def _is_certain(local: datetime) -> bool:
     return local.utcoffset() == local.replace(fold=1 - local.fold).utcoffset()
 
 
-def _storable(instant: datetime) -> datetime:
+def storable(instant: datetime) -> datetime:
+    """Return the instant. Raises InstantError if the ledger cannot store it."""
     if FIRST_INSTANT <= instant < END_OF_TIME:
         return instant
     raise InstantError(f"{instant.isoformat()} is outside the years 1000 to 9998; use another time")

@@ -66,10 +66,11 @@ class RunReports:
     """Records reports. It has connections of its own, so that reports and people do not wait
     for each other.
 
-    A token that this process does not know is looked up first, on another connection. So nobody
-    without a token takes a place, a job whose schedule is locked does not delay the reports of
+    A token that this process does not know is looked up first, on another connection. So an
+    invented token never takes a place, a job whose schedule is locked does not delay the reports of
     other jobs, and invented tokens do not keep out those that are known. `report_by_token` checks
-    every token again.
+    every token again. A token that was revoked after its look-up takes places until `record` finds
+    it invalid, or until one of its requests does not arrive in full, which calls `forget`.
     """
 
     def __init__(self, access: Access, schema: str) -> None:
@@ -90,8 +91,6 @@ class RunReports:
     async def job_of(self, token: str) -> str | None:
         """Return the job of a token, or None if it is not valid.
 
-        A token that has been revoked since its look-up stays known until `record` finds it invalid.
-
         Raises DatabaseAwayError or TooManyLookupsError.
         """
         hashed = _hash(token)
@@ -109,6 +108,10 @@ class RunReports:
         if job is not None:
             self._known[hashed] = job
         return job
+
+    def forget(self, token: str) -> None:
+        """Look up this token again at its next request, because it may have been revoked."""
+        self._known.pop(_hash(token), None)
 
     @contextmanager
     def place(self, job: str) -> Iterator[bool]:
@@ -134,7 +137,7 @@ class RunReports:
         turn = self._turns.setdefault(job, asyncio.Lock())
         receipt = Receipt(**await self._call(self._recorders, turn, "report_by_token", params))
         if receipt.outcome == "unknown":
-            self._known.pop(params["token_hash"], None)
+            self.forget(token)
         if receipt.problem is not None:
             log.warning("web_report_refused", error=receipt.problem)
         return receipt

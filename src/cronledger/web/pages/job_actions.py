@@ -283,7 +283,8 @@ async def adopt(request: Request) -> Response:
     except ValueError as error:
         raise HTTPException(400, f"Job {row['name']}: {error}.") from None
     found = await site.actor.call(call, identity_of(request))
-    return site.done(request, f"{found}.", "/job", **_back(_key(form.text, row)))
+    warning = "" if found.warning is None else f" Warning: {found.warning}."
+    return site.done(request, f"{found}.{warning}", "/job", **_back(_key(form.text, row)))
 
 
 async def _adoption(

@@ -79,17 +79,20 @@ async def _admitted(
 async def _recorded(
     request: Request, reports: RunReports, job: str, token: str, event: str | None
 ) -> Response:
+    body = None
     try:
         report = _report(event, request.query_params.get("rid"))
-    except ValueError:
-        return _plain(400, "rid is not a UUID.")
-    try:
         async with asyncio.timeout(BODY_SECONDS):
             body = await _body(request)
+    except ValueError:
+        return _plain(400, "rid is not a UUID.")
     except TimeoutError:
         return _plain(408, f"The body did not arrive within {BODY_SECONDS:.0f} s.")
     except ClientDisconnect:
         return Response(status_code=400)  # nobody receives it
+    finally:
+        if body is None:  # the ledger does not check the token of this request again
+            reports.forget(token)
     if body is None:
         return _plain(413, f"The body is larger than {MOST_BYTES:,} bytes.")
     return _response(await reports.record(job, token, replace(report, output=_text(body))))
