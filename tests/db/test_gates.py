@@ -178,6 +178,22 @@ async def test_by_default_a_wait_ends_at_the_next_plan_time(ledger: Ledger, one:
     assert ledger.violations() == []
 
 
+async def test_an_edit_of_the_required_job_does_not_close_a_gate(
+    ledger: Ledger, one: Runner
+) -> None:
+    """It was planned so far before, and the wait ends before it is planned again."""
+    chain(ledger)
+    await until_fired(ledger, one)
+    (extract,) = await one.settle()
+    await one.finish(extract)
+    ledger.edit("extract", max_attempts=2)
+    fire(ledger)
+    assert await one.check_gates()
+    assert sorted(names(await one.settle())) == ["extract", "load"]
+    await one.finish_all()
+    assert not list(verify(ledger.url))
+
+
 async def test_a_rarer_job_waits_for_every_plan_time_since_its_previous_one(
     ledger: Ledger, one: Runner
 ) -> None:

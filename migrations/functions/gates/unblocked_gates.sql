@@ -17,9 +17,10 @@ COMMENT ON FUNCTION {schema}_internal.unblocked_gates(bigint) IS 'Lists the gate
 
 CREATE OR REPLACE FUNCTION {schema}_internal.is_planned(one {schema}.schedules, plan_time timestamptz)
 RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT NOT one.woken AND CASE one.parked
-        WHEN 'spec_error' THEN one.planned_through >= plan_time
+    -- An edit changes nothing up to planned_through, but may change what follows it.
+    SELECT one.planned_through >= plan_time OR NOT one.woken AND CASE one.parked
+        WHEN 'spec_error' THEN false
         WHEN 'ended' THEN true
-        ELSE one.planned_through >= plan_time OR coalesce(one.next_plan_time > plan_time, false) END
+        ELSE coalesce(one.next_plan_time > plan_time, false) END
 $$;
 COMMENT ON FUNCTION {schema}_internal.is_planned({schema}.schedules, timestamptz) IS 'Returns whether every plan_time of this schedule up to this one has an execution or lies in a skip.';

@@ -391,7 +391,11 @@ class Rules(Bound):
                 " FROM skips"
             )
         ]
-        woken = set(self.ledger.values("SELECT job_name, scope_id FROM schedules WHERE woken"))
+        woken = {
+            (name, scope): through for name, scope, through in self.ledger.values(
+                "SELECT job_name, scope_id, planned_through FROM schedules WHERE woken"
+            )
+        }  # fmt: skip
         opened, expired = self.model.gates_checked(self.find(), skips, woken)
         for row in expired:
             if row.trigger == "schedule":

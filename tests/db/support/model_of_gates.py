@@ -1,5 +1,6 @@
 """Which executions start after others, and which do not because those did not succeed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -25,11 +26,12 @@ class Gates(Input):
     """
 
     def gates_checked(
-        self, found: Rows, skips: list[Skipped], woken: set[Scope]
+        self, found: Rows, skips: list[Skipped], woken: Mapping[Scope, datetime]
     ) -> tuple[list[Row], list[Row]]:
         """After a check, each gate is open, or its wait has ended, or it has to wait.
 
-        `woken`: schedules that are to be planned again. Returns what opened and what expired.
+        `woken`: schedules that are to be planned again, and how far they are planned. Returns what
+        opened and what expired.
         """
         waiting = [row for row in self.rows.values() if row.waits_for_gate]
         opened = [row for row in waiting if self._may_open(row, skips, woken)]
@@ -56,7 +58,7 @@ class Gates(Input):
         policy = self.jobs[row.job].revision(row.revision)
         return max(row.due_at, row.gated_at) + policy.wait
 
-    def _may_open(self, row: Row, skips: list[Skipped], woken: set[Scope]) -> bool:
+    def _may_open(self, row: Row, skips: list[Skipped], woken: Mapping[Scope, datetime]) -> bool:
         policy = self.jobs[row.job].revision(row.revision)
         assert policy.gate is not None
         required, at = (policy.gate, row.scope), row.plan_time
@@ -65,7 +67,7 @@ class Gates(Input):
             if r.where == required and r.plan_time == at and r.trigger in ("schedule", "backfill")
         ]  # fmt: skip
         skipped = [x for x in skips if _has(x, required, at)]
-        if required in woken:
+        if at > woken.get(required, at):
             return False
         if at <= self.jobs[policy.gate].history[0][1] and not runs:
             return True
