@@ -160,11 +160,15 @@ async def test_an_enqueued_execution_has_no_window(
     ledger: Ledger, one: Runner, began: datetime
 ) -> None:
     ledger.values("SELECT enqueue('job', payload => '1')")
-    (lease,) = await one.settle()
-    assert lease.claimed.window is None
-    await one.finish(lease)
+    (enqueued,) = await one.settle()
+    assert enqueued.claimed.window is None
+    await one.finish(enqueued, FAILED)
     lease = await start(ledger, one)
     assert lease.claimed.window == (began, noon(ledger))
+    await one.finish(lease)
+    ledger.values("SELECT retry(%s)", enqueued.claimed.id)
+    (lease,) = await one.settle()
+    assert (lease.claimed.id, lease.claimed.window) == (enqueued.claimed.id, None)
     await one.finish(lease)
     assert ledger.violations() == []
 

@@ -21,7 +21,7 @@ BEGIN
             USING HINT = 'Add the job again first.', ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     PERFORM {schema}_internal.refuse_observed(definition);
-    IF definition.windows THEN
+    IF definition.windows AND held.trigger <> 'enqueue' THEN
         PERFORM {schema}_internal.check_window(held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     END IF;
     IF held.error_code IN ('stale_timeout', 'shutdown', 'not_ended') AND NOT definition.allow_stale_reentry AND NOT force THEN
