@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.engine.claiming import request
 from tests.db.support.engine import Ledger, Runner, runners
-from tests.db.support.rows import connected
+from tests.db.support.rows import Db, connected, start_blocked, value
 from tests.marks import first_short
 
 NOON = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
@@ -249,6 +249,24 @@ async def test_an_edit_after_the_first_of_two_pauses_holds_nothing_that_was_forc
     assert [start.claimed.trigger for start in await one.settle()] == ["manual"]
     await one.finish_all()
     assert await one.run_due() == 1
+
+
+def test_settling_locks_the_pauses_of_all_jobs_in_one_order(
+    ledger: Ledger, db: Db, other: Db
+) -> None:
+    """The first job has the second pause, and another transaction locks them by id."""
+    for job in ("b", "a"):
+        ledger.job(job)
+        plan(ledger, job=job)
+    ledger.values("SELECT cronledger_internal.begin_pauses()")
+    lock = "SELECT FROM cronledger.pauses WHERE job_name = %s FOR UPDATE"
+    with db.transaction():
+        db.execute(lock, ["b"])
+        settle = "SELECT cronledger_internal.settle_pauses(10)"
+        settling = start_blocked(ledger.db, other, lambda: value(other, settle))
+        db.execute(lock, ["a"])
+    assert settling.result() == 2
+    assert paused(ledger, "a") and paused(ledger, "b")
 
 
 async def test_a_pause_by_hand_outlasts_one_that_was_due_before_and_begins_after_it(

@@ -841,7 +841,7 @@ MISTAKES = [
         SQL + "revisions/date_at_commit.sql",
         ("an edit does not see a pause that began before its COMMIT",
          PAUSES + "test_an_edit_that_is_open_while_a_pause_begins_or_ends_follows_it[False]",
-         "            PERFORM {schema}_internal.check_pauses_at_commit(mark.job_name);", ""),
+         "            PERFORM {schema}_internal.compare_pauses(mark.job_name);", ""),
     ),
     *_of(
         SQL + "pauses/pause_in_force.sql",
@@ -881,7 +881,10 @@ MISTAKES = [
          "FOR NO KEY UPDATE SKIP LOCKED LOOP", "FOR NO KEY UPDATE LOOP"),
         ("a pause by hand is forgotten when an earlier one begins late",
          PAUSES + "test_a_pause_by_hand_outlasts_one_that_was_due_before_and_begins_after_it",
-         "        PERFORM {schema}_internal.check_pauses_at_commit(job);\n", ""),
+         "    PERFORM {schema}_internal.compare_pauses(u.name) FROM unnest(settled) u(name);\n", ""),
+        ("settling locks the pauses of one job after the other",
+         PAUSES + "test_settling_locks_the_pauses_of_all_jobs_in_one_order",
+         "    PERFORM FROM {schema}.pauses p WHERE p.ended_at IS NULL ORDER BY p.id FOR SHARE;\n", ""),
     ),
     *_of(
         SRC + "rules/calendar_days.py",

@@ -57,7 +57,7 @@ END $$;
 COMMENT ON FUNCTION {schema}_internal.apply_pauses({schema}.jobs, {schema}.jobs, text) IS 'Returns a row of jobs, which is being written, with the columns that state its pauses. settle_pauses has chosen the instant; otherwise it is now.';
 
 -- FOR SHARE: a pause that begins or ends at the same time waits for this COMMIT, and then finds the edited job.
-CREATE OR REPLACE FUNCTION {schema}_internal.check_pauses_at_commit(job text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.compare_pauses(job text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     at      timestamptz := {schema}.db_clock();
     edited  {schema}.jobs;
@@ -77,4 +77,4 @@ BEGIN
         INSERT INTO {schema}.unsettled_pauses (job_name, at, begins, requested_by) VALUES (job, at, false, edited.edited_by);
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_pauses_at_commit(text) IS 'Runs at the COMMIT of an edit. If a pause of the job has begun or ended since the edit was written, settle_pauses has to apply it.';
+COMMENT ON FUNCTION {schema}_internal.compare_pauses(text) IS 'Compares the pause that a row of jobs states with the pauses that are in force now, and notes the job for settle_pauses if they differ. Called at the COMMIT of an edit, because a pause may have begun or ended since the edit was written, and after settle_pauses has applied the instants that it knew.';

@@ -33,14 +33,14 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
 $$;
 COMMENT ON FUNCTION {schema}_internal.unsettle_jobs({schema}.pauses, timestamptz, boolean, text) IS 'Notes the jobs of a pause that begins or ends at this instant, so that settle_pauses edits them.';
 
--- Locks: jobs by name, SKIP LOCKED, then (by trigger) their schedules by key.
+-- Locks: jobs by name, SKIP LOCKED, then (by trigger) their schedules by key, then the open pauses by id, for share.
 CREATE OR REPLACE FUNCTION {schema}_internal.settle_pauses(most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     began   boolean := {schema}_internal.begin_action();
     job     text;
     mark    {schema}.unsettled_pauses;
-    settled bigint := 0;
+    settled text[] := '{}';
     edited  bigint := 0;
 BEGIN
     LOCK TABLE {schema}.jobs IN ROW EXCLUSIVE MODE;  -- as lock_job
@@ -53,14 +53,16 @@ BEGIN
             UPDATE {schema}.jobs j SET edited_by = mark.requested_by WHERE j.name = job AND j.retired_at IS NULL;
             DELETE FROM {schema}.unsettled_pauses u WHERE u.id = mark.id;
         END LOOP;
-        -- The job may have been paused by hand after the last of these instants.
-        PERFORM {schema}_internal.check_pauses_at_commit(job);
-        settled := settled + 1;
+        settled := settled || job;
         edited := edited + greatest(1, (SELECT count(*) FROM {schema}.schedules s WHERE s.job_name = job));
         EXIT WHEN edited >= most;
     END LOOP;
+    -- A job may have been paused by hand after the last of these instants. All pauses are locked first, in the order of
+    -- begin_pauses, because compare_pauses locks those of one job after the other.
+    PERFORM FROM {schema}.pauses p WHERE p.ended_at IS NULL ORDER BY p.id FOR SHARE;
+    PERFORM {schema}_internal.compare_pauses(u.name) FROM unnest(settled) u(name);
     PERFORM {schema}_internal.end_action(began);
-    RETURN settled;
+    RETURN cardinality(settled);
 END $$;
 COMMENT ON FUNCTION {schema}_internal.settle_pauses(integer) IS 'Edits the jobs whose pauses have begun or ended, and returns how many. most: it stops after the job with which it has edited this many schedules; a job without schedules counts as one. A job that is locked is left to a later call.';
 

@@ -117,7 +117,7 @@ BEGIN
     FOR mark IN SELECT u.* FROM {schema}.undated u WHERE u.xact = pg_current_xact_id() ORDER BY u.id LOOP
         IF mark.revision IS NOT NULL THEN
             date := {schema}_internal.date_revision(mark.job_name, mark.revision, now_);
-            PERFORM {schema}_internal.check_pauses_at_commit(mark.job_name);
+            PERFORM {schema}_internal.compare_pauses(mark.job_name);
         ELSE
             date := {schema}_internal.date_scopes(mark, now_);
         END IF;

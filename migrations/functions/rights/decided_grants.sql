@@ -66,7 +66,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'SELECT', 'pauses unsettled_pauses'),
         ('runner', 'EXECUTE', 'begin_pauses settle_pauses'),
         ('', 'EXECUTE',
-            'pause_in_force record_job_pause apply_pauses check_pauses_at_commit unsettle_jobs
+            'pause_in_force record_job_pause apply_pauses compare_pauses unsettle_jobs
              take_up_pauses check_pause pause_arguments lock_pause nothing_planned_after'),
         ('', 'USAGE', 'pause_id unsettled_pause_id'),
         ('viewer operator runner', 'EXECUTE', 'pause_covers is_wide'),
