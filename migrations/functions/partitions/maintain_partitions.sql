@@ -196,8 +196,8 @@ BEGIN
     WHERE (h.job_name, h.scope_kind, h.scope_id, h.retired_at)
         = (o.job_name, o.scope_kind, o.scope_id, o.retired_at);
     -- In a cluster of containers each of them may be a host of its own. The turn keeps follow_hosts from returning their
-    -- scopes. An edit that returns them waits for these locks, and creates them anew. A statement after the locks
-    -- reads what was committed before them.
+    -- scopes. An edit that would return a scope waits for its lock, and then creates a new scope. The DELETE is a
+    -- statement of its own, so it sees every edit that was committed before the schedules were locked.
     IF {schema}_internal.take_turn('hosts') THEN
         gone := ARRAY(SELECT o.ctid FROM {schema}.schedules o
                       WHERE o.scope_kind = 'host' AND o.planned_through <= {schema}.pruned_through()

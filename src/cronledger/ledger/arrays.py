@@ -9,6 +9,7 @@ from uuid import UUID
 
 
 def column_arrays(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
+    """Return an array for each name, of the values of the rows at the position of the name."""
     if not rows:
         return dict.fromkeys(names, "{}")
     return dict(zip(names, map(array, zip(*rows, strict=True)), strict=True))

@@ -149,10 +149,10 @@ class Timeline:
         return None
 
     def newest(self, due_after: datetime) -> Planned | None:
-        """Return the newest plan_time of replicas that is due after `due_after`, while active.
+        """Return the newest plan_time of replicas that was due in active state after `due_after`.
 
-        It is before any undue one. The search goes back from `now`, so its cost does not depend on
-        the age of the cursor.
+        Plan_times after the first undue one do not count. The search goes back from `now`, so its
+        cost does not depend on the age of the cursor.
         """
         undue = self.first_undue()
         for segment in reversed(self.segments):
@@ -351,7 +351,7 @@ class Timeline:
     def _active_parts(
         self, segment: Segment, due_after: datetime, through: datetime
     ) -> Iterator[tuple[datetime, datetime]]:
-        """Yield disjoint intervals of plan_times that may be active and due then, newest first."""
+        """Yield disjoint intervals, newest first. No plan_time outside is due in active state."""
         delay, lag = segment.revision.job.schedule_delay, longest_lag(segment.revision)
         floor = through
         for start, end in reversed(self._active_spans(due_after)):
@@ -364,7 +364,7 @@ class Timeline:
     def _newest(
         self, segment: Segment, due_after: datetime, after: datetime, through: datetime
     ) -> Planned | None:
-        """Return the newest plan_time in (after, through] that is due then in active state."""
+        """Return the newest one in (after, through] that is due after `due_after`, while active."""
         after, through = lifetime(segment.revision.job, after, through)
         length = timedelta(minutes=1)
         while after < through:
