@@ -1,6 +1,6 @@
 """`make bench`: query plans and measurements on a server of their own, as JSON, tables and plots.
 
-    python -m tests.bench [--short | --full] [--only NAME] [--rows N] [--schedules N]
+    python -m tests.bench [--short | --full] [--only NAME] [--rows N] [--schedules N] [--minutes N]
     python -m tests.bench --render FILE
 
 The short form compares ratios with the recorded ones, and has no peers. The full form writes
@@ -74,16 +74,16 @@ MEASUREMENTS: Mapping[str, Callable[[Bench], Any]] = {
     "plans": measure_plans,
     "startup": startup.measure,
     "scheduling": scheduling.measure,
+    "schedules": schedules.measure,
     "pinned": pinned.measure,
     "lateness": lateness.measure,
-    "idle": idle.measure,
-    "throughput": throughput.measure,
-    "enqueue": enqueue.measure,
     "burst": burst.measure,
     "analyzed_burst": burst.measure_analyzed,
+    "throughput": throughput.measure,
+    "enqueue": enqueue.measure,
     "replicas": replicas.measure,
-    "schedules": schedules.measure,
     "large_ledger": large_ledger.measure,
+    "idle": idle.measure,
     "ratios": measure_ratios,
 }
 ONLY_BY_NAME = {"throughput", "analyzed_burst", "schedules"}
@@ -159,6 +159,8 @@ def main() -> int:
     if options.schedules:
         loads = {min(form.loads or FULL.loads or {}): (1,), options.schedules: (1, 4)}
         form = replace(form, schedules=options.schedules, loads=loads)
+    if options.minutes:
+        form = form.lasting(options.minutes)
     if options.idle_minutes:
         form = replace(form, idle_seconds=60 * options.idle_minutes)
     names = chosen(form, options.only)
@@ -194,6 +196,13 @@ def _options() -> argparse.Namespace:
                         help=f"one of {', '.join(MEASUREMENTS)}; repeatable")  # fmt: skip
     parser.add_argument("--rows", type=int, help="executions of the large ledger")
     parser.add_argument("--schedules", type=int, help="schedules of the large ledgers")
+    parser.add_argument(
+        "--minutes",
+        type=int,
+        metavar="N",
+        help="how long jobs fire each second "
+        "in each measurement; beside an idle transaction, six times as long",
+    )
     parser.add_argument("--idle-minutes", type=int, help="how long the idle replica is observed")
     parser.add_argument("--binaries", help="the bin directory of a PostgreSQL")
     parser.add_argument("--peers", type=Path, default=PEERS, help="the interpreter of the peers")

@@ -47,6 +47,15 @@ class Form:
     def backlog(self, slots: int) -> Backlog:
         return Backlog(SCOPES, self.each[slots])
 
+    def lasting(self, minutes: int) -> "Form":
+        """Return the form in which jobs fire each second for this long."""
+        return replace(
+            self,
+            each_second=self.each_second and 60 * minutes,
+            pinned_minutes=self.pinned_minutes and 6 * minutes,
+            schedules_seconds=60 * minutes,
+        )
+
 
 SHORT = Form(
     name="short", repeats=1, each={10: 20, 100: 50, 1000: 100}, enqueued=2_000, lateness_seconds=4,
