@@ -19,9 +19,6 @@ from tests.bench.usage import Usage
 
 Connection = psycopg.Connection[dict[str, Any]]
 
-TARGETS = ("python", "function")
-"""The name of the function in `jobs.target`, in this commit and in the baseline."""
-
 MESSAGES = 2000
 """Messages that one statement enqueues."""
 
@@ -66,10 +63,9 @@ class Ledger:
         self, name: str, schedule: str | None, *, scopes: int = 1, **policies: object
     ) -> None:
         """Insert a job with so many scopes, whose handler does nothing."""
-        key = TARGETS[0] if self.product is OURS else TARGETS[1]
         values = {
             "name": name, "schedule": schedule, "handler": "python", "overlap": "allow",
-            "target": f'{{"{key}": "{FUNCTION}"}}',
+            "target": f'{{"python": "{FUNCTION}"}}',
         } | policies  # fmt: skip
         if scopes > 1:
             values |= {"scope_kind": "tenant", "scopes": [f"s{n:06}" for n in range(scopes)]}
