@@ -24,6 +24,7 @@ from typing import Any
 
 from tests.bench import (
     burst,
+    capture,
     dataset,
     enqueue,
     environment,
@@ -81,12 +82,13 @@ MEASUREMENTS: Mapping[str, Callable[[Bench], Any]] = {
     "analyzed_burst": burst.measure_analyzed,
     "throughput": throughput.measure,
     "enqueue": enqueue.measure,
+    "capture": capture.measure,
     "replicas": replicas.measure,
     "large_ledger": large_ledger.measure,
     "idle": idle.measure,
     "ratios": measure_ratios,
 }
-ONLY_BY_NAME = {"throughput", "analyzed_burst", "schedules"}
+ONLY_BY_NAME = {"throughput", "analyzed_burst", "schedules", "capture"}
 """Measurements that the short form leaves out unless they are asked for."""
 
 

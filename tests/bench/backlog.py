@@ -42,12 +42,13 @@ def drain_backlog(
     replicas: int = 1,
     product: Product = OURS,
     options: Sequence[str] = (),
+    **policies: object,
 ) -> Sample:
     with (
         new_ledger(server, product) as ledger,
         replicas_of(ledger, slots, replicas, options) as pids,
     ):
-        return drain_once(ledger, pids, "backlog", backlog)
+        return drain_once(ledger, pids, "backlog", backlog, **policies)
 
 
 def drain_enqueued(server: Server, rows: int, slots: int) -> Sample:
@@ -70,9 +71,11 @@ def replicas_of(
         ]
 
 
-def drain_once(ledger: Ledger, pids: Sequence[int], job: str, backlog: Backlog) -> Sample:
+def drain_once(
+    ledger: Ledger, pids: Sequence[int], job: str, backlog: Backlog, **policies: object
+) -> Sample:
     """Create the backlog as a job of that name, and let the replicas execute it."""
-    create_backlog(ledger, job, backlog)
+    create_backlog(ledger, job, backlog, **policies)
     return _drain(ledger, pids, job, backlog.rows)
 
 
@@ -105,12 +108,12 @@ def _drain(ledger: Ledger, pids: Sequence[int], job: str, rows: int) -> Sample:
     return Sample.of(rows, row["seconds"], usage)
 
 
-def create_backlog(ledger: Ledger, job: str, backlog: Backlog) -> None:
+def create_backlog(ledger: Ledger, job: str, backlog: Backlog, **policies: object) -> None:
     """Create a job whose history began before now and ends now, so that `verify` expects it."""
     end = ledger.one("SELECT date_trunc('second', cronledger.db_now()) AS now")["now"]
     ledger.declare(
         job, "* * * * * *", scopes=backlog.scopes, catch_up="all", catch_up_limit=10_000,
-        queue=QUEUE, ends_at=end,
+        queue=QUEUE, ends_at=end, **policies,
     )  # fmt: skip
     start = end - timedelta(seconds=backlog.each)
     ledger.connection.execute(

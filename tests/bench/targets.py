@@ -18,6 +18,7 @@ LAST_START_TARGETS = {"10000": 1.0, "100000": 9.0}
 PINNED_TARGET = 1.5
 ANALYZED_TARGET = 1.5
 CLAIM_COST_TARGET = 1.2
+CAPTURE_TARGET = 1.01
 MEGABYTE = 1_000_000
 
 
@@ -228,6 +229,16 @@ def _schedules(found: Found) -> Iterator[Row]:
     )  # fmt: skip
 
 
+def _capture(samples: Mapping[str, list[Json]]) -> Iterator[Row]:
+    captured, other = samples["captured"], samples["not captured"]
+    share = ratio(captured, other, cpu)
+    yield Row(
+        "CPU per execution of a handler that prints nothing, with `capture_output`",
+        f"≤ {CAPTURE_TARGET} of that without", f"{share:.3f} ({_split(captured)})", _split(other),
+        share <= CAPTURE_TARGET,
+    )  # fmt: skip
+
+
 def _startup(found: Found) -> Iterator[Row]:
     yield Row(
         "`cronledger --help`", "≤ 200 ms", f"{found['help_ms']:.0f} ms",
@@ -255,6 +266,7 @@ _ROWS: Mapping[str, Callable[[Any], Iterator[Row]]] = {
     "pinned": _pinned,
     "throughput": _backlog,
     "enqueue": _enqueue,
+    "capture": _capture,
     "lateness": _lateness,
     "burst": _burst,
     "analyzed_burst": _analyzed_burst,

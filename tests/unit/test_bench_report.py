@@ -76,6 +76,7 @@ FOUND: dict[str, Any] = {
         },
     },
     "throughput": {"10": slots(3_000, 100), "100": slots(9_000, 180), "1000": slots(15_000, 120)},
+    "capture": {"captured": [sample(9_000, 61)], "not captured": [sample(9_000)]},
     "replicas": {"1": [sample(8_000)], "8": [sample(12_000, 75, 50)]},
 }  # fmt: skip
 REPORT: dict[str, Any] = {
@@ -118,6 +119,7 @@ def test_each_target_is_judged_by_figures_of_the_same_run() -> None:
         ("CPU per execution, 100 slots", False),  # 180 of 200 us
         ("CPU per execution, 1000 slots", True),
         ("8 replicas on one backlog, CPU per execution", True),
+        ("CPU per execution of a handler that prints nothing, with `capture_output`", True),
     }
 
 
