@@ -79,6 +79,30 @@ def test_the_page_works_without_javascript(
     assert value(db, reason) == "incident"
 
 
+@pytest.mark.parametrize("java_script", [True, False], ids=["script", "no_script"])
+def test_an_observed_job_is_adopted_after_a_preview_F118(
+    site: str, visit: Visit, db: Db, java_script: bool
+) -> None:
+    rows.job(db, schedule="0 0 * * *", observed=True)
+    now = rows.now(db)
+    day = (now + timedelta(days=3)).replace(hour=0, minute=0, second=0, microsecond=0)
+    page = visit(f"{site}/job/job", java_script_enabled=java_script)
+    press(page.get_by_role("link", name="Adopt…"), "keyboard")
+    moment = page.get_by_label("First plan time of the new side, UTC")
+    moment.fill(f"{day:%Y-%m-%dT%H:%M}")
+    page.get_by_label("Reason").fill("the move")
+    press(page.get_by_role("button", name="Show what will happen"), "keyboard")
+    shown = page.get_by_role("status").first
+    expect(shown).to_contain_text(f"replicas fire it from {day:%Y-%m-%dT%H:%M:%SZ} on")
+    stored = "SELECT adopted_at FROM cronledger.jobs"
+    assert value(db, stored) is None
+    expect(moment).to_have_value(re.compile(f"{day:%Y-%m-%dT}"))
+    press(page.get_by_role("button", name="Adopt or return"), "keyboard")
+    expect(heading(page)).to_contain_text("job")
+    expect(page.get_by_role("status").first).to_contain_text("replicas fire it from")
+    assert day - timedelta(minutes=1) < value(db, stored) < day  # between two plan_times
+
+
 def test_rows_are_reached_by_keys(site: str, visit: Visit, db: Db, database_url: str) -> None:
     execution = open_shop(db, database_url)
     page = visit(f"{site}/ledger?job=send-invoices")
