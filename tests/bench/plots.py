@@ -145,9 +145,9 @@ _PLOTS: Mapping[str, tuple[str, Callable[[Axes, Any], None]]] = {
     "at_once": ("scheduling", _at_once),
     "punctual": ("scheduling", _punctual),
     "pinned": ("pinned", _pinned),
-    "throughput": ("throughput", _throughput),
-    "cpu": ("throughput", _cpu),
     "lateness": ("lateness", _lateness),
     "burst": ("burst", _burst),
+    "throughput": ("throughput", _throughput),
+    "cpu": ("throughput", _cpu),
     "replicas": ("replicas", _replicas),
 }

@@ -263,17 +263,17 @@ def _count(value: float) -> str:
 
 _ROWS: Mapping[str, Callable[[Any], Iterator[Row]]] = {
     "scheduling": _scheduling,
+    "schedules": _schedules,
     "pinned": _pinned,
-    "throughput": _backlog,
-    "enqueue": _enqueue,
-    "capture": _capture,
     "lateness": _lateness,
     "burst": _burst,
     "analyzed_burst": _analyzed_burst,
-    "schedules": _schedules,
-    "idle": _idle,
-    "large_ledger": _large,
+    "throughput": _backlog,
+    "enqueue": _enqueue,
+    "capture": _capture,
     "replicas": _replicas,
+    "large_ledger": _large,
+    "idle": _idle,
     "startup": _startup,
     "plans": _plans,
 }
