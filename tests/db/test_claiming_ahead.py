@@ -1,17 +1,18 @@
 """Claims ahead: schedules are locked and planned before they are due, and rows are written then.
 
-Here a claim looks two minutes ahead instead of 10 ms, and the clock of the ledger travels to the
+Here a claim looks two minutes further ahead, and the clock of the ledger travels to the
 instant while the claim is between its look and its writes.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from cronledger.engine.claiming import request
+from cronledger.engine.claiming import lead
 from cronledger.testing import Travel
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.rows import Db, start_blocked
@@ -25,7 +26,7 @@ BEFORE = timedelta(minutes=1)
 @pytest.fixture
 async def one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Runner]:
     """A runner at a minute before noon, and the job `noon`."""
-    monkeypatch.setattr(request, "AHEAD", 2 * BEFORE)
+    monkeypatch.setattr(lead, "MARGIN", 2 * BEFORE)
     ledger.travel(to=DUE - timedelta(minutes=5))
     ledger.make_partitions()
     ledger.job("noon", schedule="0 12 * * *")
@@ -94,6 +95,24 @@ async def test_i8_a_clock_that_leaps_back_while_it_waits_starts_nothing(
     assert one.claimer.unknown_commits._executions == {}
     Travel(ledger.url).close()  # puts the clock back
     await fires_once(ledger, one)
+
+
+async def test_the_next_claim_begins_earlier_after_a_long_preparation(
+    ledger: Ledger, one: Runner
+) -> None:
+    assert one.dispatcher.next_at == DUE - lead.LEAST
+    one.record(claim_look=lambda: time.sleep(0.03), sleep_until=lambda: ledger.travel(to=DUE))
+    assert await one.step()
+    earlier = one.claimer.lead.time
+    assert timedelta(milliseconds=30) + lead.SPARE <= earlier
+    assert one.dispatcher.next_at == DUE + timedelta(days=1) - earlier
+
+
+def test_the_lead_of_a_claim_has_bounds() -> None:
+    one = lead.Lead()
+    for preparation, expected in ((9.0, lead.MOST), (0.001, lead.LEAST)):
+        one.adapt(preparation)
+        assert (one.time, one.ahead) == (expected, expected + lead.MARGIN)
 
 
 @pytest.mark.parametrize("change", ["pause", "limit"])

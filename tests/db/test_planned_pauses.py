@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from cronledger.engine.claiming import request
+from cronledger.engine.claiming import lead
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.rows import Db, connected, start_blocked, value
 from tests.marks import first_short
@@ -117,7 +117,7 @@ async def test_a_runner_wakes_when_a_pause_begins(ledger: Ledger, one: Runner) -
 async def test_a_claim_ahead_ends_where_a_pause_begins(
     ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request, "AHEAD", 3 * MINUTE)
+    monkeypatch.setattr(lead, "MARGIN", 3 * MINUTE)
     plan(ledger, NOON + MINUTE)
     names = one.record()
     assert not await one.settle()

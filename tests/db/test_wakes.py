@@ -8,7 +8,7 @@ from unittest import mock
 import psycopg
 import pytest
 
-from cronledger.engine.claiming import request
+from cronledger.engine.claiming import lead
 from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.lease import Lease
 from cronledger.ledger.round_trips import RoundTrips
@@ -172,7 +172,7 @@ async def test_an_end_is_written_even_if_the_schedule_cannot_be_rearmed(
 @pytest.fixture
 def far_ahead(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims look 20 minutes ahead, and it is an hour to noon."""
-    monkeypatch.setattr(request, "AHEAD", 20 * MINUTE)
+    monkeypatch.setattr(lead, "MARGIN", 20 * MINUTE)
     ledger.travel(to=DUE - 60 * MINUTE)
     ledger.make_partitions()
 

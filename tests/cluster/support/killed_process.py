@@ -22,7 +22,7 @@ import psycopg
 from cronledger.channels import Function
 from cronledger.declaring.app import App, Context
 from cronledger.engine.alerting.deliveries import Deliveries
-from cronledger.engine.claiming import request
+from cronledger.engine.claiming import lead
 from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.lease import Lease
@@ -74,7 +74,7 @@ async def ahead(url: str, watch: Watch) -> None:
         minute = (ledger.now() + timedelta(minutes=1)).replace(second=0, microsecond=0)
         ledger.travel(to=minute - timedelta(seconds=3))
     watch.armed = True
-    with mock.patch.object(request, "AHEAD", timedelta(seconds=20)):
+    with mock.patch.object(lead, "MARGIN", timedelta(seconds=20)):
         for start in await runner.step():
             say("start", start)
 

@@ -28,6 +28,7 @@ from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.breadth import MAX_EXTRA_SCHEDULES, Breadth
 from cronledger.engine.claiming.decide import ClaimDecision, decide
 from cronledger.engine.claiming.inputs import BrokenJobsError, InputReader
+from cronledger.engine.claiming.lead import Lead
 from cronledger.engine.claiming.low_water import LowWater
 from cronledger.engine.claiming.request import ClaimRequest, ClaimResult
 from cronledger.engine.claiming.revisions import Revisions
@@ -82,6 +83,7 @@ class ClaimContext:
     breadth: Breadth
     unknown_commits: UnknownCommits
     low_water: LowWater
+    lead: Lead
     traces: bool
 
 
@@ -224,6 +226,7 @@ class Claim:
         if decision.new:
             instants = [row.ahead_of for row in self.schedules if row.ahead_of is not None]
             if instants:
+                self._context.lead.adapt(monotonic() - self._sent)
                 await s.sleep_until(c, max(instants), self._request.ahead)
             self._inserted = await s.try_claim_new(
                 c, self._context.runner, decision.new, ahead=bool(instants)

@@ -17,6 +17,7 @@ from cronledger.engine.claiming.claim import (
     PausesDueError,
 )
 from cronledger.engine.claiming.inputs import BrokenJobsError, InputReader
+from cronledger.engine.claiming.lead import Lead
 from cronledger.engine.claiming.low_water import LowWater
 from cronledger.engine.claiming.request import ClaimRequest, ClaimResult
 from cronledger.engine.claiming.revisions import Revisions
@@ -36,7 +37,8 @@ class Claimer:
     """Claims for one runner, one claim at a time.
 
     `unknown_commits`: executions of earlier claims that may have been committed. `low_water`: from
-    where claims search for due schedules.
+    where claims search for due schedules. `lead`: how long before its instant the next claim of
+    something that is not due yet begins.
     """
 
     def __init__(
@@ -55,12 +57,13 @@ class Claimer:
         self.unknown_commits = UnknownCommits(pool, statements)
         self.breadth = Breadth()
         self.low_water = LowWater()
+        self.lead = Lead()
         revisions = Revisions(statements)
         self.reader = InputReader(statements, revisions, abilities)
         self._bad_values = BadValues(pool, statements)
         self._context = ClaimContext(
             pool, statements, clock, abilities, runner, queues, revisions, self.reader, Tokens(),
-            self.breadth, self.unknown_commits, self.low_water, traces,
+            self.breadth, self.unknown_commits, self.low_water, self.lead, traces,
         )  # fmt: skip
 
     @property
@@ -81,7 +84,7 @@ class Claimer:
         if nothing was committed, or if the outcome of the COMMIT is unknown. The caller then has to
         resolve `unknown_commits` before the next claim.
         """
-        request = ClaimRequest(slots, steal, excluded_jobs)
+        request = ClaimRequest(slots, steal, excluded_jobs, self.lead.ahead)
         self._idle.clear()
         try:
             while True:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from time import monotonic
 
 import psycopg
@@ -31,10 +31,6 @@ BUSY_SECONDS = 0.02
 REARMED_SECONDS = 0.2
 """The wait after a claim that parked a schedule and then found it unblocked. Not zero: a claim that
 parks and a query that re-arms would repeat each other at once if they ever disagreed."""
-LEAD = timedelta(milliseconds=8)
-"""A step begins this long before the instant at which something is due next. Its claim locks and
-plans, and then waits for the instant. Less than the AHEAD of claims, because the database's time is
-only estimated."""
 
 
 @dataclass(slots=True)
@@ -249,6 +245,7 @@ class Dispatcher:
     def _planned(self, due: datetime | None, result: ClaimResult) -> datetime | None:
         """Return when to claim a schedule that is due then."""
         # Without progress, it was too early for what is due next, or another replica has it.
-        if due is None or not (self._clock.until(due) > LEAD.total_seconds() or result.writes):
+        lead = self._claimer.lead.time
+        if due is None or not (self._clock.until(due) > lead.total_seconds() or result.writes):
             return due
-        return due - LEAD
+        return due - lead

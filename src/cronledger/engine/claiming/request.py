@@ -10,10 +10,6 @@ from cronledger.engine.lease import Lease
 from cronledger.ledger.rows import BrokenJob, NextDue
 from cronledger.rules.model import ScopeKey
 
-AHEAD = timedelta(milliseconds=10)
-"""How far ahead of the instant at which it is due a claim locks a schedule, if nothing else is due.
-Everything except for the writes is then done before that instant."""
-
 
 @dataclass(slots=True)
 class ClaimRequest:
@@ -23,13 +19,14 @@ class ClaimRequest:
     `excluded_jobs`: jobs that the claim ignores. `refused_jobs`: jobs that it ignores because the
     database refuses one of their values. `broken`: jobs whose definition cannot be read, by name.
     `only`: the only schedules to plan, during the search for one with a bad value; None: all.
-    `ahead`: how far ahead schedules are claimed.
+    `ahead`: how far ahead of its instant a schedule is locked, if nothing is due yet. Everything
+    except for the writes is then done before that instant.
     """
 
     slots: int
     steal: bool
     excluded_jobs: Collection[str]
-    ahead: timedelta = field(default_factory=lambda: AHEAD)  # of now, because tests replace it
+    ahead: timedelta
     refused_jobs: set[str] = field(default_factory=set)
     broken: dict[str, BrokenJob] = field(default_factory=dict)
     only: Collection[ScopeKey] | None = None
