@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # A worker without Python: runs COMMAND for every execution of the external jobs of a queue.
 #   CRONLEDGER_DATABASE_URL=postgresql://… examples/worker.sh QUEUE COMMAND [ARGUMENT…]
-# The payload comes on stdin, what the execution is in JOB, SCOPE, ATTEMPT and EXECUTION_ID. Exit 0 is
-# success with stdout as its result; anything else is a failure with the tail of stderr. SIGTERM: no
-# more claims, the end of what runs is awaited. Needs psql, timeout and setsid.
+# COMMAND gets the payload on stdin, and JOB, SCOPE, ATTEMPT and EXECUTION_ID in its environment. The
+# exit status 0 is a success with stdout as its result. Any other status is a failure with the end of
+# stderr. After SIGTERM, the worker claims nothing more, and waits for the running command. It needs
+# psql, timeout and setsid.
 set -u
 queue=$1; shift
 name=${WORKER_NAME:-$(hostname)-$$} stopping='' out=$(mktemp) err=$(mktemp)

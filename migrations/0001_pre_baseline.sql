@@ -54,8 +54,8 @@ COMMENT ON COLUMN {schema}.calendar_revisions.calendar_name IS 'The calendar.';
 COMMENT ON COLUMN {schema}.calendar_revisions.revision IS 'Number of the revision. job_revisions.definition names it as calendar_revision.';
 COMMENT ON COLUMN {schema}.calendar_revisions.id IS 'Random. After a restore a new revision gets the number of a lost one, but never its id, by which replicas recognize a revision.';
 COMMENT ON COLUMN {schema}.calendar_revisions.created_at IS 'When it was set. The revisions of its jobs have the instant from which it counts.';
-COMMENT ON COLUMN {schema}.calendar_revisions.first IS 'The first date that it knows. Earlier dates are included.';
-COMMENT ON COLUMN {schema}.calendar_revisions.through IS 'The last date that it knows. A job has no plan_time on a later one.';
+COMMENT ON COLUMN {schema}.calendar_revisions.first IS 'The first date that the revision describes. Earlier dates are not excluded.';
+COMMENT ON COLUMN {schema}.calendar_revisions.through IS 'The last date that the revision describes. A job has no plan_time on a later date.';
 COMMENT ON COLUMN {schema}.calendar_revisions.excluded IS 'Every excluded date from first to through, with the name of the day, such as {"2027-12-25": "Christmas Day"}.';
 COMMENT ON COLUMN {schema}.calendar_revisions.definition IS 'What was declared, such as weekend and holidays, for people; NULL: dates only.';
 COMMENT ON COLUMN {schema}.calendar_revisions.requested_by IS 'The person or program that set it.';
@@ -304,8 +304,8 @@ COMMENT ON COLUMN {schema}.pauses.job_name IS 'The job that it selects; NULL: jo
 COMMENT ON COLUMN {schema}.pauses.queue IS 'The queue whose jobs it selects; NULL: any.';
 COMMENT ON COLUMN {schema}.pauses.owner IS 'The owner whose jobs it selects; NULL: any.';
 COMMENT ON COLUMN {schema}.pauses.labels IS 'Labels that the jobs have, all of them; NULL: any.';
-COMMENT ON COLUMN {schema}.pauses.from_at IS 'It applies to what is due at this instant or later.';
-COMMENT ON COLUMN {schema}.pauses.until_at IS 'It applies to what is due up to and including this instant, and then ends; NULL: it lasts until it is ended.';
+COMMENT ON COLUMN {schema}.pauses.from_at IS 'It applies to plan_times that are due at this instant or later.';
+COMMENT ON COLUMN {schema}.pauses.until_at IS 'It applies to plan_times that are due up to and including this instant, and then ends; NULL: it lasts until it is ended.';
 COMMENT ON COLUMN {schema}.pauses.reason IS 'Why; NULL: no reason was given.';
 COMMENT ON COLUMN {schema}.pauses.requested_by IS 'The person or program that requested it.';
 COMMENT ON COLUMN {schema}.pauses.created_at IS 'When it was planned.';
@@ -397,7 +397,7 @@ CREATE TABLE {schema}.schedule_keys (
     scope_id   text COLLATE "C" NOT NULL,
     PRIMARY KEY (job_name, scope_kind, scope_id)
 );
-COMMENT ON TABLE {schema}.schedule_keys IS 'The key of each row of schedules. A trigger of schedules writes it, and so keeps a second row with the same key out.';
+COMMENT ON TABLE {schema}.schedule_keys IS 'The key of each row of schedules. A trigger of schedules writes it, and thereby prevents a second row with the same key.';
 COMMENT ON COLUMN {schema}.schedule_keys.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.schedule_keys.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.schedule_keys.scope_id IS 'Id of the scope.';
@@ -900,7 +900,7 @@ CREATE TABLE {schema}.runners (
     handlers     text[] NOT NULL DEFAULT '{}',
     diagnostics  jsonb NOT NULL DEFAULT '{}'
 );
-COMMENT ON TABLE {schema}.runners IS 'Processes that run executions. A row is kept for the retention of executions after the last check-in of its runner; after a day without its diagnostics.';
+COMMENT ON TABLE {schema}.runners IS 'Processes that run executions. A row is kept for the retention of executions after the last check-in of its runner. After a day, its diagnostics are removed.';
 COMMENT ON COLUMN {schema}.runners.id IS 'Name of the runner: host-pid unless it is configured. If a live runner has that name, a number is appended.';
 COMMENT ON COLUMN {schema}.runners.host IS 'Host on which it runs.';
 COMMENT ON COLUMN {schema}.runners.pid IS 'Its process id on that host.';
@@ -940,7 +940,7 @@ COMMENT ON COLUMN {schema}.hosts.labels IS 'All labels of its replicas whose las
 COMMENT ON COLUMN {schema}.hosts.present_from IS 'Start of the time in which a replica of the host has checked in without a gap; NULL: none has checked in.';
 COMMENT ON COLUMN {schema}.hosts.checked_in_at IS 'When a replica of the host last checked in. An absence begins at this instant. 1970: none ever did.';
 COMMENT ON COLUMN {schema}.hosts.present_through IS 'End of the time for which the last check-in counts. Without another one until then, the host is absent since checked_in_at. 1970: it never checked in.';
-COMMENT ON COLUMN {schema}.hosts.retired_at IS 'When the host was retired; NULL: it is not. A check-in ends it.';
+COMMENT ON COLUMN {schema}.hosts.retired_at IS 'When the host was retired; NULL: it is not retired. A check-in ends the retirement.';
 COMMENT ON COLUMN {schema}.hosts.retired_by IS 'The person who retired it, or hosts_retire_after.';
 
 CREATE TABLE {schema}.host_absences (
@@ -1234,11 +1234,11 @@ CREATE TABLE {schema}.alert_progress (
     writable_since timestamptz NOT NULL DEFAULT '-infinity',
     server_start   timestamptz
 );
-COMMENT ON TABLE {schema}.alert_progress IS 'How far raise_alerts() is. One row.';
+COMMENT ON TABLE {schema}.alert_progress IS 'Progress of raise_alerts(). One row.';
 COMMENT ON COLUMN {schema}.alert_progress.singleton IS 'Always true: the table has one row.';
 COMMENT ON COLUMN {schema}.alert_progress.watching IS 'Whether a job has notify, or a channel exists. Otherwise replicas do not call raise_alerts().';
 COMMENT ON COLUMN {schema}.alert_progress.handled IS 'Changes that are visible in this snapshot have been observed.';
-COMMENT ON COLUMN {schema}.alert_progress.since IS 'What happened before this instant raises no alert.';
+COMMENT ON COLUMN {schema}.alert_progress.since IS 'Events before this instant raise no alert.';
 COMMENT ON COLUMN {schema}.alert_progress.next_at IS 'When events that have no change of an execution are next searched for.';
 COMMENT ON COLUMN {schema}.alert_progress.examined IS 'Position of the pass over the open states of missed deadlines: job, scope kind, scope and channel of the last examined state. NULL: no pass is in progress.';
 COMMENT ON COLUMN {schema}.alert_progress.writable_since IS 'The first run of raise_alerts() since the ledger was last out of reach or without a replica. A runner that has had less time than this to check in is not lost.';
@@ -1313,7 +1313,7 @@ COMMENT ON COLUMN {schema}.deadlines.revision IS 'Revision of the job that decla
 COMMENT ON COLUMN {schema}.deadlines.deadline IS 'The deadline; NULL for expect_duration, which counts from the start of an attempt.';
 COMMENT ON COLUMN {schema}.deadlines.expected IS 'With expect_duration: how long an attempt may run.';
 COMMENT ON COLUMN {schema}.deadlines.month IS 'First day of the month of the plan_time in the zone of the job.';
-COMMENT ON COLUMN {schema}.deadlines.look_at IS 'When the deadline can be judged, or has to be looked at again.';
+COMMENT ON COLUMN {schema}.deadlines.look_at IS 'When the deadline is judged, or checked again.';
 
 CREATE SEQUENCE {schema}.breach_id AS bigint;
 CREATE TABLE {schema}.deadline_breaches (
@@ -1353,7 +1353,7 @@ COMMENT ON COLUMN {schema}.deadline_breaches.deadline IS 'The deadline that was 
 COMMENT ON COLUMN {schema}.deadline_breaches.month IS 'First day of the month of the plan_time in the zone of the job.';
 COMMENT ON COLUMN {schema}.deadline_breaches.breached_at IS 'When the breach was recorded.';
 COMMENT ON COLUMN {schema}.deadline_breaches.closed_at IS 'When the deadline was met late; NULL: it was not. Not after the deadline: it was met, but the COMMIT became visible after the breach was recorded, so it is none.';
-COMMENT ON COLUMN {schema}.deadline_breaches.look_at IS 'When to look again whether it was met late; NULL: it was.';
+COMMENT ON COLUMN {schema}.deadline_breaches.look_at IS 'When the breach is checked again; NULL: the deadline was met late.';
 COMMENT ON COLUMN {schema}.deadline_breaches.recorded_xact IS 'Transaction that recorded the breach. raise_alerts() finds new breaches by it.';
 
 CREATE TABLE {schema}.deadline_months (
@@ -1453,7 +1453,7 @@ CREATE TABLE {schema}.roll_up_state (
     complete_before timestamptz,
     restoring       boolean NOT NULL DEFAULT false
 );
-COMMENT ON TABLE {schema}.roll_up_state IS 'How far the roll-up of hours is. One row.';
+COMMENT ON TABLE {schema}.roll_up_state IS 'Progress of the roll-up of hours. One row.';
 COMMENT ON COLUMN {schema}.roll_up_state.singleton IS 'Always true: the table has one row.';
 COMMENT ON COLUMN {schema}.roll_up_state.marked_before IS 'Hours changed by transactions with a lower number are marked in changed_hours, or are counted.';
 COMMENT ON COLUMN {schema}.roll_up_state.marked_at IS 'When all changes that were committed had last been marked; NULL: never.';
@@ -1561,7 +1561,7 @@ CREATE TABLE {schema}.page_sessions (
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL
 );
-COMMENT ON TABLE {schema}.page_sessions IS 'The sessions of people who signed in on the web page with a token. Dumps of it sign nobody in.';
+COMMENT ON TABLE {schema}.page_sessions IS 'The sessions of people who signed in on the web page with a token. Nobody can sign in with a dump of this table.';
 COMMENT ON COLUMN {schema}.page_sessions.id IS 'SHA-256 of the random id that the browser has in its cookie.';
 COMMENT ON COLUMN {schema}.page_sessions.token IS 'SHA-256 of the SHA-256 in the settings of the token with which the person signed in.';
 COMMENT ON COLUMN {schema}.page_sessions.created_at IS 'When the person signed in.';

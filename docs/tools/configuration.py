@@ -71,10 +71,10 @@ Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it deco
 - `external = true`: no handler; [a worker in another language](howto/workers.md) claims the
   executions.
 - `observed = true`: no handler; [another scheduler](howto/observe.md) starts the runs, and reports
-  them. Together with one of the others, this lasts until replicas
+  them. If the job also has a handler, this lasts until replicas
   [adopt](howto/adopt.md) the job.
 
-In the table `jobs` this word is `handler`, and `target` has the same keys as the file:
+In the table `jobs`, the column `handler` has this word, and `target` has the same keys as the file:
 `{"command": ["backup", "--full"], "cwd": "/srv"}`, `{"python": "package.module:function"}` or
 `{"sql": "SELECT 1"}`. The `target` of `http` is its table, and that of `external` and of
 `observed` is `{}`.
@@ -143,7 +143,7 @@ def _policies() -> list[str]:
         f"`payload` and the handler's target have at most {JSON_BYTES:,} bytes of JSON, nested "
         f"{JSON_DEPTH} levels at most. Policies marked `yes` are also allowed in `[defaults]`. A "
         "default does not apply to a job for which it has no meaning: `dst_gap` for `@every`, "
-        "`retry_backoff` for one attempt."
+        "`retry_backoff` for a job with one attempt."
     )
     head = ("policy", "form", "default", "in `[defaults]`", "meaning")
     return ["## Policies of a job\n", _wrapped(intro), table(head, rows)]
@@ -202,7 +202,7 @@ def _settings() -> list[str]:
     )
     head = ("in the file", "variable", "form", "default", "meaning")
     of_page = (
-        "They stand in the same table. The page also uses `database_url`, `listen_url`, "
+        "These settings are in the same table. The page also uses `database_url`, `listen_url`, "
         "`schema`, `pgbouncer` and the timeouts above. [Web page](page.md) explains them."
     )
     return [

@@ -17,7 +17,7 @@ LEFT JOIN LATERAL (
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
       AND e.status = 'RUNNING' ORDER BY e.plan_time LIMIT 1) r ON true
 WHERE s.retired_at IS NULL OR s.returned_at IS NOT NULL;
-COMMENT ON VIEW {schema}.input_status IS 'Input of each (job, scope): what was enqueued, what is covered, and what waits and runs.';
+COMMENT ON VIEW {schema}.input_status IS 'Input of each (job, scope): the enqueued input, the covered input, and the executions that wait and run.';
 COMMENT ON COLUMN {schema}.input_status.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.input_status.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.input_status.scope_id IS 'Id of the scope.';

@@ -8,7 +8,7 @@ COMMENT ON VIEW {schema}.job_pauses IS 'The pauses that are planned or in force,
 COMMENT ON COLUMN {schema}.job_pauses.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.job_pauses.id IS 'Number of the pause.';
 COMMENT ON COLUMN {schema}.job_pauses.is_planned IS 'Whether it is still to begin.';
-COMMENT ON COLUMN {schema}.job_pauses.from_at IS 'It applies to what is due at this instant or later.';
-COMMENT ON COLUMN {schema}.job_pauses.until_at IS 'It applies to what is due up to and including this instant, and then ends; NULL: it lasts until it is ended.';
+COMMENT ON COLUMN {schema}.job_pauses.from_at IS 'It applies to plan_times that are due at this instant or later.';
+COMMENT ON COLUMN {schema}.job_pauses.until_at IS 'It applies to plan_times that are due up to and including this instant, and then ends; NULL: it lasts until it is ended.';
 COMMENT ON COLUMN {schema}.job_pauses.reason IS 'Why; NULL: no reason was given.';
 COMMENT ON COLUMN {schema}.job_pauses.requested_by IS 'The person or program that requested it.';

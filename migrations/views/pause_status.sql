@@ -17,8 +17,8 @@ COMMENT ON COLUMN {schema}.pause_status.job_name IS 'The job that it selects; NU
 COMMENT ON COLUMN {schema}.pause_status.queue IS 'The queue whose jobs it selects; NULL: any.';
 COMMENT ON COLUMN {schema}.pause_status.owner IS 'The owner whose jobs it selects; NULL: any.';
 COMMENT ON COLUMN {schema}.pause_status.labels IS 'Labels that the jobs have, all of them; NULL: any.';
-COMMENT ON COLUMN {schema}.pause_status.from_at IS 'It applies to what is due at this instant or later.';
-COMMENT ON COLUMN {schema}.pause_status.until_at IS 'It applies to what is due up to and including this instant, and then ends; NULL: it lasts until it is ended.';
+COMMENT ON COLUMN {schema}.pause_status.from_at IS 'It applies to plan_times that are due at this instant or later.';
+COMMENT ON COLUMN {schema}.pause_status.until_at IS 'It applies to plan_times that are due up to and including this instant, and then ends; NULL: it lasts until it is ended.';
 COMMENT ON COLUMN {schema}.pause_status.reason IS 'Why; NULL: no reason was given.';
 COMMENT ON COLUMN {schema}.pause_status.requested_by IS 'The person or program that requested it.';
 COMMENT ON COLUMN {schema}.pause_status.created_at IS 'When it was planned.';

@@ -8,7 +8,7 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.attempt, e.max
 FROM {schema}.executions e
 WHERE e.status = 'FAILED' AND e.finished_at > {schema}.db_now() - interval '7 days'
 ORDER BY e.finished_at DESC;
-COMMENT ON VIEW {schema}.recent_failures IS 'Executions that are FAILED, of the last 7 days, newest first.';
+COMMENT ON VIEW {schema}.recent_failures IS 'FAILED executions of the last 7 days, newest first.';
 COMMENT ON COLUMN {schema}.recent_failures.id IS 'Id of the execution.';
 COMMENT ON COLUMN {schema}.recent_failures.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.recent_failures.scope_kind IS 'Kind of the scope.';

@@ -1,4 +1,4 @@
-"""A replica: claims and runs what is due, in `cronledger run` or in any asyncio program.
+"""A replica: claims and runs due work, in `cronledger run` or in any asyncio program.
 
 This is the public interface. `cronledger.engine.runtime` does the work.
 """
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Replica:
-    """One runner: `async with Replica(app, url=...)` claims and runs what is due until the block
+    """One runner: `async with Replica(app, url=...)` claims and runs due work until the block
     ends, and then drains.
 
     The jobs of `apps` run. They are applied under the name of their App, unless `applied` (the
@@ -86,8 +86,9 @@ class Replica:
         return self._runtime.runner_id
 
     async def start(self) -> None:
-        """Enter the lifespans of its Apps, register the runner, apply the Apps, and run everything
-        (nothing by itself if `manual`).
+        """Enter the lifespans of its Apps, register the runner, apply the Apps, and begin to work.
+
+        If `manual`, nothing runs before a call of `step`.
 
         Explicit log settings take effect (see `logger.follow`).
 

@@ -243,12 +243,12 @@ class Settings(BaseSettings):
         description="The queues that this runner serves. The variable separates them by commas.",
     )
     slots: Annotated[Number, Field(ge=1, le=10_000)] = Field(
-        10, description="Most executions that this runner runs at once."
+        10, description="Maximum number of executions that this runner runs at once."
     )
     alert_slots: Annotated[Number, Field(ge=0, le=1_000)] = Field(
         2,
-        description="Most deliveries of alerts that this runner carries out at once, in addition "
-        "to its slots. 0: none.",
+        description="Maximum number of deliveries of alerts that this runner carries out at once, "
+        "in addition to its slots. 0: none.",
     )
     ping_url: HttpUrl | None = Field(
         None,

@@ -170,7 +170,7 @@ def test_a_source_without_a_firing_is_no_error(bare: Cli, write: Any) -> None:
     said = bare("check")
     assert said.exit_code == 0
     assert "Warning: cronledger.toml:3: jobs.a.ends_at" in said.stderr
-    assert "the job does not fire any more; remove the job, or correct `ends_at`" in said.stderr
+    assert "the job no longer fires; remove the job, or correct `ends_at`" in said.stderr
     assert cells(said.stdout.splitlines()[1]) == ["a", "no firing to show"]
     write('[jobs.a]\nschedule = "@reboot"\nevery = "role=web"\ncommand = ["true"]\n')
     said = bare("check")

@@ -136,7 +136,7 @@ def test_a_source_keeps_a_channel_that_another_names(ledger: Ledger) -> None:
         with pytest.raises(ConfigurationError) as caught:
             call(ledger.url, app(), "channels")
         assert str(caught.value).splitlines() == [
-            f"channels: channels.ops: is not declared any more, but the job '{job}' of {owner} "
+            f"channels: channels.ops: is no longer declared, but the job '{job}' of {owner} "
             "names it in notify; declare it again, or remove it from notify of that job first"
             for job, owner in (("a", "the source 'app'"), ("b", "SQL"))
         ]

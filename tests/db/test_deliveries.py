@@ -404,7 +404,7 @@ async def test_a_channel_that_nobody_can_use_fails_at_once(bench: Bench) -> None
 
 
 UNSENT = {
-    "the channel does not exist any more": "DELETE FROM channels",
+    "the channel no longer exists": "DELETE FROM channels",
     "no replica has started the test in time": "SELECT test_channel('ops', '-1 s')",
     "its runner was lost in the last attempt": "UPDATE deliveries SET attempt = max_attempts",
     "its alerts are older than the retention": "DELETE FROM raised_alerts",

@@ -277,7 +277,7 @@ def keeps_old_dates(_: Database) -> AbstractContextManager[None]:
 MUTATIONS = (
     Mutation("finish without the token", "I3", finish_without_token, quick=True),
     Mutation("heartbeat without the token", "I3", heartbeat_without_token),
-    Mutation("finish of what is not RUNNING", "I3", finish_whatever_status),
+    Mutation("finish of a row that is not RUNNING", "I3", finish_whatever_status),
     Mutation("plan before the lock", "I1, I7", locks_nothing, quick=True),
     Mutation("overlap read in the locking statement", "I7", around.overlap_before_the_lock),
     Mutation("cursor in another transaction", "I2", cursor_apart, quick=True),
@@ -285,12 +285,12 @@ MUTATIONS = (
     Mutation("cursor that does not move", "I2", plans_the_past, quick=True),
     Mutation("skips that are not recorded", "I2", skips_nothing, quick=True),
     Mutation("two retries of one scope in a batch", "I7", two_of_a_scope, quick=True),
-    Mutation("retry beside a RUNNING one", "I7", retries_beside_running, quick=True),
+    Mutation("retry beside a RUNNING execution", "I7", retries_beside_running, quick=True),
     Mutation("retry of a NULL next_attempt_at", "I6", retries_never),
     Mutation("lease counted from the reply", "I7", lease_from_reply, quick=True),
     Mutation("skipped heartbeat taken for lost", "settling", skipped_is_lost),
     Mutation("sweep that ignores reentrancy", "I6", sweeps_reentrant),
-    Mutation("steal of what is not reentrant", "I6", steals_what_is_not_reentrant),
+    Mutation("steal of a non-reentrant execution", "I6", steals_what_is_not_reentrant),
     Mutation("steal and retry without the schedule's lock", "I7", steals_unlocked, quick=True),
     Mutation("cancel of a RUNNING row at once", "I7", cancels_running_at_once, quick=True),
     Mutation("release the same attempt", "I5", releases_the_same_attempt, quick=True),
@@ -305,17 +305,19 @@ MUTATIONS = (
     Mutation("outcome dropped while the database is away", "calm", recovery.drops_outcomes),
     Mutation("a worker's finish without the token", "I3", around.worker_finishes_without_token),
     Mutation(
-        "a worker's finish of what is not RUNNING", "I3", around.worker_finishes_whatever_status
+        "a worker's finish of a row that is not RUNNING",
+        "I3",
+        around.worker_finishes_whatever_status,
     ),
-    Mutation("claim_next beside a RUNNING one", "I7", around.workers_overlap, quick=True),
+    Mutation("claim_next beside a RUNNING execution", "I7", around.workers_overlap, quick=True),
     Mutation(
         "effects before their SUCCESS", "effects", around.effects_before_their_success, quick=True
     ),
     Mutation(
-        "SUCCESS though its transaction failed", "effects", around.success_without_its_effects
+        "SUCCESS although its transaction failed", "effects", around.success_without_its_effects
     ),
     Mutation(
-        "a provider that raises names no scopes",
+        "error of a provider taken for no scopes",
         "scopes",
         around.silence_means_no_scopes,
         quick=True,
@@ -323,7 +325,7 @@ MUTATIONS = (
     Mutation(
         "provider called out of turn", "scopes", requests.asks_providers_out_of_turn, quick=True
     ),
-    Mutation("stale and cancelled, and stolen", "cancel", requests.steals_what_was_cancelled),
+    Mutation("steal of a cancelled execution", "cancel", requests.steals_what_was_cancelled),
     Mutation("retry in a pause", "pause", requests.retries_in_a_pause),
     Mutation(
         "retirements of a scope taken for one", "I2", requests.takes_retirements_for_one, quick=True

@@ -133,7 +133,7 @@ def test_date_changes_are_those_of_the_common_years() -> None:
         (FiringChange(2027, 2, 0), "skip", "2 firings of 2027 will be skipped"),
         (
             FiringChange(2027, 1, 2), "skip",
-            "1 firing of 2027 will be skipped, and 2 firings of 2027 will not be skipped any more",
+            "1 firing of 2027 will be skipped, and 2 firings of 2027 will no longer be skipped",
         ),
     ],
 )  # fmt: skip

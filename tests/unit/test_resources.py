@@ -101,7 +101,7 @@ def test_resources_and_a_payload_reach_one_handler() -> None:
         (
             field,
             MAIL,
-            r"`pool: Pool` fits nothing of what the lifespan yields, which is Mail;.*"
+            r"`pool: Pool` matches nothing that the lifespan yields, which is Mail;.*"
             "or name the parameter `payload` if it is to receive the payload",
         ),
         (field, {"mail": MAIL}, r"which is dict\(mail: Mail\)"),

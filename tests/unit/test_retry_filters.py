@@ -196,7 +196,7 @@ def test_invalid_items_have_a_problem_with_a_remedy(handler: str, field: str) ->
     [
         ("IOError", 'write "OSError"'),
         ("builtins.KeyError", 'write "KeyError"'),
-        ("retry_requested", "remove it"),  # a requested retry passes all filters
+        ("retry_requested", "remove it"),  # a requested retry bypasses all filters
     ],
 )
 def test_an_item_without_effect_has_its_remedy(item: str, remedy: str) -> None:

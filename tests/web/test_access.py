@@ -112,7 +112,7 @@ def test_a_program_sends_its_token_as_bearer(by_token: TestClient) -> None:
 
 def test_a_viewer_acts_on_nothing(by_token: TestClient, db: Db, execution: int) -> None:
     refused = cancel(by_token, execution, **VIEWER)
-    assert_refused(refused, "grafana may read this page, and may not act on it.", 403)
+    assert_refused(refused, "grafana may read this page, but may not act on it.", 403)
     assert value(db, "SELECT status FROM cronledger.executions") == "PENDING"
     assert "Cancel" not in by_token.get("/", headers=VIEWER).text
 

@@ -69,7 +69,7 @@ def test_an_action_that_the_database_did_not_confirm_is_reported(
     away = "host=127.0.0.1 port=1 dbname=none"
     with client(app(database_url, logins, web_act_url=away)) as browser:
         refused = post(browser, "/execution/cancel", id="1")
-        assert_refused(refused, "Whether something was changed is not known.", 503)
+        assert_refused(refused, "It is not known whether anything was changed.", 503)
         assert browser.get("/").status_code == 200
 
 

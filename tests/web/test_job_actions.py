@@ -88,7 +88,7 @@ def test_a_firing_is_skipped_and_taken_back(browser: TestClient, db: Db) -> None
     shown = text(browser.get("/job-skip", params={"name": "job", "scope": "a", **asked}).text)
     assert "3 firings will be skipped" in shown and "in each scope" not in shown
     asked |= {"reason": "stock", "scope_kind": "shard", "scope": "a"}
-    assert "Planned skip 1 was made." in act(browser, "skip", **asked)
+    assert "Planned skip 1 was created." in act(browser, "skip", **asked)
     page = browser.get("/job/job?scope_kind=shard&scope=a").text
     assert "stock" in panel(page, "skips")
     assert panel(page, "firings").count("skipped by an operator: stock") == 3

@@ -57,7 +57,7 @@ def test_a_viewer_saves_views_which_nobody_else_sees_and_may_do_nothing_else_F12
     by_token.post(DELETE, data={"name": "hers"}, headers=VIEWER)
     assert "hers" in saved(by_token.get("/ledger", headers=OPERATOR).text)
     refused = by_token.post("/ledger/cancel", data={"id": "1"}, headers=VIEWER)
-    assert_refused(refused, "grafana may read this page, and may not act on it", 403)
+    assert_refused(refused, "grafana may read this page, but may not act on it", 403)
 
 
 def test_another_site_and_a_person_who_has_not_signed_in_save_nothing_F123(

@@ -53,7 +53,7 @@ def test_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
 
 
 def test_a_question_that_cannot_be_answered_says_why(browser: TestClient, db: Db) -> None:
-    assert "A time without an offset is one of the job" in text(page(browser))
+    assert "A time without an offset is read in the job" in text(page(browser))
     hourly(db)
     assert "has never existed" in text(page(browser, 400, job="none", time="03:00"))
     assert "is not a time; write it like" in text(page(browser, 400, job="job", time="noon"))

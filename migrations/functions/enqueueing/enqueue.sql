@@ -34,7 +34,7 @@ RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF length(key) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION 'job %: key % is not a text of 1 to 200 characters', job, quote_literal(left(key, 40))
-            USING HINT = 'Leave it out: the push is then never merged with another.',
+            USING HINT = 'Leave the key out: the work is then never merged with other work.',
                   ERRCODE = 'invalid_parameter_value';
     ELSIF group_id <> of_group THEN
         RAISE EXCEPTION 'job %: execution % is PENDING with this key in another group', job, other
@@ -86,7 +86,7 @@ BEGIN
     IF key IS NOT NULL OR watermark IS NOT NULL THEN
         RAISE EXCEPTION 'job %: due_at % is given with a %', job, due_at,
                 CASE WHEN key IS NOT NULL THEN 'key' ELSE 'watermark' END
-            USING HINT = 'What is merged is due now; leave due_at out, or key and watermark.',
+            USING HINT = 'Merged input is due now; leave due_at out, or key and watermark.',
                   ERRCODE = 'invalid_parameter_value';
     ELSIF NOT isfinite(due_at) THEN
         RAISE EXCEPTION 'job %: due_at % is not an instant', job, due_at

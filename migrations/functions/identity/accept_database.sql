@@ -16,7 +16,7 @@ DECLARE
 BEGIN
     IF skip_missed IS NULL THEN
         RAISE EXCEPTION 'accept_database: skip_missed = NULL'
-            USING HINT = 'true: what was due until now does not run here; false: catch_up decides.',
+            USING HINT = 'true: plan_times that were due until now do not run here; false: catch_up decides.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     jobs := 0; cancelled := 0; asked_to_end := 0;

@@ -11,7 +11,7 @@ BEGIN
     why := {schema}_internal.other_database();
     IF why IS NOT NULL THEN
         RAISE EXCEPTION 'this is not the database in which the ledger was created: %', why
-            USING HINT = 'If it was restored or cloned, the original may still be running. Nothing is planned or started here until SELECT * FROM {schema}.accept_database(true) (what was due until then does not run here) or accept_database(false) (the jobs'' catch_up decides).',
+            USING HINT = 'If it was restored or cloned, the original may still be running. Nothing is planned or started here until SELECT * FROM {schema}.accept_database(true) (plan_times that were due until then do not run here) or accept_database(false) (the jobs'' catch_up decides).',
                   ERRCODE = 'CL005';
     END IF;
 END $$;

@@ -37,7 +37,7 @@ BEGIN
     ELSIF last > at OR (definition.schedule IS NOT NULL AND last > scope.planned_through) THEN
         -- The planner creates those itself, and needs their keys to be free.
         RAISE EXCEPTION 'job %: plan_time % is not past, or not planned yet', definition.name, last
-            USING HINT = format('%s/%s is planned through %s; its schedule plans what is later.',
+            USING HINT = format('%s/%s is planned through %s; its schedule plans later ones.',
                                 scope.scope_kind, scope.scope_id, scope.planned_through),
                   ERRCODE = 'invalid_parameter_value';
     END IF;

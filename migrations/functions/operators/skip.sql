@@ -96,7 +96,7 @@ BEGIN
         RAISE EXCEPTION 'job %: planned skip % skips % to % already', job, other.id, other.from_plan_time,
                 other.covered_through
             USING DETAIL = other.reason,
-                  HINT = format('Give plan_times outside of it, or take it back first with {schema}.unskip(%s).', other.id),
+                  HINT = format('Give plan_times outside of it, or withdraw it first with {schema}.unskip(%s).', other.id),
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     IF made IS NULL THEN

@@ -22,7 +22,7 @@ BEGIN
     IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
         RAISE EXCEPTION 'job %: % retired', definition.name, CASE WHEN definition.retired_at IS NOT NULL
                 THEN 'it is' ELSE format('its scope %s/%s is', scope.scope_kind, scope.scope_id) END
-            USING HINT = 'What is retired runs no more; add it again first.',
+            USING HINT = 'A retired job or scope does not run; add it again first.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     PERFORM {schema}_internal.refuse_observed(definition);

@@ -33,4 +33,4 @@ BEGIN
         arguments => jsonb_build_object('skip_id', skip_id));
     RETURN outcome;
 END $$;
-COMMENT ON FUNCTION {schema}.unskip(bigint, text) IS 'Withdraws a planned skip. Returns withdrawn; shortened, if planning has reached some of its plan_times, which stay skipped; or unchanged, if it was withdrawn already. Raises if all of its plan_times are reached. Waits for the locks of the job and of its schedules (lock_timeout).';
+COMMENT ON FUNCTION {schema}.unskip(bigint, text) IS 'Withdraws a planned skip. Returns withdrawn; shortened, if planning has reached some of its plan_times, which stay skipped; or unchanged, if it was withdrawn already. Raises if planning has reached all of its plan_times. Waits for the locks of the job and of its schedules (lock_timeout).';

@@ -62,7 +62,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN planned.id;
 END $$;
-COMMENT ON FUNCTION {schema}.plan_pause(text, timestamptz, timestamptz, text, text, text, jsonb, text) IS 'Plans a pause of the jobs that are selected by name, queue, owner and labels, all of which have to match; without any, of every job. Returns its id. begins: NULL is now. until: NULL is until end_pause. Its jobs are paused from then on, exactly: replicas begin it with their next claim, and nothing that is due at begins or later starts, up to and including until. The commit has to be before begins; otherwise the jobs are paused a moment later. Jobs that are added or edited during the pause, and match, are paused as well.';
+COMMENT ON FUNCTION {schema}.plan_pause(text, timestamptz, timestamptz, text, text, text, jsonb, text) IS 'Plans a pause of the jobs that are selected by name, queue, owner and labels, all of which have to match; without any, of every job. Returns its id. begins: NULL is now. until: NULL is until end_pause. No plan_time of its jobs that is due from begins up to and including until starts, although replicas begin the pause only with their next claim. The commit has to be before begins; otherwise the jobs are paused a moment later. Jobs that are added or edited during the pause, and match, are paused as well.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_pause(pause_id bigint) RETURNS {schema}.pauses LANGUAGE plpgsql AS $$
 DECLARE

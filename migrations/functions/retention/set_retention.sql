@@ -19,4 +19,4 @@ BEGIN
         arguments => jsonb_build_object('keep', keep, 'before', before), reason => reason);
     RETURN before;
 END $$;
-COMMENT ON FUNCTION {schema}.set_retention(interval, text, text) IS 'Sets how long the ledger keeps executions, and with them skips, runners and alerts: from 1 day to 36525 days. A replica drops what is older within an hour. Returns the previous retention.';
+COMMENT ON FUNCTION {schema}.set_retention(interval, text, text) IS 'Sets how long the ledger keeps executions, and with them skips, runners and alerts: from 1 day to 36525 days. Replicas drop older rows within an hour. Returns the previous retention.';

@@ -4,7 +4,7 @@ DECLARE
 BEGIN
     -- To PostgreSQL, READ UNCOMMITTED is READ COMMITTED.
     IF level NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION '%: transaction_isolation is %, under which what it reads could be out of date',
+        RAISE EXCEPTION '%: transaction_isolation is %, so the rows that it reads could be out of date',
                 caller, level
             USING HINT = 'Call it in a transaction that begins with BEGIN ISOLATION LEVEL READ COMMITTED, or set default_transaction_isolation to ''read committed'' for this role.',
                   ERRCODE = 'invalid_transaction_state';

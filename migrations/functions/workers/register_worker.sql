@@ -6,7 +6,7 @@ DECLARE
     handler text := 'external:' || queue;
 BEGIN
     IF worker = 'observed' THEN
-        RAISE EXCEPTION 'runner %: this name is that of the runs which another scheduler starts', worker
+        RAISE EXCEPTION 'runner %: this name is reserved for runs that another scheduler starts', worker
             USING HINT = 'Give the worker a name of its own, such as host-pid.', ERRCODE = 'invalid_parameter_value';
     END IF;
     -- started_at: since then, no two calls of the worker were more than a minute apart. A longer gap resets it,

@@ -66,4 +66,4 @@ def refuse_database(*, as_json: bool) -> None:
             named("refused: nothing is planned or started here until `cronledger accept-database`")
         )
     else:
-        echo("this is already not the database of the ledger; nothing was changed")
+        echo("this database is refused already, or is not the ledger's own; nothing was changed")

@@ -40,7 +40,9 @@ def _source_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @_source_options
-@click.option("--dry-run", is_flag=True, help="Do what `jobs diff` does.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the changes as `jobs diff` does, and apply nothing."
+)
 @click.pass_context
 def apply(
     context: click.Context, *, source: str, deploy: int | None, force: bool, name: str | None,

@@ -87,7 +87,7 @@ def executions() -> None:
     help="Only executions with this status; repeatable.",
 )
 @click.option(
-    "--runner", metavar="RUNNER", help="Only executions whose last attempt this runner has or had."
+    "--runner", metavar="RUNNER", help="Only executions whose last attempt this runner runs or ran."
 )
 @since_option("plan_time")
 @click.option(

@@ -82,7 +82,7 @@ class Slots(click.ParamType[tuple[str | None, int]]):
 )
 @click.option(
     "--with", "files", metavar="FILE|APP", multiple=True, shell_complete=complete.sources,
-    help="Compare with what an apply of this source would change; repeatable.",
+    help="Compare with the forecast after an apply of this source; repeatable.",
 )  # fmt: skip
 @click.option(
     "--source", metavar="NAME", help="Name of the source of --with [default: path or APP]."

@@ -26,8 +26,14 @@ LAST_SECONDS = 5.0
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--deliver", is_flag=True, help="Deliver what the spool has, and run nothing.")
-@click.option("--refused", is_flag=True, help="With --deliver: also what the ledger had refused.")
+@click.option(
+    "--deliver", is_flag=True, help="Deliver the reports in the spool, and run no command."
+)
+@click.option(
+    "--refused",
+    is_flag=True,
+    help="With --deliver: also deliver reports that the ledger has refused.",
+)
 @click.option(
     "--scope", metavar="KIND/ID", default="global/global", help="Scope of the job.",
     show_default=True,

@@ -130,7 +130,7 @@ def limit_option(things: str) -> Callable[[Callable[..., None]], Callable[..., N
         type=click.IntRange(1, 100_000),
         default=50,
         show_default=True,
-        help=f"Most {things} to list.",
+        help=f"Maximum number of {things} to list.",
     )
 
 

@@ -77,7 +77,7 @@ def list_pauses(*, over: bool, limit: int, show: Printer) -> None:
 @owner_options
 @click.option("--all", "every", is_flag=True, help="Every job.")
 @click.option("--from", "begins", metavar="ISO|DURATION", help="Beginning [default: now].")
-@click.option("--until", metavar="ISO|DURATION", help="End [default: when it is ended].")
+@click.option("--until", metavar="ISO|DURATION", help="End [default: no planned end].")
 @click.option("--reason", required=True, help="Reason, shown by `why` and in listings.")
 @click.option("--dry-run", is_flag=True, help="Show what would be skipped, and plan nothing.")
 @json_option
@@ -94,7 +94,7 @@ def plan(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Plan a pause of jobs: what is due from --from through --until is skipped.
+    """Plan a pause of jobs: plan_times due from --from through --until are skipped.
 
     The options select jobs; all of them have to match. RUNNING executions finish. Jobs that are
     added or edited during the pause, and match, are paused as well. The replicas begin the pause;
@@ -126,7 +126,7 @@ def plan(
 @pauses.command()
 @click.argument("pause", metavar="PAUSE", type=BIGINT)
 @click.option("--from", "begins", metavar="ISO|DURATION", help="New beginning.")
-@click.option("--until", metavar="ISO|DURATION|none", help="New end; none: when it is ended.")
+@click.option("--until", metavar="ISO|DURATION|none", help="New end; none: no planned end.")
 @click.option("--reason", help="New reason.")
 @json_option
 def change(

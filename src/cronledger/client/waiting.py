@@ -76,7 +76,7 @@ async def wait(
     execution_id: int,
     timeout: float | None = None,  # noqa: ASYNC109 - its error names the execution
 ) -> Execution:
-    """Wait until an execution has ended and is not retried by itself, and return it.
+    """Wait until an execution has ended and is not retried automatically, and return it.
 
     The client polls. The pause between two polls is a tenth of the time already waited, at most a
     second. After 0.1 s, a client with a url also LISTENs, and the replica that ends the execution

@@ -120,8 +120,8 @@ class Context:
     def check_lease(self) -> None:
         """Raise LeaseLost if the lease is no longer held.
 
-        The runner renews the lease by itself. This method only reads the runner's state in memory.
-        It is cheap, and safe to call from any thread.
+        The runner renews the lease automatically. This method only reads the state of the runner
+        in memory. It is cheap, and safe to call from any thread.
         """
         if not self._held():
             raise LeaseLost(f"the lease of execution {self.execution_id} is lost")
@@ -144,10 +144,10 @@ class Context:
             self._report(report)
 
     def upstream(self, job: str) -> Sequence[UpstreamResult]:
-        """Return what this execution waited for: plan_times of a required job, and the results.
+        """Return the plan_times of a required job for which this execution waited, with results.
 
-        They are in the order of their plan_times, at most the newest 1,000. They are those at the
-        start of the attempt. An execution that did not wait, such as a triggered one, has none.
+        They are in the order of the plan_times, at most the newest 1,000, as of the start of the
+        attempt. An execution that did not wait, such as a triggered one, has none.
 
         Raises LookupError if the job does not require `job`, and the error of the ledger if it
         could not be read.
@@ -298,7 +298,8 @@ class App:
                 Default: "latest".
             catch_up_window: A plan_time that is missed for longer than this never runs. Default:
                 1d.
-            catch_up_limit: With `catch_up = all`, at most this many run: the newest. Default: 100.
+            catch_up_limit: With `catch_up = all`, at most this many run: the newest ones. Default:
+                100.
             overlap: A plan_time that is due while its (job, scope) is RUNNING: `skip` it, let it
                 `wait`, `allow` it to run too, or `replace` (cancel the running one, then start).
                 Default: "skip".
@@ -314,8 +315,8 @@ class App:
             finish_by: Deadline of the success, written like `start_by`.
             expect_duration: How long an attempt may take: a duration, or a multiple of a quantile
                 of the last successful executions, such as `2*p95`.
-            max_running: Most executions of this job that are RUNNING at once, over all scopes and
-                replicas.
+            max_running: Maximum number of executions of this job that are RUNNING at once, over all
+                scopes and replicas.
             queue: Only runners that serve this queue run the job. Default: "default".
             on: Labels such as `role=web,dc=fra` or `host=web1`.
             every: Labels such as `role=web`.
@@ -326,10 +327,10 @@ class App:
             stale_timeout: Length of the lease, which is renewed every third of it. Default: 1m.
             allow_stale_reentry: `True` for reentrant work: a stale lease may be stolen, and the
                 work runs again.
-            max_attempts: Most attempts, including the first. Default: 1.
+            max_attempts: Maximum number of attempts, including the first. Default: 1.
             retry_backoff: Time before attempt 2, 3, …; the last value repeats. Default: 1m, 5m,
                 15m.
-            retry_jitter: Share of the backoff, 0 to 1, up to which a random time is added.
+            retry_jitter: A random time of up to this share of the backoff, 0 to 1, is added.
             retry_on: Only these exceptions are retried: classes, their names, or error codes.
             never_retry_on: These are not retried, even if `retry_on` has them.
             not_ready_on: A failure that matches one of these means that the work cannot begin yet:

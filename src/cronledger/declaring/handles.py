@@ -216,7 +216,7 @@ class JobHandle(Handle):
 
     If a function was not declared before, its handle is the function itself, which gets the methods
     `enqueue`, `enqueue_many`, `trigger`, and those with `_async`. In all other cases, the handle is
-    such an object.
+    an object of this class.
 
     `conn` is a Client, a psycopg connection, or a connection or session of SQLAlchemy or Django
     that uses psycopg 3. On a connection, the call is part of the caller's transaction: a rollback

@@ -59,7 +59,7 @@ class ResourceParameter:
                 "give the parameter the name of one of them",
             )
         raise ResourceMissingError(
-            f"{parameter} fits nothing of what the lifespan yields, which is {_described(value)}",
+            f"{parameter} matches nothing that the lifespan yields, which is {_described(value)}",
             "yield an object of that type, change the annotation, or name the parameter `payload` "
             "if it is to receive the payload",
         )

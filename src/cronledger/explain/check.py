@@ -157,7 +157,7 @@ def ending_calendars(
             yield Problem(
                 where=where, field=f"calendars.{name}.through",
                 message=f"the calendar ends on {through}, and its jobs do not fire after that date",
-                remedy="set a later year, and add what is known of it to exclude or to the file",
+                remedy="set a later year, and add its dates to exclude or to the iCalendar file",
                 warning=True,
             )  # fmt: skip
 
@@ -194,7 +194,7 @@ def _ended(job: Job, where: str) -> Problem:
     field = "schedule" if job.ends_at is None else "ends_at"
     return Problem(
         where=where, job=job.name, field=field, value=shown(getattr(job, field)),
-        message="the job does not fire any more", remedy=f"remove the job, or correct `{field}`",
+        message="the job no longer fires", remedy=f"remove the job, or correct `{field}`",
         warning=True,
     )  # fmt: skip
 

@@ -148,7 +148,10 @@ def time_zones(context: DoctorContext) -> Iterator[Finding]:
         seen.setdefault(here, []).append("this host")
     versions = [f"tzdata {tz}, croniter {cron}: {named(who)}" for (tz, cron), who in seen.items()]
     if len(seen) > 1:
-        remedy = "install the same tzdata and croniter everywhere; until then, only the newest plan"
+        remedy = (
+            "install the same tzdata and croniter everywhere; until then, only the runners with "
+            "the newest versions plan"
+        )
         yield Finding("time_zones", "warning", "; ".join(sorted(versions)), remedy)
     else:
         yield Finding("time_zones", "ok", versions[0] if versions else "no runner plans")
@@ -169,7 +172,7 @@ def tables(context: DoctorContext) -> Iterator[Finding]:
         found = f"more dead rows than live rows: {named(bloated)}"
         yield Finding("tables", "warning", found, remedy)
     if unanalyzed:
-        remedy = "ANALYZE them, because the plans are those for empty tables"
+        remedy = "run ANALYZE on them, because their statements have plans for empty tables"
         yield Finding("tables", "warning", f"never analyzed: {named(unanalyzed)}", remedy)
 
 
@@ -202,7 +205,10 @@ def partitions(context: DoctorContext) -> Iterator[Finding]:
     """Check that there are partitions for future executions, and that no range lacks one."""
     row = context.row("examine_partitions")
     schema = context.settings.schema_name
-    remedy = f"replicas do it hourly: SELECT * FROM {schema}.maintain_partitions(), with their role"
+    remedy = (
+        "start a replica, which creates them hourly, or run with the role of replicas: "
+        f"SELECT * FROM {schema}.maintain_partitions()"
+    )
     holes = list(zip(row["holes_from"] or (), row["holes_before"] or (), strict=True))
     ahead = max(row["ahead"] or timedelta(0), timedelta(0))
     found = f"{row['partitions']} partitions, {about(ahead)} ahead"

@@ -325,7 +325,7 @@ def plan_pause(
 ) -> Call[int]:
     """Plan a pause of several jobs, and return its id.
 
-    What is due from `begins` (by default now) through `until` (by default until `end_pause`) is
+    Plan_times due from `begins` (by default now) through `until` (by default `end_pause`) are
     skipped. `job`, `queue`, `owner` and `labels` select the jobs, and all that are given have to
     match; without any, every job is paused.
     """

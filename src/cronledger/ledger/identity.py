@@ -18,8 +18,8 @@ SQLSTATE = "CL005"
 OTHER_LEDGER = "CL006"
 ACCEPT = (
     "if it was restored or cloned, the original may still be running; decide with "
-    "`cronledger accept-database --skip-missed` (what was due until then does not run here) or "
-    "`--catch-up` (the jobs' catch_up decides)"
+    "`cronledger accept-database --skip-missed` (plan_times that were due until then do not run "
+    "here) or `--catch-up` (the jobs' catch_up decides)"
 )
 
 CONFIRM = (
@@ -131,8 +131,8 @@ def accept(
 ) -> Accepted:
     """Make this database the ledger's own.
 
-    With `skip_missed`, what was due until now does not run here, and the next planning records it
-    as `missed`. Otherwise the policies of each job decide. Raises psycopg.Error.
+    With `skip_missed`, plan_times that were due until now do not run here, and the next planning
+    records them as `missed`. Otherwise the policies of each job decide. Raises psycopg.Error.
     """
     statement = sql.SQL("SELECT * FROM {}.accept_database(%s, %s)").format(sql.Identifier(schema))
     with connection.cursor(row_factory=class_row(Accepted)) as cursor:

@@ -62,7 +62,7 @@ class Execution:
 
     @property
     def ended(self) -> bool:
-        """Return whether it has ended and is not retried by itself."""
+        """Return whether it has ended and is not retried automatically."""
         waits = self.status in (Status.PENDING, Status.RUNNING)
         return not waits and self.next_attempt_at is None
 

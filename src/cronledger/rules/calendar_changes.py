@@ -131,7 +131,7 @@ def in_words(change: FiringChange, on_excluded: str) -> str:
         if change.disappear:
             parts.append(f"{_firings(change.disappear)} of {change.year} will be skipped")
         if change.appear:
-            parts.append(f"{_firings(change.appear)} of {change.year} will not be skipped any more")
+            parts.append(f"{_firings(change.appear)} of {change.year} will no longer be skipped")
         return ", and ".join(parts)
     # Of two firings that meet, one disappears.
     count = max(change.disappear, change.appear)

@@ -43,7 +43,8 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
     "The end of the work is unknown.",
     ErrorCode.SHUTDOWN: "The runner drained, and the work did not end within `drain_timeout`.",
     ErrorCode.LEASE_LOST: "The handler stopped because it no longer held its lease.",
-    ErrorCode.CANCELLED: "An operator requested cancellation, or a newer plan_time replaced it.",
+    ErrorCode.CANCELLED: "An operator requested cancellation, or a newer plan_time replaced the "
+    "execution.",
     ErrorCode.EXIT_CODE: "A command exited with a status other than 0.",
     ErrorCode.SIGNAL: "A signal that the runner did not send killed the command.",
     ErrorCode.NOT_STARTED: "The work could not be started, and no part of it ran.",
@@ -62,8 +63,8 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
     "was not stored.",
     ErrorCode.RESULT_CHANGED: "On a SUCCESS: the result contained NUL characters or halves of "
     "surrogate pairs, which PostgreSQL cannot store, and was stored without them.",
-    ErrorCode.WINDOW_PROCESSED: "It waited while a later execution succeeded, whose window "
-    "contains its own. Never ran.",
+    ErrorCode.WINDOW_PROCESSED: "While it waited, a later execution succeeded whose window "
+    "contains its own. It never ran.",
     ErrorCode.DELIVERY_FAILED: "The channel did not accept a delivery of alerts.",
     ErrorCode.CHANNEL_INVALID: "The replica cannot read the declared channel. Never retried.",
 }

@@ -200,7 +200,7 @@ class Job(BaseModel):
         None,
         description='Labels, such as `{ team = "data" }`, by which listings are filtered. At most '
         f"{MOST_LABELS}: keys of at most 63 letters, digits and `._/-`, values of at most 200 "
-        "characters. A job that has labels takes none of `[defaults]`.",
+        "characters. Labels of a job replace those of `[defaults]`.",
     )
     runbook: HttpUrl | None = Field(
         None,
@@ -273,7 +273,7 @@ class Job(BaseModel):
         timedelta(days=1), description="A plan_time that is missed for longer than this never runs."
     )
     catch_up_limit: Annotated[Whole, Field(ge=1, le=10_000)] = Field(
-        100, description="With `catch_up = all`, at most this many run: the newest."
+        100, description="With `catch_up = all`, at most this many run: the newest ones."
     )
     overlap: Overlap = Field(
         Overlap.SKIP,
@@ -320,8 +320,8 @@ class Job(BaseModel):
     )
     max_running: Annotated[Whole, Field(ge=1, le=LARGEST_INTEGER)] | None = Field(
         None,
-        description="Most executions of this job that are RUNNING at once, over all scopes and "
-        "replicas.",
+        description="Maximum number of executions of this job that are RUNNING at once, over all "
+        "scopes and replicas.",
     )
     queue: Name = Field("default", description="Only runners that serve this queue run the job.")
     on: Selector = Field(
@@ -332,7 +332,7 @@ class Job(BaseModel):
     every: Selector = Field(
         None,
         description="Labels such as `role=web`. Each plan_time runs once on every host that has "
-        "all of them. Instead of `on` and `scopes`. See [Every host](policies.md#every-host).",
+        "all of them. Excludes `on` and `scopes`. See [Every host](policies.md#every-host).",
     )
     handler: Handler = Field(description="How the job runs.")
     observed: StrictBool = Field(
@@ -369,7 +369,7 @@ class Job(BaseModel):
         "again.",
     )
     max_attempts: Annotated[Whole, Field(ge=1, le=10_000)] = Field(
-        1, description="Most attempts, including the first."
+        1, description="Maximum number of attempts, including the first."
     )
     retry_backoff: tuple[Duration, ...] = Field(
         (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)),
@@ -378,7 +378,7 @@ class Job(BaseModel):
         description="Time before attempt 2, 3, …; the last value repeats.",
     )
     retry_jitter: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
-        0.0, description="Share of the backoff, 0 to 1, up to which a random time is added."
+        0.0, description="A random time of up to this share of the backoff, 0 to 1, is added."
     )
     retry_on: RetryFilter = Field(
         None,

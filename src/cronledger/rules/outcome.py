@@ -39,7 +39,7 @@ class Result:
     """A result with details, which a handler may return. The ledger stores `rows_affected`.
 
     `watermark`: the input up to which the work has succeeded; None: no input, so that the scope
-    stays dirty and runs again. By default, all input that was pushed before this attempt was
+    stays dirty and runs again. By default, all input that was enqueued before this attempt was
     claimed.
     """
 

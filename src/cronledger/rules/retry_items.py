@@ -44,7 +44,7 @@ def _problem(handler: Handler, field: str, item: str) -> tuple[str, str] | None:
     if item == ErrorCode.RETRY_REQUESTED and handler in _REQUESTING:
         if field == "retry_on":
             return None
-        return "has no effect, because a requested retry passes all filters", "remove it"
+        return "has no effect, because a requested retry bypasses all filters", "remove it"
     if item in form.codes or form.has(item):
         return None
     other = _builtin(item) if handler is Handler.PYTHON else None

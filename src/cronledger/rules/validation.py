@@ -207,14 +207,14 @@ def _combinations(report: Report) -> None:
     if job.catch_up is CatchUp.ALL and job.overlap is Overlap.SKIP:
         report.add(
             "catch_up",
-            'conflicts with overlap = "skip", which would skip missed plan_times while the one '
-            "before runs",
+            'conflicts with overlap = "skip", which would skip missed plan_times while the '
+            "previous one runs",
             'use overlap = "wait" to run them one after the other, or catch_up = "latest"',
         )
     if job.windows and job.overlap is Overlap.ALLOW:
         report.add(
             "windows",
-            'conflicts with overlap = "allow", because executions beside each other have no order',
+            'conflicts with overlap = "allow", because simultaneous executions have no order',
             'use overlap = "wait" or "skip"',
         )
     if "catch_up_limit" in explicit and job.catch_up is not CatchUp.ALL:

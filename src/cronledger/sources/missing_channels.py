@@ -29,7 +29,7 @@ def refuse(source: str, declared: Collection[str], missing: Iterable[Row]) -> No
         if row["job_name"] in declared
         else Problem(
             where=source, field=f"channels.{row['channel']}",
-            message=f"is not declared any more, but the job {row['job_name']!r} of "
+            message=f"is no longer declared, but the job {row['job_name']!r} of "
             f"{_named(row['source'])} names it in notify",
             remedy="declare it again, or remove it from notify of that job first",
         )

@@ -36,7 +36,7 @@ class Actor:
     async def call_all(self, calls: Sequence[Call[T]], by: Identity) -> list[T]:
         """Return the values of calls, of which all are done, or none."""
         if not by.is_operator:
-            raise RefusedRequestError(f"{by.name} may read this page, and may not act on it.")
+            raise RefusedRequestError(f"{by.name} may read this page, but may not act on it.")
         return await self._sender.send_all(calls, actor=by.name)
 
     async def call_own(self, call: Call[T], by: Identity) -> T:

@@ -275,8 +275,8 @@ async def _database_error(request: Request, error: Exception) -> Response:
     shown = explained(error, Surface.PAGE)
     return frame_of(request).plain(
         request, "error.html", status=503, title="The database did not confirm this",
-        text=shown.message, detail="Whether something was changed is not known.",
-        remedy="Open the page again once the database responds, and see what it shows.",
+        text=shown.message, detail="It is not known whether anything was changed.",
+        remedy="Open the page again once the database responds, and check its present state.",
     )  # fmt: skip
 
 
@@ -286,7 +286,7 @@ async def _defect(request: Request, error: Exception) -> Response:
         return PlainTextResponse(f"{error}\n", 500, HEADERS)
     response = frame_of(request).plain(
         request, "error.html", status=500, title="A defect of this page",
-        text="The page could not be made. The log of the server has the reason.",
+        text="The page could not be created. The log of the server contains the reason.",
     )  # fmt: skip
     response.headers.update(HEADERS)  # this response does not pass the middleware
     return response

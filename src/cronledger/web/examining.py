@@ -24,7 +24,7 @@ NAME = "cronledger web examines"
 FRESH_SECONDS = 60.0
 PATIENCE = 2.0
 """The longest time in seconds that a page waits for the checks. Then it shows the last ones."""
-UNDER_WAY = "The checks are being made."
+UNDER_WAY = "The checks are running."
 
 
 class Examiner:

@@ -69,7 +69,7 @@ async def _refused(site: Frame, request: HTTPConnection, method: str) -> Respons
     if identity is None:
         return _ask(site, request, method, path)
     if not (method in SAFE_METHODS or path in OWN or identity.is_operator):
-        raise RefusedRequestError(f"{identity.name} may read this page, and may not act on it.")
+        raise RefusedRequestError(f"{identity.name} may read this page, but may not act on it.")
     return None
 
 
@@ -97,6 +97,6 @@ def database_away(site: Frame, request: HTTPConnection, error: psycopg.Error) ->
     return site.plain(
         request, "error.html", status=503, title="The database does not respond",
         text=explained(error, Surface.PAGE).message,
-        detail="It has to confirm the session of this browser.",
+        detail="The database has to confirm the session of this browser.",
         remedy="Open the page again once the database responds.",
     )  # fmt: skip

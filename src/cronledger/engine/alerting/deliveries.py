@@ -188,7 +188,7 @@ class Deliveries:
 def _refusal(delivery: Delivery) -> tuple[ErrorCode, str] | None:
     """Return the error of a delivery that is not sent, or None if it is."""
     if delivery.settings is None:
-        return ErrorCode.CHANNEL_INVALID, "the channel does not exist any more"
+        return ErrorCode.CHANNEL_INVALID, "the channel no longer exists"
     if delivery.expired:
         return ErrorCode.NOT_STARTED, "no replica has started the test in time"
     if delivery.attempt > delivery.max_attempts:

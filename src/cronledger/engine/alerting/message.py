@@ -17,7 +17,7 @@ STATES = {
     "late": ("started late", "started in time again"),
     "skipped": ("skipped a firing", "ran again"),
     "deadline": ("missed a deadline", "met its deadline"),
-    "violation": ("violations", "no violations any more"),
+    "violation": ("violations", "no more violations"),
     "runner_lost": ("lost", "no longer lost"),
     "runner_failing": ("failing", "no longer failing"),
 }

@@ -151,7 +151,7 @@ def _first_missing(
 
     key = check.gate.key
     if check.required is None:
-        text = f"revision {check.gate.revision} of {key.job_name}, which says what it requires"
+        text = f"revision {check.gate.revision} of {key.job_name}, which states its requirements"
         return Missing(key.scope, None, text)
     for upstream in upstreams:
         found = missing(upstream, check.after, check.gate.nominal, revision_of)

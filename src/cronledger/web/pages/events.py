@@ -13,7 +13,7 @@ async def events(request: Request) -> Response:
     """Return the stream."""
     refresh = frame_of(request).refresh
     if refresh.is_full:
-        raise HTTPException(503, "This process serves as many open pages as it can.")
+        raise HTTPException(503, "This process cannot serve more open pages.")
     return StreamingResponse(refresh.stream(), media_type="text/event-stream", headers=UNBUFFERED)
 
 

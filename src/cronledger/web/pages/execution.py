@@ -130,7 +130,7 @@ async def output(request: Request) -> Response:
     """Return the stream of the output of a running execution."""
     site, given = site_of(request), request.query_params
     if site.followers.is_full:
-        raise HTTPException(503, "This process already follows as many outputs as it can.")
+        raise HTTPException(503, "This process cannot follow more outputs.")
     # A browser that connects again names the last event that it has received.
     attempt, _, number = request.headers.get("last-event-id", "").partition(".")
     following = Following(

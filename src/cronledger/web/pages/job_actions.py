@@ -50,7 +50,7 @@ REPROCESS = {
 def _operator(request: Request) -> Site:
     identity = identity_of(request)
     if not identity.is_operator:
-        raise RefusedRequestError(f"{identity.name} may read this page, and may not act on it.")
+        raise RefusedRequestError(f"{identity.name} may read this page, but may not act on it.")
     return site_of(request)
 
 
@@ -206,7 +206,7 @@ async def skip(request: Request) -> Response:
         scope_kind=only and only.scope_kind,
     )  # fmt: skip
     made = await site.actor.call(call, identity_of(request))
-    return site.done(request, f"Planned skip {made} was made.", "/job", **_back(key))
+    return site.done(request, f"Planned skip {made} was created.", "/job", **_back(key))
 
 
 async def unskip(request: Request) -> Response:

@@ -59,7 +59,9 @@ async def limit(request: Request) -> Response:
     queue = form.text("queue")
     number = form.whole("limit") if form.text("limit").strip() else None
     if number is not None and not 1 <= number <= LARGEST:
-        raise HTTPException(400, f"limit is {number}; write 1 to {LARGEST}, or nothing for none.")
+        raise HTTPException(
+            400, f"limit is {number}; write 1 to {LARGEST}, or leave the field empty for no limit."
+        )
     before = await _act(request, "limit_queue", queue=queue, max_running=number)
     now, was = ("none" if value is None else value for value in (number, before))
     return site_of(request).done(request, f"Queue {queue}: limit {now} (before: {was}).", PATH)
