@@ -542,6 +542,9 @@ MISTAKES = [
         ("an execution that ends because its window is processed makes no room",
          WINDOWS + "test_what_waits_behind_an_execution_whose_window_is_processed_starts_at_once",
          "EXIT WHEN NOT made_room AND", "EXIT WHEN"),
+        ("what a claim leaves waits for a poll",
+         WINDOWS + "test_what_waits_behind_more_of_them_than_a_claim_ends_starts_without_a_poll",
+         "            more := true;\n", ""),
     ),
     *_of(
         SQL + "windows/record_windows.sql",
