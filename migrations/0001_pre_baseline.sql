@@ -716,7 +716,7 @@ CREATE TABLE {schema}.skips (
 CREATE INDEX skips_plan_time ON {schema}.skips (from_plan_time, job_name, scope_kind, scope_id);
 CREATE INDEX skips_changed ON {schema}.skips (changed_xact)
     WHERE changed_xact IS NOT NULL AND reason IN ('overlap', 'missed', 'upstream', 'host_absent', 'not_reported');
-COMMENT ON TABLE {schema}.skips IS 'Ranges of plan_times that did not run, each with a reason. The plan_times that follow extend the range while its reason, detail and revision are the same.';
+COMMENT ON TABLE {schema}.skips IS 'Ranges of plan_times that did not run, each with a reason. The plan_times that follow extend the range while its reason, detail and revision are the same. With the reason missed, only those whose grace had ended at created_at do so.';
 COMMENT ON COLUMN {schema}.skips.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.skips.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.skips.scope_id IS 'Id of the scope.';
