@@ -368,6 +368,9 @@ CREATE INDEX schedules_due ON {schema}.schedules (queue, next_due_at)
     WHERE next_due_at IS NOT NULL AND NOT woken AND scope_kind <> 'host';
 CREATE INDEX schedules_due_on_host ON {schema}.schedules (scope_id, queue, next_due_at)
     WHERE (next_due_at IS NOT NULL OR parked = 'no_runner') AND NOT woken AND scope_kind = 'host';
+-- Of all hosts: only for absent_hosts, which would otherwise read every schedule of the jobs that list hosts.
+CREATE INDEX schedules_late_on_host ON {schema}.schedules (coalesce(next_due_at, next_plan_time))
+    WHERE (next_due_at IS NOT NULL OR parked = 'no_runner') AND NOT woken AND scope_kind = 'host';
 CREATE INDEX schedules_woken ON {schema}.schedules (queue, job_name, scope_kind, scope_id) WHERE woken;
 CREATE INDEX schedules_dirty ON {schema}.schedules (job_name, scope_kind, scope_id)
     WHERE coalesce(input_watermark > success_watermark, input_watermark IS NOT NULL);
