@@ -368,6 +368,9 @@ CREATE INDEX schedules_due ON {schema}.schedules (queue, next_due_at)
     WHERE next_due_at IS NOT NULL AND NOT woken AND scope_kind <> 'host';
 CREATE INDEX schedules_due_on_host ON {schema}.schedules (scope_id, queue, next_due_at)
     WHERE (next_due_at IS NOT NULL OR parked = 'no_runner') AND NOT woken AND scope_kind = 'host';
+-- Of all hosts: only for absent_hosts, which would otherwise read every schedule of the jobs that list hosts.
+CREATE INDEX schedules_late_on_host ON {schema}.schedules (coalesce(next_due_at, next_plan_time))
+    WHERE (next_due_at IS NOT NULL OR parked = 'no_runner') AND NOT woken AND scope_kind = 'host';
 CREATE INDEX schedules_woken ON {schema}.schedules (queue, job_name, scope_kind, scope_id) WHERE woken;
 CREATE INDEX schedules_dirty ON {schema}.schedules (job_name, scope_kind, scope_id)
     WHERE coalesce(input_watermark > success_watermark, input_watermark IS NOT NULL);
@@ -716,7 +719,7 @@ CREATE TABLE {schema}.skips (
 CREATE INDEX skips_plan_time ON {schema}.skips (from_plan_time, job_name, scope_kind, scope_id);
 CREATE INDEX skips_changed ON {schema}.skips (changed_xact)
     WHERE changed_xact IS NOT NULL AND reason IN ('overlap', 'missed', 'upstream', 'host_absent', 'not_reported');
-COMMENT ON TABLE {schema}.skips IS 'Ranges of plan_times that did not run, each with a reason. The plan_times that follow extend the range while its reason, detail and revision are the same.';
+COMMENT ON TABLE {schema}.skips IS 'Ranges of plan_times that did not run, each with a reason. The plan_times that follow extend the range while its reason, detail and revision are the same. With the reason missed, only those whose grace had ended at created_at do so.';
 COMMENT ON COLUMN {schema}.skips.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.skips.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.skips.scope_id IS 'Id of the scope.';

@@ -149,7 +149,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
     OUT since timestamptz, OUT existing json, OUT schedules json, OUT locked_queues text[], OUT locked_jobs text[],
     OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json,
     OUT window_starts json, OUT pauses text, OUT pause_at timestamptz, OUT planned_skips json, OUT absences json,
-    OUT reports json, OUT unreported json, OUT boots json)
+    OUT reports json, OUT unreported json, OUT boots json, OUT more boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     claimed text[];
@@ -181,11 +181,12 @@ BEGIN
     jobs_not_to_plan := jobs_not_to_plan || paused;
     ahead := least(ahead, ends_at - {schema}.db_now());
     SELECT json_agg(json_build_array(
-               c.more, CASE c.how WHEN 'refused' THEN c.payload END, c.job_name, c.scope_kind, c.scope_id, c.plan_time,
+               CASE c.how WHEN 'refused' THEN c.payload END, c.job_name, c.scope_kind, c.scope_id, c.plan_time,
                c.queue, c.id, c.lease_token, c.attempt, c.max_attempts, c.trigger,
-               CASE WHEN c.how <> 'refused' THEN c.payload END, c.revision, c.started_at, c.how, c.window_start)),
-           array_agg(c.job_name)
-    INTO existing, claimed
+               CASE WHEN c.how <> 'refused' THEN c.payload END, c.revision, c.started_at, c.how, c.window_start))
+               FILTER (WHERE c.id IS NOT NULL),
+           array_agg(c.job_name) FILTER (WHERE c.id IS NOT NULL), bool_or(c.more)
+    INTO existing, claimed, more
     FROM {schema}_internal.claim_due(
         runner, of_queues, kinds, functions, labels, tokens, trusted_since, sql_commands, jobs_not_to_run || paused,
         max_rows) c;
@@ -320,4 +321,4 @@ BEGIN
             WHERE s.scope_kind = 'host');
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips, absences and boots (of hosts): those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. reports, unreported: see unmatched_reports. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';
+COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too, except for more: claim_due has left executions that may be due to the next claim, and changed others. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips, absences and boots (of hosts): those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. reports, unreported: see unmatched_reports. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';

@@ -4,19 +4,22 @@ CREATE OR REPLACE FUNCTION {schema}_internal.hosts_with(wanted text[]) RETURNS t
 $$;
 COMMENT ON FUNCTION {schema}_internal.hosts_with(text[]) IS 'Lists the hosts that have these labels, without retired ones.';
 
--- A retired host matters only to jobs that list it: it has no scope of a job with every. So thousands of containers
--- that are gone are not read.
+-- A retired host matters only to jobs that list it: it has no scope of a job with every. It is found by what is due, so
+-- that neither thousands of containers that are gone are read, nor the schedules of these jobs that are not due.
 CREATE OR REPLACE FUNCTION {schema}_internal.absent_hosts()
 RETURNS TABLE (name text) LANGUAGE sql STABLE ROWS 10 AS $$
     SELECT h.name FROM {schema}.hosts h WHERE h.retired_at IS NULL AND h.present_through < {schema}.db_now()
     UNION
     SELECT h.name
-    FROM {schema}.jobs j
-    CROSS JOIN LATERAL (
-        SELECT s.scope_id FROM {schema}.schedules s WHERE s.job_name = j.name AND s.scope_kind = 'host' OFFSET 0) s
+    FROM (
+        SELECT s.scope_id FROM {schema}.schedules s
+        WHERE coalesce(s.next_due_at, s.next_plan_time) < {schema}.db_now()
+          AND (s.next_due_at IS NOT NULL OR s.parked = 'no_runner') AND NOT s.woken AND s.scope_kind = 'host'
+        OFFSET 0) s
     CROSS JOIN LATERAL (
         SELECT o.name FROM {schema}.hosts o WHERE o.name = s.scope_id AND o.retired_at IS NOT NULL LIMIT 1) h
-    WHERE j.scope_kind = 'host' AND j.every IS NULL AND j.retired_at IS NULL
+    WHERE EXISTS (SELECT FROM {schema}.jobs j
+                  WHERE j.scope_kind = 'host' AND j.every IS NULL AND j.retired_at IS NULL)
 $$;
 COMMENT ON FUNCTION {schema}_internal.absent_hosts() IS 'Lists the hosts that are absent and may have schedules in force.';
 
