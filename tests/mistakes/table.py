@@ -106,6 +106,19 @@ def _of(file: str, *rows: tuple[str, str, str, str]) -> list[Mistake]:
 
 MISTAKES = [
     *_of(
+        SRC + "rules/plan_times.py",
+        ("scopes with jitter share a plan",
+         "tests/unit/test_shared_plans.py::test_a_shared_plan_is_that_of_each_scope",
+         "return bool(job.jitter) or (job.schedule", "return (job.schedule"),
+    ),
+    *_of(
+        SRC + "engine/claiming/shared_plans.py",
+        ("a shared plan ignores how many executions may start",
+         "tests/unit/test_shared_plans.py::"
+         "test_a_plan_is_shared_while_the_room_is_larger_than_what_may_start",
+         "row.ahead_of, now, *self._starts(room, revisions)", "row.ahead_of, now"),
+    ),
+    *_of(
         SRC + "engine/claiming/claim.py",
         ("a claim begins no earlier after a long preparation",
          "tests/db/test_claiming_ahead.py::"
