@@ -260,6 +260,12 @@ def test_a_wrong_job_is_refused_with_its_place(file: Path, table: str, expected:
         assert line.startswith(start)
 
 
+def test_an_unknown_zone_of_the_defaults_is_one_problem(file: Path) -> None:
+    jobs = "".join(f'[jobs.{name}]\nschedule = "@daily"\nexternal = true\n' for name in "ab")
+    (line,) = refusals(file, f'[defaults]\ntimezone = "Europe/Berlim"\n{jobs}')
+    assert line.startswith('defaults.timezone = "Europe/Berlim": unknown time zone')
+
+
 def test_warnings_do_not_refuse(file: Path) -> None:
     source = read(file, '[jobs.a]\nexternal = true\nschedule = "@every 7d"\n')
     (warning,) = source.warnings
