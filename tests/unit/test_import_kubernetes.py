@@ -303,7 +303,7 @@ def test_the_command_reads_standard_input_and_writes_a_private_file(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("kind: CronJob\nspec: {schedule: */5 * * * *}", "is not YAML"),
+        ("kind: CronJob\nspec: {schedule: */5 * * * *}", "is not YAML: line 2, column 19: "),
         ("kind: {{ .Values.kind }}\n", "helm template"),
         ("a: " + "[" * 500, "nested too deeply"),
         ("a: 2026-02-30", "is not YAML"),
