@@ -180,6 +180,7 @@ def test_a_cron_job_becomes_a_job_that_runs_the_command_of_its_pod() -> None:
             "DB": "shop", "API_TOKEN": "hunter2", "PGPASSWORD": {"env": "K8S_PG_AUTH_PASSWORD"},
         },
         "overlap": "wait", "grace": "600s", "catch_up": "skip", "run_timeout": "none",
+        "stale_timeout": "10m",
         "max_attempts": 3, "retry_backoff": ["10s", "20s"], "allow_stale_reentry": True,
     }  # fmt: skip
     assert imported.complete
