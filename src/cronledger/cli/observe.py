@@ -78,6 +78,8 @@ def observe(
         sys.exit(_deliver(spool, ledgers, refused=refused))
     if refused:
         raise click.UsageError("--refused is for --deliver; add it, or omit both")
+    if command and command[0] != "--" and command[0].startswith("-"):
+        raise click.UsageError(f"{command[0]} stands after the job; write options before it")
     command = command[1:] if command[:1] == ("--",) else command
     kind, slash, ident = scope.partition("/")
     if job is None or not command:
@@ -270,7 +272,11 @@ class _Ledgers:
 def _of_environment() -> Target | None:
     url = os.environ.get("CRONLEDGER_DATABASE_URL")
     if not url or url == "embedded":
-        _warn("CRONLEDGER_DATABASE_URL is not a connection string, so reports stay in the spool")
+        value = "`embedded`, which `observe` does not start" if url else "not set"
+        _warn(
+            f"CRONLEDGER_DATABASE_URL is {value}, so reports stay in the spool; set it to a "
+            "connection string"
+        )
         return None
     return Target(url, os.environ.get("CRONLEDGER_SCHEMA") or "cronledger", _warn)
 
