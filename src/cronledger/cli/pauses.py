@@ -120,6 +120,11 @@ def plan(
         f"pause {pause}: {counted(len(rows), 'job')} {_when(start, end)}; "
         f"`cronledger pauses end {pause}` ends it"
     )
+    if not rows:
+        echo(
+            "Warning: no job matches now; jobs that are added or edited and match are paused",
+            err=True,
+        )
     print_result({"pause": pause, "jobs": len(rows), "from": start, "until": end}, text, as_json)
 
 
