@@ -215,6 +215,8 @@ def test_a_report_is_kept_after_an_error_that_may_pass(
     assert [code for code, *_ in said] == [0, 0, 0]
     assert "read-only" in said[0][2]
     assert "its handler is external" in said[1][2]
+    assert said[2][2].count("job 'later' does not exist; the report is kept in the spool") == 1
+    assert said[2][2].count("job 'later'") == 1
     assert files(spool) == [".json", ".json", ".json"]
     # The end that is not accepted says so once for each job.
     left = deliver(database_url)

@@ -23,6 +23,8 @@ ASK_SECONDS = 3.0
 """How long the wrapper of a job that replicas may adopt waits for the ledger before it decides."""
 LAST_SECONDS = 5.0
 """How long the wrapper waits for the delivery after the end of the command."""
+_WARNED: set[str] = set()
+"""The warnings of this process."""
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -66,6 +68,7 @@ def observe(
     Exit status: that of the command; 127 or 126 if it cannot be started. With --deliver: 1 if
     something is left.
     """
+    _WARNED.clear()
     spool = Spool(Path(os.environ.get("CRONLEDGER_SPOOL_DIR") or default_directory()))
     options = context.find_root().params
     ledger = options.get("ledger") or ""
@@ -286,4 +289,7 @@ def _short(error: Exception) -> str:
 
 
 def _warn(text: str) -> None:
-    click.echo(f"cronledger observe: {text}", err=True)
+    """Print a warning once, because the start and the end of a run meet the same obstacles."""
+    if text not in _WARNED:
+        _WARNED.add(text)
+        click.echo(f"cronledger observe: {text}", err=True)
