@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed, print_listing
-from cronledger.cli.parameters import BIGINT, limit_option, owner_options
+from cronledger.cli.parameters import ID, limit_option, owner_options
 from cronledger.cli.session import Session, session
 from cronledger.cli.show import (
     counted,
@@ -129,7 +129,7 @@ def plan(
 
 
 @pauses.command()
-@click.argument("pause", metavar="PAUSE", type=BIGINT)
+@click.argument("pause", metavar="PAUSE", type=ID)
 @click.option("--from", "begins", metavar="ISO|DURATION", help="New beginning.")
 @click.option("--until", metavar="ISO|DURATION|none", help="New end; none: when it is ended.")
 @click.option("--reason", help="New reason.")
@@ -151,7 +151,7 @@ def change(
 
 
 @pauses.command()
-@click.argument("pause", metavar="PAUSE", type=BIGINT)
+@click.argument("pause", metavar="PAUSE", type=ID)
 @json_option
 def end(*, pause: int, as_json: bool) -> None:
     """End a pause for all of its jobs, or withdraw one that has not begun.
