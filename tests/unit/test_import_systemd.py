@@ -289,6 +289,7 @@ def test_what_differs_in_a_service_is_noted(service: str, told: str) -> None:
         ("OnBootSec=5min\n", "ExecStart=/a\n", "OnBootSec=5min is not imported"),
         ("OnUnitActiveSec=500ms\n", "ExecStart=/a\n", "not a number of whole seconds"),
         ("OnUnitActiveSec=soon\n", "ExecStart=/a\n", "not a time span"),
+        ("OnUnitActiveSec=20y\n", "ExecStart=/a\n", "longer than ten years"),
         ("Unit=x\n", "ExecStart=/a\n", "no OnCalendar"),
         ("OnCalendar=daily\n", "", "was not found"),
         ("OnCalendar=daily\n", "Type=oneshot\n", "no ExecStart"),

@@ -109,7 +109,11 @@ def lease(schedule: str | None) -> str | None:
     """Return the stale_timeout of a job without a run_timeout; None if it fires often."""
     if schedule is None or is_reboot(schedule):
         return _LEASE
-    return _LEASE if cron.parse(schedule).shortest_period >= timedelta(hours=1) else None
+    try:
+        period = cron.parse(schedule).shortest_period
+    except cron.CronError:  # `checked` reports it
+        return None
+    return _LEASE if period >= timedelta(hours=1) else None
 
 
 def checked(imported: Import) -> Import:
