@@ -336,6 +336,8 @@ MUTATIONS = (
     Mutation(
         "a run that starts when its report arrives", "reports", reported.begins_at_the_receipt
     ),
+    Mutation("an adopted job on both sides", "sides", reported.both_sides_run, quick=True),
+    Mutation("a return that the ledger does not report", "sides", reported.forgets_the_return),
     Mutation("claims in another database", "identity", around.claims_anywhere, quick=True),
 )
 

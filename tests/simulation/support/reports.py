@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from tests.simulation.support.adoption import MOVED, make_moved
 from tests.simulation.support.jobs import s
 
 if TYPE_CHECKING:
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from tests.simulation.support.cluster import Cluster
 
 OBSERVED = ("seen", "spooled")
-"""The first one reports as it runs; the reports of the other one are mostly delivered later."""
+_SPOOLED = {"seen": 0.2, "spooled": 0.8, MOVED: 0.5}
+"""The share of runs whose reports are delivered later."""
 
 
 def make_observed(random: Random) -> list[dict[str, Any]]:
     """Columns of observed jobs. No client edits them."""
-    return [
+    observed: list[dict[str, Any]] = [
         {
             "name": name, "handler": "observed", "target": {},
             "schedule": f"*/{random.choice((3, 4, 10))} * * * * *",
@@ -34,6 +36,7 @@ def make_observed(random: Random) -> list[dict[str, Any]]:
         }
         for name in OBSERVED
     ]  # fmt: skip
+    return [*observed, make_moved(random)]
 
 
 @dataclass(eq=False)
@@ -60,6 +63,7 @@ class OtherScheduler:
         self._period = int(columns["schedule"].split()[0].removeprefix("*/"))
         self._spool: list[Run] = []
         self.runs: list[Run] = []
+        self.replies: list[tuple[datetime, bool]] = []
 
     async def live(self, until: float) -> None:
         """Fire until then, and deliver what is left in the spool."""
@@ -81,6 +85,8 @@ class OtherScheduler:
 
     async def _run(self) -> None:
         start = self._cluster.now()
+        if self._job == MOVED and not await self._runs_here(start):
+            return
         lasts = self._random.choice((0.0, 0.2, 1.0))
         lost = self._random.random() < 0.1
         run = Run(
@@ -88,13 +94,21 @@ class OtherScheduler:
             None if lost else start + s(lasts), self._random.choice((0, 0, 0, 3)),
         )  # fmt: skip
         self.runs.append(run)
-        if self._random.random() < (0.2 if self._job == OBSERVED[0] else 0.8):
+        if self._random.random() < _SPOOLED[self._job]:
             self._spool.append(run)
             return
         await self._report(run, start=True)
         await asyncio.sleep(lasts)
         if not lost:
             await self._report(run, start=False)
+
+    async def _runs_here(self, start: datetime) -> bool:
+        """Ask the ledger which side runs what starts now."""
+        ((runs,),) = await self._client.execute(
+            "SELECT runs FROM cronledger.hand_over(%s, %s)", self._job, start
+        )
+        self.replies.append((start, runs))
+        return bool(runs)
 
     async def _deliver(self) -> None:
         """Empty the spool in any order. Some reports are delivered twice."""
