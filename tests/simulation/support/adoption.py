@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MOVED = "moved"
 AHEAD = 5.0
 """How far ahead a switch must be, in seconds."""
+FIRST_RUNNER = "coalesce(e.attempts -> 0 ->> 'runner_id', e.runner_id)"
+"""The runner of the first attempt. A client may retry an execution of the adopted job by hand, and
+then a replica runs the next attempt."""
 
 
 def make_moved(random: Random) -> dict[str, Any]:
@@ -115,14 +118,17 @@ class Mover:
         return own
 
     def judge(self, other: "OtherScheduler") -> None:
-        """Check that each firing and each start was on its side."""
+        """Check that each firing and each start was on its side.
+
+        The first attempt counts: a retry by hand runs on a replica, whichever side fired.
+        """
         if self._cluster.record.backwards:
             return  # an instant may have come twice
         for start, runs in other.replies:
             if self._own(start) is runs:
                 self._cluster.wrong(f"what starts at {start} runs there: {runs}")
         for plan_time, observed in self._cluster.database.eye.execute(
-            "SELECT plan_time, coalesce(runner_id = 'observed', false) FROM executions"
+            f"SELECT e.plan_time, coalesce({FIRST_RUNNER} = 'observed', false) FROM executions e"
             " WHERE job_name = %s AND trigger = 'schedule' UNION ALL"
             " SELECT unnest(ARRAY[from_plan_time, through_plan_time]), reason = 'not_reported'"
             " FROM skips WHERE job_name = %s AND reason NOT IN ('paused')", (MOVED, MOVED),
@@ -130,7 +136,7 @@ class Mover:
             if self._own(plan_time) is observed:
                 self._cluster.wrong(f"{MOVED} {plan_time} is on the wrong side")
         ran = {span.key.plan_time for span in self._cluster.record.spans
-               if span.key.job_name == MOVED}  # fmt: skip
+               if span.key.job_name == MOVED and span.attempt == 1}  # fmt: skip
         for run in other.runs:
             fired = self._plan_time(run.started_at)
             if run.started_at - fired < self._period / 2 and fired in ran:
