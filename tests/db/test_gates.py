@@ -138,6 +138,27 @@ async def test_expect_duration_is_not_met_while_the_execution_waits(
     assert ledger.values("SELECT kind FROM breaches") == ["expect_duration"]
 
 
+async def test_a_planned_skip_keeps_the_gate_closed_before_it_is_recorded(ledger: Ledger) -> None:
+    """The next plan_time of the required job is already the one after it."""
+    async with runners(ledger.url, {}, {"queues": ("slow",)}) as (one, slow):
+        ledger.job("extract", schedule="* * * * *", queue="slow")
+        ledger.job("load", schedule="* * * * *", requires=requires("extract"), wait_at_most="1 h")
+        await until_planned(slow)
+        await until_planned(one)
+        (at,) = ledger.values("SELECT next_plan_time FROM schedules WHERE job_name = 'extract'")
+        ledger.values("SELECT skip('extract', %s, reason => 'stock')", at)
+        await until_planned(slow)
+        fire(ledger)
+        await until_planned(one)
+        assert not await one.check_gates()
+        (missing,) = ledger.values(WAITING, "load")
+        assert "is not planned up to" in missing
+        await until_planned(slow)
+        assert not await one.check_gates()
+        (missing,) = ledger.values(WAITING, "load")
+        assert missing.endswith("was skipped (operator)")
+
+
 async def test_a_wait_ends_as_a_skip_that_names_what_was_missing(
     ledger: Ledger, one: Runner
 ) -> None:
