@@ -185,7 +185,7 @@ def redact(*, name: str, path: tuple[str, ...], reason: str | None, as_json: boo
 
     FIELD... is the place of the value in the job, such as `target env DB_PASSWORD`,
     `target command` or `payload token`. Each earlier revision whose value differs from the present
-    one gets *** instead. Change the present value first, for example to {env = "NAME"}.
+    one gets *** instead. Change the current value first, for example to {env = "NAME"}.
     """
     with session() as ledger:
         number = ledger.call("redact_revisions", job=name, path=list(path), reason=reason)
