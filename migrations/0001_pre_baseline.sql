@@ -334,7 +334,7 @@ COMMENT ON COLUMN {schema}.unsettled_pauses.xact IS 'The transaction that settle
 
 -- Schedules
 
--- Schedules of hosts have an index of their own, so that no replica reads those of other hosts.
+-- The index of due schedules begins with the host, so that no replica reads those of other hosts.
 -- Schedules that an edit woke have an index of their own, so that a claim can take some of each kind. Otherwise 100,000
 -- woken ones would be planned before a job that is due each second.
 CREATE TABLE {schema}.schedules (
@@ -364,9 +364,13 @@ CREATE TABLE {schema}.schedules (
 CREATE INDEX schedules_key ON {schema}.schedules (job_name, scope_kind, scope_id);
 -- Otherwise PostgreSQL would refuse to update the table while a publication contains it.
 ALTER TABLE {schema}.schedules REPLICA IDENTITY FULL;
-CREATE INDEX schedules_due ON {schema}.schedules (queue, next_due_at)
-    WHERE next_due_at IS NOT NULL AND NOT woken AND scope_kind <> 'host';
-CREATE INDEX schedules_due_on_host ON {schema}.schedules (scope_id, queue, next_due_at)
+-- The first column is the expression of scope_host(). The index also has schedules of hosts that are parked no_runner,
+-- so that they are found when their host is absent.
+CREATE INDEX schedules_due ON {schema}.schedules
+    ((CASE scope_kind WHEN 'host' THEN scope_id ELSE '' END), queue, next_due_at)
+    WHERE (next_due_at IS NOT NULL OR (parked = 'no_runner' AND scope_kind = 'host')) AND NOT woken;
+-- Of all hosts: only for absent_hosts, which would otherwise read every schedule of the jobs that list hosts.
+CREATE INDEX schedules_late_on_host ON {schema}.schedules (coalesce(next_due_at, next_plan_time))
     WHERE (next_due_at IS NOT NULL OR parked = 'no_runner') AND NOT woken AND scope_kind = 'host';
 CREATE INDEX schedules_woken ON {schema}.schedules (queue, job_name, scope_kind, scope_id) WHERE woken;
 CREATE INDEX schedules_dirty ON {schema}.schedules (job_name, scope_kind, scope_id)
@@ -716,7 +720,7 @@ CREATE TABLE {schema}.skips (
 CREATE INDEX skips_plan_time ON {schema}.skips (from_plan_time, job_name, scope_kind, scope_id);
 CREATE INDEX skips_changed ON {schema}.skips (changed_xact)
     WHERE changed_xact IS NOT NULL AND reason IN ('overlap', 'missed', 'upstream', 'host_absent', 'not_reported');
-COMMENT ON TABLE {schema}.skips IS 'Ranges of plan_times that did not run, each with a reason. The plan_times that follow extend the range while its reason, detail and revision are the same.';
+COMMENT ON TABLE {schema}.skips IS 'Ranges of plan_times that did not run, each with a reason. The plan_times that follow extend the range while its reason, detail and revision are the same. With the reason missed, only those whose grace had ended at created_at do so.';
 COMMENT ON COLUMN {schema}.skips.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.skips.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.skips.scope_id IS 'Id of the scope.';

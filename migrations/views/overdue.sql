@@ -13,19 +13,19 @@ WITH RECURSIVE held AS MATERIALIZED (
     WHERE e.status = 'RUNNING'
 ), due_queues AS (
     (SELECT s.queue FROM {schema}.schedules s
-     WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND s.scope_kind <> 'host' ORDER BY s.queue LIMIT 1)
+     WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND {schema}_internal.scope_host(s.scope_kind, s.scope_id) = '' ORDER BY s.queue LIMIT 1)
     UNION ALL
     SELECT (SELECT s.queue FROM {schema}.schedules s
-            WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND s.scope_kind <> 'host' AND s.queue > d.queue
+            WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND {schema}_internal.scope_host(s.scope_kind, s.scope_id) = '' AND s.queue > d.queue
             ORDER BY s.queue LIMIT 1)
     FROM due_queues d WHERE d.queue IS NOT NULL
 ), to_plan AS (
     SELECT s.* FROM due_queues d
     JOIN {schema}.schedules s
-        ON s.queue = d.queue AND NOT s.woken AND s.scope_kind <> 'host' AND s.next_due_at < {schema}.db_now() - interval '2 s'
+        ON s.queue = d.queue AND NOT s.woken AND {schema}_internal.scope_host(s.scope_kind, s.scope_id) = '' AND s.next_due_at < {schema}.db_now() - interval '2 s'
     UNION ALL
     SELECT s.* FROM {schema}.schedules s
-    WHERE s.scope_kind = 'host' AND NOT s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'
+    WHERE {schema}_internal.scope_host(s.scope_kind, s.scope_id) > '' AND NOT s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'
     UNION ALL
     SELECT s.* FROM {schema}.schedules s
     WHERE s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'

@@ -289,7 +289,9 @@ class Settings(BaseSettings):
         "returns with its next check-in.",
     )
     runner_id: Name | None = Field(
-        None, description="Name of this runner. If it is not set: host and process id."
+        None,
+        description="Name of this runner, which no other live runner may have. If it is not set: "
+        "host and process id.",
     )
     poll_interval: Patience | None = Field(
         None,

@@ -69,6 +69,25 @@ def test_a_return_is_moved_and_withdrawn(cli: Cli, seen: Ask) -> None:
     assert seen("SELECT returned_at FROM cronledger.jobs") == [(None,)]
 
 
+def test_each_switch_that_is_withdrawn_is_named(cli: Cli, seen: Ask) -> None:
+    def adopt(days: int, *more: str) -> str:
+        return cli("adopt", "seen", "--at", midnight(seen, days), *more).output
+
+    for again in (3, 4):
+        adopt(3)
+        adopt(5, "--back")
+        for more in (("--dry-run",), ()):
+            shown = adopt(again, *more)
+            assert shown.startswith("seen: replicas fire it from ")
+            assert "; its return to the other scheduler at " in shown
+            assert shown.endswith(" is withdrawn\n")
+    adopt(5, "--back")
+    shown = adopt(4, "--back")
+    assert shown.startswith("seen: its adoption at ")
+    assert " and its return to the other scheduler at " in shown
+    assert "are withdrawn, and the other scheduler keeps firing it" in shown
+
+
 def test_a_switch_before_the_next_plan_time_is_a_warning(cli: Cli, seen: Ask) -> None:
     assert (
         "learn of this change only then" in cli("adopt", "seen", "--at", midnight(seen, 1)).stderr

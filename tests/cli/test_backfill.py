@@ -153,6 +153,7 @@ def test_one_execution_is_retried_and_cancelled(filled: Cli, ask: Ask) -> None:
     assert ["@" in by for (by,) in asked] == [True] * 5
     refused(filled("executions", "retry", "1"), "it is SUCCESS", code=1)
     refused(filled("executions", "retry", "99"))
+    refused(filled("executions", "retry", "load"), "'load' is not a valid number")
     # The end of an execution whose lease ran out is unknown.
     unknown = "SET status = 'FAILED', error_code = 'stale_timeout'"
     ask(f"UPDATE cronledger.executions {unknown} WHERE id = 2")

@@ -66,6 +66,7 @@ def test_a_job_fires_in_its_zone_its_scope_and_its_interval(filled: Cli, ask: As
     acme, globex = (instants(filled, "tenants", "--scope", x, *since) for x in SCOPES)
     assert acme != globex  # H is of the (job, scope)
     assert acme == instants(filled, "tenants", *since)
+    refused(filled("next", "tenants", "--scope", "acne"), "has no scope 'acne'")
     ask(
         "UPDATE cronledger.jobs SET starts_at = '2126-01-01 00:00Z', ends_at ="
         " '2126-01-01 01:00Z' WHERE name = 'hourly'"

@@ -215,6 +215,8 @@ def test_a_report_is_kept_after_an_error_that_may_pass(
     assert [code for code, *_ in said] == [0, 0, 0]
     assert "read-only" in said[0][2]
     assert "its handler is external" in said[1][2]
+    assert said[2][2].count("job 'later' does not exist; the report is kept in the spool") == 1
+    assert said[2][2].count("job 'later'") == 1
     assert files(spool) == [".json", ".json", ".json"]
     # The end that is not accepted says so once for each job.
     left = deliver(database_url)
@@ -327,10 +329,19 @@ def test_what_a_crash_left_in_the_spool_is_removed(
         ["--deliver", "seen"],
         ["--refused", "seen", "--", "true"],
         ["--scope", "x", "seen", "--", "true"],
+        ["seen", "--scope", "tenant/x", "--", "true"],
     ],
 )
 def test_a_wrong_call_is_refused(bare: Cli, arguments: list[str]) -> None:
     assert bare("observe", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "told"), [("", "is not set"), ("embedded", "is `embedded`, which `observe` does not")]
+)
+def test_a_missing_connection_string_is_reported(deliver: Cli, url: str, told: str) -> None:
+    left = deliver(url)
+    assert (left.exit_code, told in left.stderr) == (2, True)
 
 
 @pytest.fixture

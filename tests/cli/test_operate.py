@@ -147,7 +147,7 @@ def test_a_refusal_of_trigger_has_its_exit_code_and_a_hint_with_options(filled: 
 
 def test_trigger_waits_no_longer_than_its_timeout(filled: Cli, ask: Ask) -> None:
     said = filled("trigger", "manual", "--wait", "--timeout", "50ms", "--json")
-    refused(said, "has not ended within --timeout; it keeps running", code=1)
+    refused(said, "has not ended within --timeout; it was not cancelled", code=1)
     assert json.loads(said.stdout)["status"] == "PENDING"
     for wrong in (["--timeout", "1s"], ["--wait", "--timeout", "soon"]):
         refused(filled("trigger", "manual", *wrong))

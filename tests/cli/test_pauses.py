@@ -57,6 +57,12 @@ def test_a_preview_without_an_end_counts_a_week(cli: Cli) -> None:
     )
 
 
+def test_a_pause_of_no_job_is_planned_with_a_warning(cli: Cli) -> None:
+    planned = cli("pauses", "plan", "--label", "tier=btch", "--reason", "x")
+    assert planned.stdout.startswith("pause 1: 0 jobs from now")
+    assert planned.stderr.startswith("Warning: no job matches now; ")
+
+
 def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
     planned = cli(
         "pauses", "plan", "--queue", "q", "--label", "tier=batch", "--from", "2031-05-07T18:00:00Z",
@@ -67,6 +73,7 @@ def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
         "pause 1: 1 job from 2031-05-07T18:00:00Z until it is ended; "
         "`cronledger pauses end 1` ends it\n"
     )
+    assert not planned.stderr
     (row,) = read(cli, "pauses", "list")
     assert (row["state"], row["selection"], row["jobs"]) == ("planned", "queue q, tier=batch", 1)
     warned = cli("next", "hourly")

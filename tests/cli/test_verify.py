@@ -49,7 +49,7 @@ def test_a_clean_ledger(cli: Cli) -> None:
 
 def test_violations_are_listed_and_the_exit_code_is_1(spoiled: Cli) -> None:
     said = spoiled("verify")
-    refused(said, "1 violations; 2 schedules", code=1)
+    refused(said, "1 violation; 2 schedules", code=1)
     header, row = said.stdout.splitlines()
     assert header.startswith("VIOLATION ")
     assert row.split()[:3] == ["missing", "a", "global"]

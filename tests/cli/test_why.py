@@ -391,6 +391,23 @@ def test_the_present_names_why_a_scope_is_overdue(cli: Cli, db: rows.Db) -> None
     assert "no_runner: " in said.stdout
 
 
+@pytest.mark.parametrize("is_overdue", [False, True])
+def test_the_present_names_why_a_job_is_not_planned(
+    cli: Cli, db: rows.Db, *, is_overdue: bool
+) -> None:
+    db.execute("UPDATE cronledger.jobs SET spec_error = 'no such job'")
+    if is_overdue:
+        rows.schedule(
+            db, "job", planned_through=_hour(db, 2), next_due_at=None, next_plan_time=None,
+            parked="spec_error",
+        )  # fmt: skip
+    (present,) = read(cli, "why", "job")
+    assert present["verdict"] == "spec_error"
+    assert present["text"].count("no such job") == 1
+    assert present["text"].startswith("It is overdue since") == is_overdue
+    assert "next plan_time" not in present["text"]
+
+
 def test_an_id_in_place_of_a_job_is_that_of_an_execution(cli: Cli, db: rows.Db) -> None:
     row = rows.execution(db, plan_time=_hour(db, 3))
     rows.execution(db, plan_time=_hour(db, 3) + timedelta(microseconds=1))

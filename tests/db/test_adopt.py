@@ -1,5 +1,6 @@
 """An observed job moves to replicas at one instant, and back: each plan_time runs on one side."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -133,21 +134,25 @@ async def test_what_a_job_missed_without_a_handler_does_not_start_when_it_has_on
 
 
 def test_an_adoption_can_be_withdrawn_and_moved(ledger: Ledger, base: datetime) -> None:
-    def switch(minutes: int, *, back: bool, withdraws: int | None = None) -> list[bool]:
+    def switch(
+        minutes: int, *, back: bool, withdraws: Sequence[int] = (), moves: bool = True
+    ) -> list[bool]:
         at = base + minutes * MINUTE
-        withdrawn = None if withdraws is None else base + withdraws * MINUTE
+        withdrawn = [base + n * MINUTE for n in withdraws]
         for call in (f"preview_adopt('job', '{at}', {back})", f"adopt('job', '{at}', {back})"):
-            assert ledger.one(f"SELECT withdrawn FROM {call}") == withdrawn
+            found = ledger.values(f"SELECT moves, withdrawn FROM {call}")
+            assert found == [(moves, withdrawn)]
         return [runs_elsewhere(ledger, base + n * MINUTE) for n in range(4)]
 
     assert switch(2, back=False) == [True, True, False, False]
     assert switch(3, back=True) == [True, True, False, True]
-    assert switch(1, back=False) == [True, False, False, False]
-    assert switch(1, back=True, withdraws=1) == [True] * 4
+    assert switch(1, back=False, withdraws=[3]) == [True, False, False, False]
+    assert switch(2, back=True) == [True, False, True, True]
+    assert switch(1, back=True, withdraws=[1, 2], moves=False) == [True] * 4
     assert switch(0, back=False) == [False] * 4
     ledger.stop_clock(base)
     assert switch(3, back=True) == [False, False, False, True]
-    assert switch(2, back=False, withdraws=3) == [False] * 4
+    assert switch(2, back=False, withdraws=[3], moves=False) == [False] * 4
 
 
 def test_an_edit_of_the_source_keeps_the_side(ledger: Ledger, base: datetime) -> None:

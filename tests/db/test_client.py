@@ -298,7 +298,7 @@ async def test_an_adoption_states_what_it_does_F118(ask: Ask, work: Db) -> None:
     assert replace(preview, revision=made.revision) == made
     assert str(made).startswith(f"daily: replicas fire it from {iso(made.first)} on; the last")
     back = await ask("adopt", "daily", at, back=True)
-    assert (back.withdrawn, back.revision) == (made.at, made.revision + 1)
+    assert (back.withdrawn, back.revision) == ([made.at], made.revision + 1)
     assert str(back).endswith("is withdrawn, and the other scheduler keeps firing it")
     audit = work.execute("SELECT reason, error FROM cronledger.audit WHERE verb = 'adopt'")
     assert [tuple(row.values()) for row in audit] == [

@@ -83,9 +83,9 @@ def test_a_channel_belongs_to_one_source(ledger: Ledger) -> None:
         with pytest.raises(ConfigurationError) as caught:
             call(ledger.url, app(channels={"ops": SLACK}), "other")
         assert str(caught.value) == (
-            "other: channels.ops = ops: belongs to the source 'app'; use another name, or remove "
-            "the channel there first; if the file or App has moved, run `cronledger sources "
-            "rename app other`"
+            "other: channels.ops = ops: belongs to the source 'app'; if it is the same file, add "
+            "--source app; if the file or App has moved, run `cronledger sources rename app "
+            "other`; otherwise use another name, or remove the channel there first"
         )
     ledger.values("SELECT rename_source('app', 'other')")
     assert applied(ledger.url, app(channels={"ops": SLACK}), "other").channels == {}

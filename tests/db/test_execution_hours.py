@@ -65,6 +65,26 @@ async def test_ended_executions_are_counted_when_their_hour_is_over(
     assert again | {"rolled_up_at": None} == row | {"rolled_up_at": None}
 
 
+async def test_an_execution_that_was_released_and_cancelled_has_no_lateness(
+    ledger: Ledger, database_url: str, one: Runner
+) -> None:
+    """Its row does not say any more when it was started."""
+    ledger.job(schedule="* * * * *")
+    ledger.travel(by=MINUTE)
+    (start,) = await one.settle()
+    await one.finish(start, release=True)
+    (plan_time,) = ledger.values("SELECT plan_time FROM executions WHERE cancel(id) = 'cancelled'")
+    for _ in range(2):  # from its row, and from the roll-up
+        assert ledger.one(
+            "SELECT ROW(cancelled, starts, late_ms_sum)::text"
+            " FROM execution_sums('job', 'global', 'global', date_trunc('hour', %s::timestamptz),"
+            " %s::timestamptz + interval '1 h')", plan_time, plan_time,
+        ) == "(1,0,0)"  # fmt: skip
+        ledger.travel(by=2 * HOUR)
+        round_of(ledger)
+    assert wrong(database_url) == []
+
+
 @pytest.mark.long
 async def test_a_change_after_the_roll_up_is_counted_again(
     ledger: Ledger, database_url: str

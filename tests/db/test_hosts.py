@@ -701,12 +701,20 @@ async def test_a_retired_host_that_a_job_lists_is_absent(ledger: Ledger) -> None
     assert ledger.values("SELECT reason, count FROM skips") == [("host_absent", 1)]
 
 
-async def test_hosts_that_are_gone_are_not_read(ledger: Ledger, db: Db) -> None:
+async def test_neither_hosts_that_are_gone_nor_schedules_that_are_not_due_are_read(
+    ledger: Ledger, db: Db
+) -> None:
     ledger.job(schedule="@daily", every=["role=web"])
     db.execute(
         "INSERT INTO cronledger.hosts (name, present_through, present_from, retired_at, retired_by)"
         " SELECT 'pod' || g, now() - interval '8 days', now() - interval '9 days', now(),"
         " 'hosts_retire_after' FROM generate_series(1, 10000) g"
+    )
+    listed = [f"pod{n}" for n in range(1000)]
+    ledger.job("listing", schedule="@yearly", scope_kind="host", scopes=listed)
+    db.execute(
+        "UPDATE cronledger.schedules"
+        " SET woken = false, next_due_at = cronledger.db_now() + interval '1 day'"
     )
     for table in ("hosts", "schedules", "jobs"):
         db.execute(f"ANALYZE cronledger.{table}")

@@ -296,14 +296,14 @@ async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
     accepted = ledger.now()
     assert await one.settle() == []
     minutes = (accepted - began) // MINUTE
-    (skipped,) = ledger.skipped()
-    assert skipped[0] == "missed"
-    assert skipped[1] in (minutes, minutes + 1)
+    assert {reason for reason, _ in ledger.skipped()} == {"missed"}
+    skipped = sum(count for _, count in ledger.skipped())
+    assert skipped in (minutes, minutes + 1)
     assert ledger.skipped("daily") == [("missed", 10)]
     ledger.travel(by=MINUTE)
     assert len(await one.settle()) == 1
-    assert ledger.accounted() == skipped[1] + 1
-    assert ledger.skipped("paused") in ([], [("paused", skipped[1])])
+    assert ledger.accounted() == skipped + 1
+    assert ledger.skipped("paused") in ([], [("paused", skipped)])
     assert ledger.parked("paused") == "paused"
     assert list(verify(ledger.url)) == []
     assert ledger.values(

@@ -285,6 +285,59 @@ def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Con
         assert one.removed <= before[key].removed + 10 * BATCH, key
 
 
+OF_TENANTS = """
+INSERT INTO cronledger.schedules (job_name, scope_kind, scope_id, queue, planned_through,
+    planned_revision, next_plan_time, next_due_at)
+SELECT 'tenants', 'tenant', i::text, 'default', n, 1, n, n + interval '1 min' * (i - 20)
+FROM generate_series(1, 15000) i, cronledger.db_now() n
+"""
+"""Of which 20 are due."""
+OF_HOSTS = (
+    """INSERT INTO cronledger.jobs (name, schedule, handler, target, scope_kind, every)
+       SELECT 'job-' || i, '@daily', 'python', '{"python": "f"}', 'host', '{role=web}'
+       FROM generate_series(1, 150) i""",
+    """INSERT INTO cronledger.hosts (name, present_from, present_through)
+       SELECT 'web' || i, n, n + interval '1 h' * (i - 5)
+       FROM generate_series(1, 40) i, cronledger.db_now() n""",
+    """INSERT INTO cronledger.schedules (job_name, scope_kind, scope_id, queue, planned_through,
+           planned_revision, next_plan_time, next_due_at, parked)
+       SELECT 'job-' || i, 'host', h.name, 'default', n, 1, d.at,
+              CASE WHEN i > 75 THEN d.at END, CASE WHEN i <= 75 THEN 'no_runner' END
+       FROM generate_series(1, 150) i, cronledger.hosts h, cronledger.db_now() n,
+            LATERAL (SELECT n + interval '1 day' * (i - 90.5) AS at) d""",
+)
+"""Of 40 hosts 5 are absent or about to be. Each has 75 parked schedules, and 15 that are due."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("state", ["never_analyzed", "analyzed_while_empty", "analyzed"])
+def test_no_schedules_of_other_hosts_are_read(database_url: str, state: str) -> None:
+    """Whatever the statistics; analyzed: before the first host came."""
+    with psycopg.connect(database_url, autocommit=True) as c:
+        tables = ", ".join(without_autovacuum(c))
+        if state == "analyzed_while_empty":
+            c.execute(f"ANALYZE {tables}".encode())
+        c.execute(OF_TENANTS)
+        if state == "analyzed":
+            c.execute(f"ANALYZE {tables}".encode())
+        for insert in OF_HOSTS:
+            c.execute(insert)
+        absent = "SELECT FROM cronledger_internal.absent_schedules(%(most)s)"
+        locked = plans.nested(
+            c, "lock_due_schedules", of_queues=["default"], of_host="web9", excluded_jobs=[],
+            max_rows=BATCH, ahead=timedelta(0), due_from=None,
+        )  # fmt: skip
+        sent = ((plans.Sent(absent, {"most": MOST_EXAMINED}), 5 * (75 + 15)), (locked, 20 + 15))
+        for (statement, rows), mode in product(sent, plans.MODES):
+            with c.transaction(force_rollback=True):
+                measured = plans.explain(c, statement, mode)
+            assert measured.rows == rows
+            assert not measured.seq_scans
+            # Removed are hosts that are present, and jobs with every.
+            assert measured.removed <= 40 + 150, measured
+            assert measured.buffers < 8 * rows, measured
+
+
 def test_no_function_is_called_once_for_each_column_of_its_result() -> None:
     """`(function()).*` calls it so; in FROM it is called once."""
     files = [*STATEMENTS.glob("*.sql"), *migrate.directory().rglob("*.sql")]

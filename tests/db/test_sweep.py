@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from cronledger.engine.claiming import decide
+from cronledger.engine.claiming import shared_plans
 from cronledger.rules import outcome, planner
 from tests.db.support.engine import LONG_AGO, Ledger, Runner, runners
 
@@ -222,7 +222,7 @@ async def test_i9_an_unreadable_definition_and_a_bug_in_the_planner_cost_one_job
         return choose_plan(row, *rest, **more)
 
     choose_plan = planner.plan
-    monkeypatch.setattr(decide, "plan", fails_for_one)
+    monkeypatch.setattr(shared_plans, "plan", fails_for_one)
     for name in ("a", "bug", "unreadable", "z"):
         ledger.job(name, schedule="* * * * *")
     ledger.values(

@@ -201,11 +201,15 @@ def test_a_skip_beside_an_end_that_was_committed_late(past: Past) -> None:
     assert past.check() == [("untrue_skip", 10)]
 
 
-def test_missed_within_grace(past: Past) -> None:
+@pytest.mark.parametrize("first", [33, 32])
+def test_missed_within_grace(past: Past, first: int) -> None:
+    """32 was late, whether or not 33 lies in the same skip."""
     last = past.at(33)
-    past.values("DELETE FROM executions WHERE plan_time = %s", last)
+    past.values("DELETE FROM executions WHERE plan_time >= %s", past.at(first))
     skip = _SKIP.format(at="%s", reason="'missed'")
     past.values(f"{skip}, %s::timestamptz + interval '30 s' FROM skips", last, last, last)
+    ranged = "UPDATE skips SET from_plan_time = %s, count = %s WHERE from_plan_time = %s"
+    past.values(ranged, past.at(first), 34 - first, last)
     assert past.check() == [("untrue_skip", 33)]
     # An edit is no excuse for the loss of a plan_time whose revision has other executions.
     past.values("UPDATE jobs SET description = 'edited', retry_on = '{KeyError}'")
@@ -215,6 +219,20 @@ def test_missed_within_grace(past: Past) -> None:
     assert ("untrue_skip", 33) in past.check()
     past.values("UPDATE skips SET created_at = created_at + interval '31 s'")
     assert past.check() == []
+
+
+async def test_plan_times_that_are_missed_at_different_times_lie_in_different_skips(
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But a backlog that takes several steps lies in one."""
+    monkeypatch.setattr("cronledger.engine.claiming.decide.MAX_PLAN_TIMES", 2)
+    ledger.job(schedule="* * * * *", catch_up="skip", grace="10 s")
+    assert await one.settle() == []
+    for _ in range(2):
+        ledger.travel(by=3 * MINUTE)
+        assert await one.settle() == []
+    assert ledger.values("SELECT reason, count FROM skips") == [("missed", 3)] * 2
+    assert check(ledger.url) == []
 
 
 async def walk(ledger: Ledger) -> None:

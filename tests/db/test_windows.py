@@ -206,6 +206,19 @@ async def test_what_waits_behind_an_execution_whose_window_is_processed_starts_a
     assert [start.claimed.id for start in await one.settle()] == [execution]
 
 
+async def test_what_waits_behind_more_of_them_than_a_claim_ends_starts_without_a_poll(
+    ledger: Ledger, one: Runner
+) -> None:
+    hourly(ledger, max_running=1)
+    await run(ledger, one)
+    for seconds in range(1, 102):  # the limit of one execution makes each a round of its own
+        at = noon(ledger) - timedelta(seconds=seconds)
+        rows.execution(ledger.db, "PENDING", plan_time=at, trigger="backfill")
+    execution = ledger.trigger()
+    assert [start.claimed.id for start in await one.settle()] == [execution]
+    assert ledger.statuses().count("CANCELLED") == 101
+
+
 async def test_a_waiting_execution_is_cancelled_if_its_window_is_processed(
     ledger: Ledger, one: Runner, began: datetime
 ) -> None:

@@ -106,6 +106,19 @@ def _of(file: str, *rows: tuple[str, str, str, str]) -> list[Mistake]:
 
 MISTAKES = [
     *_of(
+        SRC + "rules/plan_times.py",
+        ("scopes with jitter share a plan",
+         "tests/unit/test_shared_plans.py::test_a_shared_plan_is_that_of_each_scope",
+         "return bool(job.jitter) or (job.schedule", "return (job.schedule"),
+    ),
+    *_of(
+        SRC + "engine/claiming/shared_plans.py",
+        ("a shared plan ignores how many executions may start",
+         "tests/unit/test_shared_plans.py::"
+         "test_a_plan_is_shared_while_the_room_is_larger_than_what_may_start",
+         "row.ahead_of, now, *self._starts(room, revisions)", "row.ahead_of, now"),
+    ),
+    *_of(
         SRC + "engine/claiming/claim.py",
         ("a claim begins no earlier after a long preparation",
          "tests/db/test_claiming_ahead.py::"
@@ -248,6 +261,9 @@ MISTAKES = [
         ("a manual start has a lateness",
          BOUNDARIES + "test_an_hour_does_not_contain_the_beginning_of_the_next_one",
          "SELECT CASE WHEN e.trigger = 'schedule' AND e.attempt = 1\n", "SELECT CASE WHEN e.attempt = 1\n"),
+        ("a start whose instant was forgotten has a lateness",
+         HOURS + "test_an_execution_that_was_released_and_cancelled_has_no_lateness",
+         "AND e.started_at IS NOT NULL AND e.gated_at", "AND e.gated_at"),
         ("an execution that awaits its retry is counted",
          HOURS + "test_a_change_after_the_roll_up_is_counted_again",
          "e.finished_at IS NOT NULL AND e.next_attempt_at IS NULL\n            GROUP BY",
@@ -549,6 +565,9 @@ MISTAKES = [
         ("an execution that ends because its window is processed makes no room",
          WINDOWS + "test_what_waits_behind_an_execution_whose_window_is_processed_starts_at_once",
          "EXIT WHEN NOT made_room AND", "EXIT WHEN"),
+        ("what a claim leaves waits for a poll",
+         WINDOWS + "test_what_waits_behind_more_of_them_than_a_claim_ends_starts_without_a_poll",
+         "            more := true;\n", ""),
     ),
     *_of(
         SQL + "windows/record_windows.sql",
@@ -642,9 +661,9 @@ MISTAKES = [
         SQL + "claiming/claim_look.sql",
         ("a claim searches the index of due schedules from its beginning",
          PINNED + "test_a_schedule_below_the_low_water_mark_is_found_by_a_check_in",
-         "AND s.scope_kind <> 'host' AND s.queue = o.name\n              AND s.next_due_at <= {schema}.db_now() + ahead\n"
+         "AND s.next_due_at <= {schema}.db_now() + ahead\n"
          "              AND s.next_due_at >= coalesce(due_from, '-infinity')",
-         "AND s.scope_kind <> 'host' AND s.queue = o.name AND s.next_due_at <= {schema}.db_now() + ahead"),
+         "AND s.next_due_at <= {schema}.db_now() + ahead"),
         ("a claim reads the planned skips of other scopes",
          SKIPS + "test_a_skip_of_all_scopes_includes_later_ones_and_that_of_a_scope_only_itself",
          "(p.scope_kind, p.scope_id) = (s.scope_kind, s.scope_id))", "true)"),
@@ -920,6 +939,9 @@ MISTAKES = [
     ),
     *_of(
         SRC + "ledger/sql/record_skips.sql",
+        ("a stored skip of what was missed earlier is extended",
+         "tests/db/test_verify.py::test_plan_times_that_are_missed_at_different_times_lie_in_different_skips",
+         "AND (u.reason <> 'missed' OR EXISTS (", "AND (true OR EXISTS ("),
         ("a stored skip of another excluded day is extended",
          IN_LEDGER + "test_firings_on_excluded_days_become_skips_with_their_names",
          "AND k.detail IS NOT DISTINCT FROM u.detail AND NOT", "AND NOT"),
@@ -975,6 +997,9 @@ MISTAKES = [
     ),
     *_of(
         SRC + "audit/skip_reasons.py",
+        ("verify checks the first plan_time of a missed range only",
+         "tests/db/test_verify.py::test_missed_within_grace",
+         "may_be_false = self._missed is None", "may_be_false = expected.plan_time == skip.first"),
         ("verify accepts another name of an excluded day",
          IN_LEDGER + "test_verify_finds_what_no_calendar_explains[another name]",
          "case \"calendar\" if skip.detail != expected.excluded:", "case \"calendar\" if False:"),
@@ -1299,10 +1324,13 @@ MISTAKES = [
          "WHERE h.retired_at IS NULL AND h.present_from IS NOT NULL AND", "WHERE h.present_from IS NOT NULL AND"),
         ("nobody records that a host is absent",
          HOSTS + "test_a_host_that_is_absent_through_grace_gets_a_skip",
-         "WHERE s.next_due_at + j.grace <", "WHERE false AND s.next_due_at + j.grace <"),
+         "AND coalesce(s.next_due_at,", "AND false AND coalesce(s.next_due_at,"),
         ("nobody records the absence of a retired host that a job lists",
          HOSTS + "test_a_retired_host_that_a_job_lists_is_absent",
          "AND o.retired_at IS NOT NULL LIMIT 1", "AND false LIMIT 1"),
+        ("each check-in reads what is not due of the jobs that list hosts",
+         HOSTS + "test_neither_hosts_that_are_gone_nor_schedules_that_are_not_due_are_read",
+         "WHERE coalesce(s.next_due_at, s.next_plan_time) < {schema}.db_now()\n", "WHERE true\n"),
     ),
     *_of(
         SRC + "engine/claiming/decide.py",
@@ -1482,7 +1510,9 @@ MISTAKES = [
         ("a job that has returned is moved to replicas at once", ADOPT + "test_an_impossible_switch_is_refused",
          "OR definition.returned_at <= greatest(definition.adopted_at, now_)", "OR false"),
         ("a withdrawn adoption is shown as a move", ADOPT + "test_an_adoption_can_be_withdrawn_and_moved",
-         "WHEN back AND at <= definition.adopted_at THEN", "WHEN false THEN"),
+         "WHEN back THEN at > definition.adopted_at ELSE", "WHEN back THEN true ELSE"),
+        ("an adoption withdraws a return silently", ADOPT + "test_an_adoption_can_be_withdrawn_and_moved",
+         "WHEN NOT (back AND moves) AND definition", "WHEN NOT moves AND definition"),
     ),
     *_of(
         SRC + "web/run_reports.py",

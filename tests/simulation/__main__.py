@@ -8,10 +8,12 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.database import Databases, server
 from tests.simulation.support.backend import Database, opened
+from tests.simulation.support.cluster import Tell
 from tests.simulation.support.run import prepare, simulate
 
 TOLD = (
@@ -39,6 +41,12 @@ def fresh_database() -> Iterator[Database]:
             databases.drop(name)
 
 
+def printing() -> Tell:
+    """What prints the trace: on the stream of now, because the one of a running replica captures
+    what is printed beside a handler, and the seed would take another course."""
+    return partial(print, file=sys.stdout)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("seed", nargs="?", type=int, help="replay this one")
@@ -51,7 +59,7 @@ def main() -> int:
         parser.error("name a SEED, --seeds N or --minutes N")
     with fresh_database() as database:
         if asked.seed is not None:
-            verdict = simulate(asked.seed, database, print if asked.trace else None)
+            verdict = simulate(asked.seed, database, printing() if asked.trace else None)
             print(verdict if verdict.violations else f"seed {asked.seed}: nothing wrong")
             return 1 if verdict.violations else 0
         return _many(database, asked)

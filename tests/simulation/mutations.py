@@ -263,6 +263,12 @@ starts_ahead_of_its_instant = both(
 """Neither the wait nor the INSERT of a claim ahead minds the instant."""
 
 
+boots_at_each_check_in = in_function(
+    "note_host", ("b.boot_id = boot AND b.plan_time IS NOT NULL", "false")
+)
+"""Each check-in makes the boot a plan_time again."""
+
+
 def keeps_old_dates(_: Database) -> AbstractContextManager[None]:
     """A replica plans all revisions of a job by the dates of the calendar that it read first."""
     first: dict[tuple[Any, str], Any] = {}
@@ -338,6 +344,9 @@ MUTATIONS = (
     Mutation(
         "a run that starts when its report arrives", "reports", reported.begins_at_the_receipt
     ),
+    Mutation("an adopted job on both sides", "sides", reported.both_sides_run, quick=True),
+    Mutation("a return that the ledger does not report", "sides", reported.forgets_the_return),
+    Mutation("a boot that fires twice", "boots", boots_at_each_check_in),
     Mutation("claims in another database", "identity", around.claims_anywhere, quick=True),
 )
 

@@ -31,10 +31,12 @@ ROWS = {
     "gated": "FROM executions WHERE gated_at IS NOT NULL AND status = 'SUCCESS'",
     "hosts": "FROM skips WHERE reason = 'host_absent' AND EXISTS ("
     "SELECT FROM executions WHERE job_name = 'everywhere' AND status = 'SUCCESS') AND EXISTS ("
+    "SELECT FROM executions WHERE job_name = 'at_boot' AND status = 'SUCCESS') AND EXISTS ("
     "SELECT FROM executions WHERE job_name = 'somewhere' AND status = 'SUCCESS')",
     "observed": "FROM skips WHERE reason = 'not_reported' AND EXISTS ("
     "SELECT FROM executions WHERE trigger = 'observed' AND status = 'SUCCESS') AND EXISTS ("
-    "SELECT FROM executions WHERE trigger = 'schedule' AND runner_id = 'observed')",
+    "SELECT FROM executions WHERE trigger = 'schedule' AND runner_id = 'observed') AND EXISTS ("
+    "SELECT FROM executions WHERE job_name = 'moved' AND runner_id <> 'observed')",
     "calendars": "FROM skips WHERE reason = 'calendar' AND EXISTS ("
     "SELECT FROM executions WHERE job_name = 'dated_next' AND status = 'SUCCESS')",
 }

@@ -6,6 +6,7 @@ import pytest
 
 from tests.database import Databases
 from tests.marks import first_fast
+from tests.simulation.__main__ import printing
 from tests.simulation.replay import differences, parted
 from tests.simulation.support.backend import Database
 from tests.simulation.support.run import Verdict, simulate
@@ -15,10 +16,13 @@ CHUNK = 5
 REPLAYED = range(6)
 
 
+CHUNKS = [range(1), *(range(n, min(n + CHUNK, SEEDS)) for n in range(1, SEEDS, CHUNK))]
+
+
 @pytest.mark.timeout(1800)  # a busy machine is slow
-@pytest.mark.parametrize("first", first_fast(range(0, SEEDS, CHUNK)))
-def test_no_invariant_is_violated_under_faults(simulated: Database, first: int) -> None:
-    for seed in range(first, first + CHUNK):
+@pytest.mark.parametrize("seeds", first_fast(CHUNKS), ids=str)
+def test_no_invariant_is_violated_under_faults(simulated: Database, seeds: range) -> None:
+    for seed in seeds:
         verdict = simulate(seed, simulated)
         assert not verdict.violations, str(verdict)
 
@@ -27,6 +31,11 @@ def test_no_invariant_is_violated_under_faults(simulated: Database, first: int) 
 @pytest.mark.timeout(1800)
 def test_a_seed_does_the_same_each_time(databases: Databases) -> None:
     assert differences(REPLAYED, databases._dsn) == {}
+
+
+@pytest.mark.tools
+def test_a_seed_does_the_same_when_its_trace_is_printed(simulated: Database) -> None:
+    assert simulate(0, simulated, printing()).digest == simulate(0, simulated).digest
 
 
 @pytest.mark.tools

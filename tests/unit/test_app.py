@@ -371,6 +371,7 @@ def test_an_app_and_its_functions_are_found_in_the_working_directory(project: Pa
         ("somewhere.jobs", r'"somewhere.jobs": it is not package\.module:name; write it like'),
         ("somewhere.jbos:app", r"there is no module somewhere\.jbos in /"),
         ("elsewhere.jobs:app", r"there is no module elsewhere in /"),
+        ("somewhere.jobs.py:app", r"write somewhere\.jobs:app, without \.py"),
         ("somewhere.jobs:ap", r"somewhere\.jobs has no `ap`; did you mean `app`\?"),
         ("somewhere.jobs:number", r"is a int, not an App; name the"),
         ("somewhere.broken:app", r"importing somewhere\.broken raised ModuleNotFoundError: .*dep"),

@@ -180,6 +180,7 @@ def test_a_cron_job_becomes_a_job_that_runs_the_command_of_its_pod() -> None:
             "DB": "shop", "API_TOKEN": "hunter2", "PGPASSWORD": {"env": "K8S_PG_AUTH_PASSWORD"},
         },
         "overlap": "wait", "grace": "600s", "catch_up": "skip", "run_timeout": "none",
+        "stale_timeout": "10m",
         "max_attempts": 3, "retry_backoff": ["10s", "20s"], "allow_stale_reentry": True,
     }  # fmt: skip
     assert imported.complete
@@ -303,7 +304,7 @@ def test_the_command_reads_standard_input_and_writes_a_private_file(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("kind: CronJob\nspec: {schedule: */5 * * * *}", "is not YAML"),
+        ("kind: CronJob\nspec: {schedule: */5 * * * *}", "is not YAML: line 2, column 19: "),
         ("kind: {{ .Values.kind }}\n", "helm template"),
         ("a: " + "[" * 500, "nested too deeply"),
         ("a: 2026-02-30", "is not YAML"),

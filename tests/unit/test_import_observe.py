@@ -286,13 +286,18 @@ def test_a_job_of_apscheduler_gets_an_item_of_the_mapping_F121() -> None:
     trigger = OrTrigger([CronTrigger(hour=3), CronTrigger(hour=4, minute=30)])
     scheduler.add_job(lambda: None, CronTrigger(hour=3), id="tidy Up", misfire_grace_time=60)
     scheduler.add_job(lambda: None, trigger, id="twice")
+    scheduler.add_job(lambda: None, CronTrigger(hour=5))
     jobs = apscheduler_jobs.jobs_of(scheduler)
     imported = apscheduler_jobs.convert(
         "test", jobs, datetime(2031, 1, 1, tzinfo=UTC), observe=True
     )
-    tidy, twice = checked(observed.observed(imported)).sources[0].entries
+    tidy, twice, unnamed = checked(observed.observed(imported)).sources[0].entries
     assert tidy.wrapper == "'tidy Up': 'tidy-up'"
     assert {"schedule": "0 3 * * *", "grace": "2m"}.items() <= tidy.jobs["tidy-up"].items()
     assert twice.wrapper == "'twice': 'twice'"
     assert [*twice.jobs] == ["twice"]
     assert "schedule" not in twice.jobs["twice"]
+    assert [*tidy.notes] == []
+    assert [(note.kind, note.message[:16]) for note in unnamed.notes] == [
+        ("changed", "the id is random")
+    ]

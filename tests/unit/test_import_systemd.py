@@ -234,6 +234,17 @@ def test_each_form_of_a_command_is_kept(line: str, command: str | list[str]) -> 
     assert imported.complete
 
 
+@pytest.mark.parametrize(
+    ("event", "lease"), [("daily", "10m"), ("hourly", "10m"), ("*:0/30", None)]
+)
+def test_a_job_without_a_limit_survives_a_restart_of_the_database(
+    event: str, lease: str | None
+) -> None:
+    service = SERVICE.replace("TimeoutStartSec=1h\n", "")
+    (job,) = tables(read(f"[Timer]\nOnCalendar={event}\n", service))
+    assert (job["run_timeout"], job.get("stale_timeout")) == ("none", lease)
+
+
 def test_a_user_is_noted_or_changed_to() -> None:
     assert "runs the service as backup" in notes(read(current_user="root"), "changed")
     switched = read(current_user="root", as_user=True)
@@ -278,6 +289,7 @@ def test_what_differs_in_a_service_is_noted(service: str, told: str) -> None:
         ("OnBootSec=5min\n", "ExecStart=/a\n", "OnBootSec=5min is not imported"),
         ("OnUnitActiveSec=500ms\n", "ExecStart=/a\n", "not a number of whole seconds"),
         ("OnUnitActiveSec=soon\n", "ExecStart=/a\n", "not a time span"),
+        ("OnUnitActiveSec=20y\n", "ExecStart=/a\n", "longer than ten years"),
         ("Unit=x\n", "ExecStart=/a\n", "no OnCalendar"),
         ("OnCalendar=daily\n", "", "was not found"),
         ("OnCalendar=daily\n", "Type=oneshot\n", "no ExecStart"),

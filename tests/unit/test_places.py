@@ -64,6 +64,7 @@ def test_every_table_and_key_of_a_file_is_found() -> None:
         (Problem(job="b"), 19),
         (Problem(job="unknown", field="queue"), 21),
         (Problem(field="cronledger.slots"), 3),
+        (Problem(field="cronledger.slots[0]"), 3),
         (Problem(field="cronledger.slot"), 2),
         (Problem(field="elsewhere"), None),
         (Problem(message="is not TOML: Invalid value (at line 7, column 1)"), 7),

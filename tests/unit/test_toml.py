@@ -238,6 +238,15 @@ def test_everything_is_reported_together(file: Path) -> None:
         ('sql = "a"\ncwd = "/"', ["jobs.a.cwd: has no effect with sql; remove it"]),
         ('http = { urls = "x" }', ["jobs.a.http.url: is missing", "jobs.a.http.urls: unknown n"]),
         ('external = true\nmax_attempts = "2"', ["jobs.a.max_attempts = "]),
+        ("external = true\nmax_attempts = 0", ["jobs.a.max_attempts = 0: is too small; use at"]),
+        (
+            'external = true\nnotify = [{ channel = "ops", remind = "10s" }]',
+            ['jobs.a.notify[0].remind = "10s": is not between 1 minute and'],
+        ),
+        ('python = "jobs.load"', ['jobs.a.python = "jobs.load": has an invalid format; write it']),
+        ('external = true\nqueue = ""', ['jobs.a.queue = "": has an invalid format; use 1 to 200']),
+        ('external = true\nrequires = ["b"]', ['jobs.a.requires = ["b"]: has no effect without']),
+        ('command = "a"\nevery = "web1"', ["jobs.a.every = \"web1\": 'web1' is not a label"]),
         ("external = true\nmax_running = 2147483648", ["jobs.a.max_running = "]),
         ("external = true\nday_or = 1", ["jobs.a.day_or = 1: should be a valid boolean"]),
         ("external = true\nstarts_at = 1700000000", ["jobs.a.starts_at = 1700000000: 17000000"]),
@@ -258,6 +267,12 @@ def test_a_wrong_job_is_refused_with_its_place(file: Path, table: str, expected:
     assert len(lines) == len(expected)
     for line, start in zip(lines, expected, strict=True):
         assert line.startswith(start)
+
+
+def test_an_unknown_zone_of_the_defaults_is_one_problem(file: Path) -> None:
+    jobs = "".join(f'[jobs.{name}]\nschedule = "@daily"\nexternal = true\n' for name in "ab")
+    (line,) = refusals(file, f'[defaults]\ntimezone = "Europe/Berlim"\n{jobs}')
+    assert line.startswith('defaults.timezone = "Europe/Berlim": unknown time zone')
 
 
 def test_warnings_do_not_refuse(file: Path) -> None:

@@ -79,7 +79,8 @@ def test_an_address_in_use_is_an_error(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         run = start("--listen", f"127.0.0.1:{taken.getsockname()[1]}")
         assert run.end() == 1
-    assert "Address already in use" in run.err and "Traceback" not in run.err
+    assert "Address already in use; free it, or choose another with --listen" in run.err
+    assert "Traceback" not in run.err
 
 
 def test_an_access_that_would_be_open_or_useless_is_refused(refuse: Refuse) -> None:

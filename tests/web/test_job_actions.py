@@ -114,6 +114,8 @@ def test_an_observed_job_is_adopted_and_returned_F118(browser: TestClient, db: D
     stored = "SELECT adopted_at, returned_at FROM cronledger.jobs"
     for back, shown in (
         ({}, f"job: replicas fire it from {iso(day)} on; the last plan_time of the other"),
+        ({"back": "yes", "at": iso(day + 48 * HOUR)}, "job: the other scheduler fires it from"),
+        ({}, "; its return to the other scheduler at "),
         ({"back": "yes"}, "is withdrawn, and the other scheduler keeps firing it"),
     ):
         before = one(db.execute(stored))
@@ -126,7 +128,7 @@ def test_an_observed_job_is_adopted_and_returned_F118(browser: TestClient, db: D
     )
     assert [(row["outcome"], row["reason"], "@" in row["requested_by"]) for row in audit] == [
         ("done", "the move", True)
-    ] * 2
+    ] * 4
 
 
 def test_an_adoption_before_the_next_plan_time_has_the_warning_F118(

@@ -52,9 +52,14 @@ BEGIN
                   AND e.next_attempt_at IS NULL AND e.status <> 'RUNNING' LIMIT 1) e
             WHERE c.windows);
         rounds := rounds + 1;
-        -- The refused and the ended ones may have displaced others from the batch. A large backlog of ended ones is left to
-        -- later claims, because this transaction holds the locks of limits.
-        EXIT WHEN NOT made_room AND cardinality(refused) = 0 OR used >= cardinality(tokens) OR rounds >= 100;
+        -- The refused and the ended ones may have displaced others from the batch.
+        EXIT WHEN NOT made_room AND cardinality(refused) = 0 OR used >= cardinality(tokens);
+        -- A large backlog of ended ones is left to later claims, because this transaction holds the locks of limits.
+        IF rounds >= 100 THEN
+            more := true;
+            RETURN NEXT;
+            RETURN;
+        END IF;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist and are due, for a runner that serves these queues, handler kinds and Python functions and has these labels; at most one for each token, and at most max_rows are considered. trusted_since: the runner has trusted the clock of the database since then; NULL: it does not steal. more: others may be due. excluded_jobs: jobs of which nothing is claimed; the caller adds those in unsettled_pauses. Raises CL005 in another database than the ledger''s own, and unless the transaction is READ COMMITTED.';
+COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist and are due, for a runner that serves these queues, handler kinds and Python functions and has these labels; at most one for each token, and at most max_rows are considered. trusted_since: the runner has trusted the clock of the database since then; NULL: it does not steal. more: others may be due. After 100 rounds of executions that are ended instead, the last row has nothing but more. excluded_jobs: jobs of which nothing is claimed; the caller adds those in unsettled_pauses. Raises CL005 in another database than the ledger''s own, and unless the transaction is READ COMMITTED.';

@@ -51,7 +51,7 @@ COMMENT ON FUNCTION {schema}_internal.lock_woken_schedules(text[], text[], integ
 -- Those that are due, the oldest first, because slots may not be enough for all of them.
 -- Also locked are those that are due within `ahead`. They are returned only if none is due yet, and only those
 -- within 1 ms after the first one, because executions that are claimed ahead start together.
--- The schedules of hosts come from an index of their own, so that only those of this host are read.
+-- One search of the index for schedules of no host, and one for those of this host. Those of others are not read.
 -- No join and no condition on jobs: what cannot start is parked, and is not in this index. excluded_jobs: jobs
 -- whose handler another runner has and this one does not; NOT IN, because it has a hash in every plan.
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_schedules(
@@ -66,30 +66,18 @@ BEGIN
     FROM (
         SELECT d.*, min(d.next_due_at) OVER () AS first
         FROM {schema}_internal.open_queues(of_queues) o
+        CROSS JOIN (VALUES (''), (of_host)) own(host)
         CROSS JOIN LATERAL (
-            SELECT * FROM (
             SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
                    s.next_plan_time, s.retired_at, s.returned_at, s.next_due_at, s.ctid AS address,
                    s.input_watermark, s.running_from
             FROM {schema}.schedules s
-            WHERE NOT s.woken AND s.scope_kind <> 'host' AND s.queue = o.name
+            WHERE NOT s.woken AND s.queue = o.name AND {schema}_internal.scope_host(s.scope_kind, s.scope_id) = own.host
               AND s.next_due_at <= {schema}.db_now() + ahead
               AND s.next_due_at >= coalesce(due_from, '-infinity')
               AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
             ORDER BY s.next_due_at LIMIT max_rows
-            FOR NO KEY UPDATE OF s SKIP LOCKED) s
-            UNION ALL
-            SELECT * FROM (
-            SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
-                   s.next_plan_time, s.retired_at, s.returned_at, s.next_due_at, s.ctid AS address,
-                   s.input_watermark, s.running_from
-            FROM {schema}.schedules s
-            WHERE NOT s.woken AND s.scope_kind = 'host' AND s.scope_id = of_host AND s.queue = o.name
-              AND s.next_due_at <= {schema}.db_now() + ahead
-              AND s.next_due_at >= coalesce(due_from, '-infinity')
-              AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
-            ORDER BY s.next_due_at LIMIT max_rows
-            FOR NO KEY UPDATE OF s SKIP LOCKED) s
+            FOR NO KEY UPDATE OF s SKIP LOCKED
         ) d
     ) x
     WHERE x.next_due_at <= CASE WHEN x.first > {schema}.db_now()
@@ -149,7 +137,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
     OUT since timestamptz, OUT existing json, OUT schedules json, OUT locked_queues text[], OUT locked_jobs text[],
     OUT jobs json, OUT queue_room json, OUT running json, OUT now timestamptz, OUT retirements json,
     OUT window_starts json, OUT pauses text, OUT pause_at timestamptz, OUT planned_skips json, OUT absences json,
-    OUT reports json, OUT unreported json, OUT boots json)
+    OUT reports json, OUT unreported json, OUT boots json, OUT more boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     claimed text[];
@@ -157,12 +145,12 @@ DECLARE
     locked  {schema}_internal.locked_schedule[];
     planned text[];
     limits  text[];
-    retired boolean;
+    unusual boolean;  -- one of the schedules is retired or belongs to a host
     ends_at timestamptz;  -- the last instant before pause_at
     paused  text[];
     has_woken boolean;
     skipping boolean;
-    on_hosts boolean;
+    reported boolean;
     windowed boolean;
     own_host text := {schema}_internal.host_of(labels);
     seen_hosts text[];
@@ -181,44 +169,51 @@ BEGIN
     jobs_not_to_plan := jobs_not_to_plan || paused;
     ahead := least(ahead, ends_at - {schema}.db_now());
     SELECT json_agg(json_build_array(
-               c.more, CASE c.how WHEN 'refused' THEN c.payload END, c.job_name, c.scope_kind, c.scope_id, c.plan_time,
+               CASE c.how WHEN 'refused' THEN c.payload END, c.job_name, c.scope_kind, c.scope_id, c.plan_time,
                c.queue, c.id, c.lease_token, c.attempt, c.max_attempts, c.trigger,
-               CASE WHEN c.how <> 'refused' THEN c.payload END, c.revision, c.started_at, c.how, c.window_start)),
-           array_agg(c.job_name)
-    INTO existing, claimed
+               CASE WHEN c.how <> 'refused' THEN c.payload END, c.revision, c.started_at, c.how, c.window_start))
+               FILTER (WHERE c.id IS NOT NULL),
+           array_agg(c.job_name) FILTER (WHERE c.id IS NOT NULL), bool_or(c.more)
+    INTO existing, claimed, more
     FROM {schema}_internal.claim_due(
         runner, of_queues, kinds, functions, labels, tokens, trusted_since, sql_commands, jobs_not_to_run || paused,
         max_rows) c;
     IF has_woken THEN
         woken := ARRAY(SELECT w FROM {schema}_internal.lock_woken_schedules(
             of_queues, jobs_not_to_plan, max_woken) w);
+        -- A schedule of another host is planned only while its row in hosts is locked, so that no check-in ends an absence
+        -- meanwhile. Its own replica plans what is left out here.
+        IF EXISTS (SELECT FROM unnest(woken) s WHERE s.scope_kind = 'host' AND s.scope_id IS DISTINCT FROM own_host) THEN
+            seen_hosts := ARRAY(
+                SELECT h.name FROM {schema}.hosts h
+                WHERE h.name IN (SELECT s.scope_id FROM unnest(woken) s WHERE s.scope_kind = 'host')
+                ORDER BY h.name FOR SHARE SKIP LOCKED);
+            woken := ARRAY(SELECT s FROM unnest(woken) s
+                           WHERE s.scope_kind <> 'host' OR s.scope_id = own_host OR s.scope_id = ANY (seen_hosts));
+        END IF;
     END IF;
     -- What exists and what was woken do not wait for what is coming.
     locked := ARRAY(SELECT s FROM {schema}_internal.lock_due_schedules(
         of_queues, own_host, jobs_not_to_plan, max_due,
         CASE WHEN claimed IS NULL AND cardinality(woken) = 0 THEN ahead ELSE interval '0' END, due_from) s) || woken;
-    -- A schedule of another host is planned only while its row in hosts is locked, so that no check-in ends an absence
-    -- meanwhile. Its own replica plans what is left out here.
-    IF EXISTS (SELECT FROM unnest(woken) s WHERE s.scope_kind = 'host' AND s.scope_id IS DISTINCT FROM own_host) THEN
-        seen_hosts := ARRAY(
-            SELECT h.name FROM {schema}.hosts h
-            WHERE h.name IN (SELECT s.scope_id FROM unnest(woken) s WHERE s.scope_kind = 'host')
-            ORDER BY h.name FOR SHARE SKIP LOCKED);
-        locked := ARRAY(SELECT s FROM unnest(locked) s
-                        WHERE s.scope_kind <> 'host' OR s.scope_id = own_host OR s.scope_id = ANY (seen_hosts));
-    END IF;
     IF claimed IS NULL AND cardinality(locked) = 0 THEN
         RETURN;
     END IF;
+    -- After the locks, so that it sees every report that was committed before them. Reports are searched by scope, because
+    -- until a vacuum their index keeps entries of reports that have an execution now. OFFSET 0 makes this search one
+    -- probe for each schedule. One statement computes all flags, because to start one costs more than to compute them.
     SELECT json_agg(json_build_array(
                s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
                s.next_plan_time, s.retired_at, s.returned_at, s.woken, s.ahead_of, s.address, s.input_watermark)),
-           array_agg(s.job_name), array_agg(s.queue), bool_or(s.retired_at IS NOT NULL),
+           array_agg(s.job_name), array_agg(s.queue), bool_or(s.retired_at IS NOT NULL OR s.scope_kind = 'host'),
            EXISTS (SELECT FROM {schema}.planned_skips p WHERE p.covered_through >= p.from_plan_time),
-           bool_or(s.scope_kind = 'host')
-    INTO schedules, planned, limits, retired, skipping, on_hosts
+           bool_or(EXISTS (
+               SELECT FROM {schema}.reports r
+               WHERE (r.job_name, r.scope_kind, r.scope_id) = (s.job_name, s.scope_kind, s.scope_id) AND r.execution_id IS NULL
+               OFFSET 0))
+    INTO schedules, planned, limits, unusual, skipping, reported
     FROM unnest(locked) s;
-    IF retired THEN
+    IF unusual THEN
         retirements := (
             SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, h.retired_at, h.returned_at)
                             ORDER BY h.retired_at)
@@ -243,13 +238,7 @@ BEGIN
                   AND (p.scope_id IS NULL OR (p.scope_kind, p.scope_id) = (s.scope_kind, s.scope_id))
                 OFFSET 0) p);
     END IF;
-    -- As with planned skips, every report that was committed before the locks. By scope, because the index keeps entries of
-    -- reports that have an execution now, until a vacuum. OFFSET 0 keeps it a probe for each schedule.
-    IF EXISTS (
-        SELECT FROM unnest(locked) s CROSS JOIN LATERAL (
-            SELECT FROM {schema}.reports r
-            WHERE (r.job_name, r.scope_kind, r.scope_id) = (s.job_name, s.scope_kind, s.scope_id) AND r.execution_id IS NULL
-            OFFSET 0) r) THEN
+    IF reported THEN
         SELECT u.reports, u.unreported INTO reports, unreported FROM {schema}_internal.unmatched_reports(locked) u;
     END IF;
     -- A claim ahead leaves what is limited to a later one, and does not delay that one.
@@ -298,7 +287,7 @@ BEGIN
             OFFSET 0) e);
     now := least({schema}.db_clock(), ends_at);
     -- The host of this runner is present. The absence of another one lasts at least until now, because its row is locked.
-    IF on_hosts THEN
+    IF unusual THEN
         absences := (
             SELECT json_agg(json_build_array(s.job_name, s.scope_kind, s.scope_id, a.from_at, a.until_at) ORDER BY a.from_at)
             FROM unnest(locked) s
@@ -320,4 +309,4 @@ BEGIN
             WHERE s.scope_kind = 'host');
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips, absences and boots (of hosts): those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. reports, unreported: see unmatched_reports. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';
+COMMENT ON FUNCTION {schema}_internal.claim_look(text, text[], text[], text[], text[], uuid[], timestamptz, boolean, text[], integer, text[], integer, integer, interval, timestamptz) IS 'Claims executions that exist and are due (claim_due), locks the schedules that the runner has to plan, and reads what the decision about them depends on. since, now: the clock before and after that. existing, schedules: NULL if there are none; then the others are NULL too, except for more: claim_due has left executions that may be due to the next claim, and changed others. locked_queues, locked_jobs: of those that have a limit. retirements, planned_skips, absences and boots (of hosts): those of the schedules that the cursor has not passed. window_starts: where the next windows of the schedules of jobs with windows begin. pauses: due, nothing was claimed, because begin_pauses has to come first; unsettled, jobs were left out, and settle_pauses has to follow; NULL: neither. reports, unreported: see unmatched_reports. pause_at: when the next planned pause begins. Nothing is planned from then on, so now is before it.';

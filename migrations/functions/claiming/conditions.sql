@@ -84,23 +84,22 @@ CREATE OR REPLACE FUNCTION {schema}_internal.host_of(labels text[]) RETURNS text
 $$;
 COMMENT ON FUNCTION {schema}_internal.host_of(text[]) IS 'Returns the host of a runner with these labels; NULL: none is among them.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.scope_host(scope_kind text, scope_id text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE scope_kind WHEN 'host' THEN scope_id ELSE '' END
+$$;
+COMMENT ON FUNCTION {schema}_internal.scope_host(text, text) IS 'Returns the only host whose replicas may run this scope, or an empty text if those of any host may. The index schedules_due contains this expression.';
+
 -- All woken schedules count as one, because a claim plans some of each job.
 CREATE OR REPLACE FUNCTION {schema}_internal.next_schedule(
     of_queues text[], of_labels text[], excluded_jobs text[], due_from timestamptz)
 RETURNS TABLE (due timestamptz) LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT least(
         (SELECT min(n.next_due_at) FROM {schema}_internal.open_queues(of_queues) o
+         CROSS JOIN (VALUES (''), ({schema}_internal.host_of(of_labels))) own(host)
          CROSS JOIN LATERAL (
              SELECT s.next_due_at FROM {schema}.schedules s
-             WHERE NOT s.woken AND s.scope_kind <> 'host' AND s.queue = o.name
-               AND s.next_due_at >= coalesce(due_from, '-infinity')
-               AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
-             ORDER BY s.next_due_at LIMIT 1) n),
-        (SELECT min(n.next_due_at) FROM {schema}_internal.open_queues(of_queues) o
-         CROSS JOIN LATERAL (
-             SELECT s.next_due_at FROM {schema}.schedules s
-             WHERE NOT s.woken AND s.scope_kind = 'host' AND s.queue = o.name
-               AND s.scope_id = {schema}_internal.host_of(of_labels)
+             WHERE NOT s.woken AND s.queue = o.name AND {schema}_internal.scope_host(s.scope_kind, s.scope_id) = own.host
                AND s.next_due_at >= coalesce(due_from, '-infinity')
                AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
              ORDER BY s.next_due_at LIMIT 1) n),

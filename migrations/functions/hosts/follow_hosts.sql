@@ -4,42 +4,48 @@ CREATE OR REPLACE FUNCTION {schema}_internal.hosts_with(wanted text[]) RETURNS t
 $$;
 COMMENT ON FUNCTION {schema}_internal.hosts_with(text[]) IS 'Lists the hosts that have these labels, without retired ones.';
 
--- A retired host matters only to jobs that list it: it has no scope of a job with every. So thousands of containers
--- that are gone are not read.
+-- A retired host matters only to jobs that list it: it has no scope of a job with every. It is found by what is due, so
+-- that neither thousands of containers that are gone are read, nor the schedules of these jobs that are not due.
 CREATE OR REPLACE FUNCTION {schema}_internal.absent_hosts()
 RETURNS TABLE (name text) LANGUAGE sql STABLE ROWS 10 AS $$
     SELECT h.name FROM {schema}.hosts h WHERE h.retired_at IS NULL AND h.present_through < {schema}.db_now()
     UNION
     SELECT h.name
-    FROM {schema}.jobs j
-    CROSS JOIN LATERAL (
-        SELECT s.scope_id FROM {schema}.schedules s WHERE s.job_name = j.name AND s.scope_kind = 'host' OFFSET 0) s
+    FROM (
+        SELECT s.scope_id FROM {schema}.schedules s
+        WHERE coalesce(s.next_due_at, s.next_plan_time) < {schema}.db_now()
+          AND (s.next_due_at IS NOT NULL OR s.parked = 'no_runner') AND NOT s.woken AND s.scope_kind = 'host'
+        OFFSET 0) s
     CROSS JOIN LATERAL (
         SELECT o.name FROM {schema}.hosts o WHERE o.name = s.scope_id AND o.retired_at IS NOT NULL LIMIT 1) h
-    WHERE j.scope_kind = 'host' AND j.every IS NULL AND j.retired_at IS NULL
+    WHERE EXISTS (SELECT FROM {schema}.jobs j
+                  WHERE j.scope_kind = 'host' AND j.every IS NULL AND j.retired_at IS NULL)
 $$;
 COMMENT ON FUNCTION {schema}_internal.absent_hosts() IS 'Lists the hosts that are absent and may have schedules in force.';
 
 -- The host must have been absent since then: until that is checked under the lock of its row, this is a guess.
+-- Each search has conditions on both columns of schedules_due, so that it reads no other rows, whatever the statistics.
+-- Those that are parked are searched for with the condition of that index. `parked = 'no_runner'` alone would also let
+-- PostgreSQL use schedules_parked, and read those of all hosts for each host.
 CREATE OR REPLACE FUNCTION {schema}_internal.absent_schedules(most bigint)
 RETURNS SETOF {schema}.schedules LANGUAGE sql STABLE ROWS 10 AS $$
     WITH absent AS MATERIALIZED (SELECT h.name FROM {schema}_internal.absent_hosts() h)
     SELECT s.*
     FROM absent h
     CROSS JOIN LATERAL (
-        SELECT s.* FROM {schema}.schedules s
-        WHERE s.scope_kind = 'host' AND s.scope_id = h.name AND NOT s.woken AND s.next_due_at < {schema}.db_now()
-        LIMIT most) s
-    JOIN {schema}.jobs j ON j.name = s.job_name AND j.retired_at IS NULL
-    WHERE s.next_due_at + j.grace < {schema}.db_now()
-    UNION ALL
-    SELECT s.*
-    FROM absent h
+        (SELECT s.* FROM {schema}.schedules s
+         WHERE {schema}_internal.scope_host(s.scope_kind, s.scope_id) = h.name AND NOT s.woken AND s.next_due_at < {schema}.db_now()
+         LIMIT most)
+        UNION ALL
+        (SELECT s.* FROM {schema}.schedules s
+         WHERE {schema}_internal.scope_host(s.scope_kind, s.scope_id) = h.name AND NOT s.woken AND s.next_due_at IS NULL
+           AND (s.next_due_at IS NOT NULL OR (s.parked = 'no_runner' AND s.scope_kind = 'host'))
+         LIMIT most)) s
     CROSS JOIN LATERAL (
-        SELECT s.* FROM {schema}.schedules s
-        WHERE s.scope_kind = 'host' AND s.scope_id = h.name AND NOT s.woken AND s.parked = 'no_runner' LIMIT most) s
-    JOIN {schema}.jobs j ON j.name = s.job_name AND j.retired_at IS NULL
-    WHERE s.next_plan_time + j.schedule_delay + j.jitter + j.grace < {schema}.db_now()
+        SELECT FROM {schema}.jobs j
+        WHERE j.name = s.job_name AND j.retired_at IS NULL
+          AND coalesce(s.next_due_at, s.next_plan_time + j.schedule_delay + j.jitter) + j.grace < {schema}.db_now()
+        LIMIT 1) j
 $$;
 COMMENT ON FUNCTION {schema}_internal.absent_schedules(bigint) IS 'Lists the schedules of absent hosts that have been due for longer than grace, so that another replica has to record the absence. most: how many of each host are considered; NULL: all.';
 

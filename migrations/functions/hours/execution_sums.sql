@@ -19,7 +19,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
           AND r.hour >= c.first AND r.hour < c.last
     ), rest AS MATERIALIZED (
         SELECT e.status, greatest(e.attempt - 1, 0) AS retries, e.duration_ms,
-               CASE WHEN e.trigger = 'schedule' AND e.attempt = 1 AND e.gated_at IS NULL THEN
+               CASE WHEN e.trigger = 'schedule' AND e.attempt = 1 AND e.started_at IS NOT NULL AND e.gated_at IS NULL THEN
                    greatest(0, floor(extract(epoch FROM e.started_at - e.due_at) * 1000))::bigint END AS late_ms
         FROM counted c
         CROSS JOIN LATERAL (

@@ -75,7 +75,7 @@ BEGIN
                    min(e.finished_at) FILTER (WHERE {schema}_internal.has_data(e)) AS oldest_data
             FROM {schema}.executions e
             CROSS JOIN LATERAL (SELECT CASE WHEN e.trigger = 'schedule' AND e.attempt = 1
-                                                  AND e.gated_at IS NULL THEN
+                                                  AND e.started_at IS NOT NULL AND e.gated_at IS NULL THEN
                 greatest(0, floor(extract(epoch FROM e.started_at - e.due_at) * 1000))::bigint END AS ms) l
             WHERE (e.job_name, e.scope_kind, e.scope_id) = (h.job_name, h.scope_kind, h.scope_id)
               AND e.plan_time >= h.hour AND e.plan_time < h.hour + interval '1 hour'

@@ -3,12 +3,12 @@
 
 CREATE OR REPLACE FUNCTION {schema}.preview_adopt(
     job text, at timestamptz, back boolean DEFAULT false,
-    OUT adopted_at timestamptz, OUT returned_at timestamptz, OUT withdrawn timestamptz)
+    OUT adopted_at timestamptz, OUT returned_at timestamptz, OUT moves boolean, OUT withdrawn timestamptz[])
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     definition {schema}.jobs := (SELECT j FROM {schema}.jobs j WHERE j.name = job);
     now_       timestamptz := {schema}.db_clock();
-    is_own     boolean := definition.adopted_at <= now_ AND coalesce(definition.returned_at > now_, true);
+    is_own     boolean := coalesce(definition.adopted_at <= now_, false) AND coalesce(definition.returned_at > now_, true);
     problem    text := CASE
         WHEN definition.retired_at IS NOT NULL THEN format('it is retired (since %s)', definition.retired_at)
         WHEN definition.handler = 'observed' THEN 'it has no handler, so no replica can run it'
@@ -36,14 +36,17 @@ BEGIN
     END IF;
     adopted_at := CASE WHEN back OR is_own THEN definition.adopted_at ELSE at END;
     returned_at := CASE WHEN back THEN at END;
-    withdrawn := CASE WHEN is_own AND NOT back THEN definition.returned_at
-                      WHEN back AND at <= definition.adopted_at THEN definition.adopted_at END;
+    moves := CASE WHEN back THEN at > definition.adopted_at ELSE NOT is_own END;
+    withdrawn := array_remove(ARRAY[
+        CASE WHEN back AND NOT moves THEN definition.adopted_at END,
+        CASE WHEN NOT (back AND moves) AND definition.returned_at > greatest(definition.adopted_at, now_)
+            THEN definition.returned_at END], NULL);
 END $$;
-COMMENT ON FUNCTION {schema}.preview_adopt(text, timestamptz, boolean) IS 'Returns what adopt() would write with these arguments, or raises the error with which it would refuse them. withdrawn: the instant of the future adoption or return that they withdraw, so that the side that fires the job now keeps it; NULL: the job moves.';
+COMMENT ON FUNCTION {schema}.preview_adopt(text, timestamptz, boolean) IS 'Returns what adopt() would write with these arguments, or raises the error with which it would refuse them. moves: the job moves at this instant; false: the side that fires the job now keeps it. withdrawn: the instants of the future switches that they withdraw, in order: with back the adoption and the return after it, otherwise the return. A switch of the same direction that moves to another instant is not withdrawn.';
 
 CREATE OR REPLACE FUNCTION {schema}.adopt(
     job text, at timestamptz, back boolean DEFAULT false, reason text DEFAULT NULL, requested_by text DEFAULT NULL,
-    OUT revision bigint, OUT withdrawn timestamptz)
+    OUT revision bigint, OUT moves boolean, OUT withdrawn timestamptz[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     requester  text := coalesce(requested_by, session_user);
@@ -52,6 +55,7 @@ DECLARE
     began      boolean;
 BEGIN
     SELECT p.* INTO planned FROM {schema}.preview_adopt(job, at, back) p;
+    moves := planned.moves;
     withdrawn := planned.withdrawn;
     began := {schema}_internal.begin_action();
     UPDATE {schema}.jobs j
@@ -65,7 +69,7 @@ BEGIN
         CASE WHEN revision = definition.revision THEN 'unchanged' ELSE 'done' END, job, nullif(revision, definition.revision),
         arguments => jsonb_build_object('at', at, 'back', back), reason => reason);
 END $$;
-COMMENT ON FUNCTION {schema}.adopt(text, timestamptz, boolean, text, text) IS 'Makes replicas fire the plan_times of an observed job from this instant on, which must be at least 5 s ahead. The other scheduler keeps the earlier ones. back: the other scheduler fires the plan_times from this instant on again. The opposite call at the instant of a future switch, or at an earlier one, withdraws this switch. Returns the revision, and withdrawn as preview_adopt() does. The start of a run decides its side, so choose an instant between two plan_times, as cronledger adopt does.';
+COMMENT ON FUNCTION {schema}.adopt(text, timestamptz, boolean, text, text) IS 'Makes replicas fire the plan_times of an observed job from this instant on, which must be at least 5 s ahead. The other scheduler keeps the earlier ones. back: the other scheduler fires the plan_times from this instant on again. The opposite call at the instant of a future switch, or at an earlier one, withdraws this switch. An adoption also withdraws a future return. Returns the revision, and moves and withdrawn as preview_adopt() does. The start of a run decides its side, so choose an instant between two plan_times, as cronledger adopt does.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.replica_times(
     revision {schema}.job_revisions, OUT first timestamptz, OUT until timestamptz)

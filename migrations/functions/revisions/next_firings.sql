@@ -6,13 +6,15 @@ LANGUAGE sql STABLE ROWS 50 SECURITY DEFINER SET search_path = pg_catalog, pg_te
 SET enable_bitmapscan = off AS $$
     (SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time,
             greatest(s.next_due_at, s.next_plan_time) FROM {schema}.schedules s
-     WHERE s.scope_kind <> 'host' AND NOT s.woken AND s.queue = of_queue AND s.next_due_at >= {schema}.db_now() AND s.next_due_at < before
+     WHERE {schema}_internal.scope_host(s.scope_kind, s.scope_id) = '' AND NOT s.woken AND s.queue = of_queue
+       AND s.next_due_at >= {schema}.db_now() AND s.next_due_at < before
        AND s.next_plan_time < before AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
      ORDER BY s.next_due_at LIMIT most)
     UNION ALL
     (SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time,
             greatest(s.next_due_at, s.next_plan_time) FROM {schema}.schedules s
-     WHERE s.scope_kind = 'host' AND NOT s.woken AND s.queue = of_queue AND s.next_due_at >= {schema}.db_now() AND s.next_due_at < before
+     WHERE {schema}_internal.scope_host(s.scope_kind, s.scope_id) > '' AND NOT s.woken AND s.queue = of_queue
+       AND s.next_due_at >= {schema}.db_now() AND s.next_due_at < before
        AND s.next_plan_time < before AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
      ORDER BY s.next_due_at LIMIT most)
     UNION ALL

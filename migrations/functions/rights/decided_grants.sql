@@ -19,7 +19,7 @@ LANGUAGE sql IMMUTABLE AS $$
               calendars calendar_revisions gates windows running_output report_status report_token_status'),
         ('viewer operator runner', 'EXECUTE',
             'history_violations window_violations may_be_stolen loop_errors missing_runner recent_violations present_violations wrong_hours max_steals is_dirty has_label job_state next_firings group_status
-             queues_in_use preview_adopt preview_backfill late_steps unconfirmed_failover may_be_observed'),
+             queues_in_use preview_adopt preview_backfill late_steps unconfirmed_failover may_be_observed scope_host'),
         ('operator runner', 'SELECT', 'execution_payloads job_targets'),
         -- Sessions of the web page.
         ('viewer operator runner', 'EXECUTE', 'begin_page_session page_session end_page_session'),

@@ -26,6 +26,7 @@ class Edit:
 
     `revisions`: the revisions that rows of its plan_times may have. These are its own, and that of
     a pause that ended by itself, because rows are written before the end of the pause is recorded.
+    `grace`: None if it is invalid.
     """
 
     number: int
@@ -35,6 +36,7 @@ class Edit:
     raw: Mapping[str, Any]
     definition: Definition | None
     revisions: frozenset[int]
+    grace: timedelta | None
 
     @property
     def never_fires(self) -> bool:
@@ -62,19 +64,9 @@ class Edit:
         after, through = self.own_part(plan_time - _TICK, plan_time)
         return after >= through
 
-    @property
-    def grace(self) -> timedelta | None:
-        """The grace of this revision, or None if it is invalid."""
-        return self.interval("grace")
-
     def interval(self, name: str) -> timedelta | None:
         """Return a duration of this revision, or None if it has none, or is invalid."""
-        if self.raw.get(name) is None:
-            return None
-        # A definition reads intervals, but has no other, so that of jitter is used.
-        raw = {**self.raw, "jitter": self.raw[name], "calendar": None}
-        definition = _readable(raw, {})
-        return None if definition is None else definition.jitter
+        return _interval(self.raw, name)
 
 
 class Window(NamedTuple):
@@ -332,7 +324,16 @@ def _edit(
         raw,
         _readable(raw, calendars),
         revisions,
+        _interval(raw, "grace"),
     )
+
+
+def _interval(raw: Mapping[str, Any], name: str) -> timedelta | None:
+    if raw.get(name) is None:
+        return None
+    # A definition reads intervals, but has no other, so that of jitter is used.
+    definition = _readable({**raw, "jitter": raw[name], "calendar": None}, {})
+    return None if definition is None else definition.jitter
 
 
 def _readable(raw: Mapping[str, Any], calendars: Calendars) -> Definition | None:

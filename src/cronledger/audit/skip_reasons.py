@@ -9,7 +9,9 @@ detail is its reason. `upstream`: that edit requires other jobs (`gates` checks 
 when the skip was recorded, the plan_time was later than grace, or not the newest, or an edit had
 replaced its definition, of which no execution shows that it was valid, or the job or scope was
 retired since due_at, or the job had no handler. Neither what another scheduler runs counts as
-newer, nor what was due before such a time of the job.
+newer, nor what was due before such a time of the job. Each plan_time of a skip is checked. Of
+`missed`, all but those that were due within grace before the record need one comparison only. The
+first false plan_time of a skip is reported.
 """
 
 from collections.abc import Iterator
@@ -101,7 +103,8 @@ class SkipReasons:
                     self._superseded = self._superseded or one
             case "missed":
                 self._superseded = None
-                if expected.plan_time == skip.first and self._could_start(expected, skip):
+                may_be_false = self._missed is None and not one.untrue
+                if may_be_false and self._could_start(expected, skip):
                     self._missed = one, expected
             case _:
                 self._superseded = None
@@ -188,6 +191,7 @@ class SkipReasons:
         edit = self._history.at(recorded)
         if edit is not expected.edit and self._valid.isdisjoint(expected.edit.revisions):
             return  # its definition may have been invalid
+        one.untrue = True
         late = recorded - expected.due_at
         text = (
             f"the reason is missed, but it was recorded {late} after due_at, "

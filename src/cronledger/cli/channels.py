@@ -6,9 +6,8 @@ from time import monotonic, sleep
 import click
 
 from cronledger.cli import complete
-from cronledger.cli.executions import IDS
 from cronledger.cli.listing import Listing, Printer, listed
-from cronledger.cli.parameters import Duration, limit_option
+from cronledger.cli.parameters import ID, Duration, limit_option
 from cronledger.cli.session import Session, session
 from cronledger.cli.show import echo, json_option, print_json, print_result
 from cronledger.ledger.reports import Row
@@ -79,7 +78,7 @@ def deliveries(*, name: str | None, status: str | None, limit: int, show: Printe
 
 
 @channels.command()
-@click.argument("delivery", metavar="ID", type=IDS)
+@click.argument("delivery", metavar="ID", type=ID)
 @json_option
 def retry(*, delivery: int, as_json: bool) -> None:
     """Send a FAILED delivery again, with all of its attempts."""

@@ -56,9 +56,8 @@ def usual_text(row: Mapping[str, Any]) -> str | None:
     if row["usual_p50"] is None:
         return None
     longer = "; this one takes longer" if row["is_longer"] else ""
-    p50, p95 = (
-        timedelta(seconds=round(row[x].total_seconds(), 1)) for x in ("usual_p50", "usual_p95")
-    )
+    seconds = (row[x].total_seconds() for x in ("usual_p50", "usual_p95"))
+    p50, p95 = (timedelta(seconds=round(x, 1 if x >= 1 else 3)) for x in seconds)
     return f"{cell(p50)}, 95 % within {cell(p95)}{longer}"
 
 

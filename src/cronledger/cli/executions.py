@@ -8,7 +8,7 @@ from cronledger.cli import complete
 from cronledger.cli.execution import print_execution
 from cronledger.cli.follow import follow, print_output
 from cronledger.cli.listing import Listing, Printer, listed
-from cronledger.cli.parameters import job_option, limit_option, owner_options, since_option
+from cronledger.cli.parameters import ID, job_option, limit_option, owner_options, since_option
 from cronledger.cli.session import session
 from cronledger.cli.show import echo, json_option, print_json, print_result, read_moment
 from cronledger.explain.expected import expected_rows
@@ -53,16 +53,16 @@ LISTING = Listing(
 )
 STATUSES = ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED"]
 
-IDS = click.IntRange(1, 2**63 - 1)
+
 failed_argument = click.argument(
-    "execution_id", metavar="ID", type=IDS, shell_complete=complete.failures
+    "execution_id", metavar="ID", type=ID, shell_complete=complete.failures
 )
 failed_arguments = click.argument(
-    "execution_ids", metavar="ID...", type=IDS, nargs=-1, required=True,
+    "execution_ids", metavar="ID...", type=ID, nargs=-1, required=True,
     shell_complete=complete.failures,
 )  # fmt: skip
 running_arguments = click.argument(
-    "execution_ids", metavar="ID...", type=IDS, nargs=-1, required=True,
+    "execution_ids", metavar="ID...", type=ID, nargs=-1, required=True,
     shell_complete=complete.running,
 )  # fmt: skip
 reason_option = click.option("--reason", help="Reason, shown in the audit trail.")
@@ -237,7 +237,7 @@ def cancel(*, execution_ids: tuple[int, ...], reason: str | None, as_json: bool)
 
 
 @executions.command()
-@click.argument("execution_ids", metavar="ID...", type=IDS, nargs=-1, required=True)
+@click.argument("execution_ids", metavar="ID...", type=ID, nargs=-1, required=True)
 @reason_option
 @json_option
 def redact(*, execution_ids: tuple[int, ...], reason: str | None, as_json: bool) -> None:

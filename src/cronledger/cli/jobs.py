@@ -184,7 +184,7 @@ def redact(*, name: str, path: tuple[str, ...], reason: str | None, as_json: boo
     """Remove a value, such as a password, from the earlier revisions of a job.
 
     FIELD... is the place of the value in the job, such as `target env DB_PASSWORD`,
-    `target command` or `payload token`. Each earlier revision whose value differs from the present
+    `target command` or `payload token`. Each earlier revision whose value differs from the current
     one gets *** instead. Change the current value first, for example to {env = "NAME"}.
     """
     with session() as ledger:

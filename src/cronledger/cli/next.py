@@ -17,6 +17,7 @@ from cronledger.rules.calendars import ExcludedDate
 from cronledger.rules.cron import CronError, Firing
 from cronledger.rules.firings import Firings, later, local_text, note
 from cronledger.rules.instants import iso
+from cronledger.rules.model import ScopeKey
 
 LISTING = Listing(
     {"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "there is no further firing"
@@ -125,6 +126,12 @@ def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> Fir
         if row["schedule"] is None:
             raise click.UsageError(
                 f"job {name!r} has no schedule; it runs only when it is triggered"
+            )
+        key = None if scope is None else ScopeKey(name, row["scope_kind"], scope)
+        if key is not None and ledger.reports.schedule(key) is None:
+            raise click.UsageError(
+                f"job {name!r} has no scope {scope!r}; `cronledger jobs show {name}` lists its "
+                "scopes"
             )
         _remark(row, now)
         _remark_planned(ledger.reports.job_pauses(name))

@@ -23,6 +23,8 @@ ASK_SECONDS = 3.0
 """How long the wrapper of a job that replicas may adopt waits for the ledger before it decides."""
 LAST_SECONDS = 5.0
 """How long the wrapper waits for the delivery after the end of the command."""
+_WARNED: set[str] = set()
+"""The warnings of this process."""
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -72,6 +74,7 @@ def observe(
     Exit status: that of the command; 127 or 126 if it cannot be started. With --deliver: 1 if
     something is left.
     """
+    _WARNED.clear()
     spool = Spool(Path(os.environ.get("CRONLEDGER_SPOOL_DIR") or default_directory()))
     options = context.find_root().params
     ledger = options.get("ledger") or ""
@@ -84,6 +87,8 @@ def observe(
         sys.exit(_deliver(spool, ledgers, refused=refused))
     if refused:
         raise click.UsageError("--refused is for --deliver; add it, or omit both")
+    if command and command[0] != "--" and command[0].startswith("-"):
+        raise click.UsageError(f"{command[0]} stands after the job; write options before it")
     command = command[1:] if command[:1] == ("--",) else command
     kind, slash, ident = scope.partition("/")
     if job is None or not command:
@@ -276,7 +281,11 @@ class _Ledgers:
 def _of_environment() -> Target | None:
     url = os.environ.get("CRONLEDGER_DATABASE_URL")
     if not url or url == "embedded":
-        _warn("CRONLEDGER_DATABASE_URL is not a connection string, so reports stay in the spool")
+        value = "`embedded`, which `observe` does not start" if url else "not set"
+        _warn(
+            f"CRONLEDGER_DATABASE_URL is {value}, so reports stay in the spool; set it to a "
+            "connection string"
+        )
         return None
     return Target(url, os.environ.get("CRONLEDGER_SCHEMA") or "cronledger", _warn)
 
@@ -286,4 +295,7 @@ def _short(error: Exception) -> str:
 
 
 def _warn(text: str) -> None:
-    click.echo(f"cronledger observe: {text}", err=True)
+    """Print a warning once, because the start and the end of a run meet the same obstacles."""
+    if text not in _WARNED:
+        _WARNED.add(text)
+        click.echo(f"cronledger observe: {text}", err=True)

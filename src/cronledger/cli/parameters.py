@@ -16,6 +16,15 @@ BIGINT = click.IntRange(-(2**63), 2**63 - 1)
 """The range of PostgreSQL's bigint. A call with a greater number would match no SQL function."""
 
 
+class _Id(click.IntRange):
+    """The id of a row. Its name is a part of the error about an argument that is not one."""
+
+    name = "number"
+
+
+ID = _Id(1, 2**63 - 1)
+
+
 class Duration(click.ParamType[timedelta]):
     """A duration such as `90s` or `1h30m`, converted to a timedelta."""
 

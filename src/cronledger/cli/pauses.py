@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed, print_listing
-from cronledger.cli.parameters import BIGINT, limit_option, owner_options
+from cronledger.cli.parameters import ID, limit_option, owner_options
 from cronledger.cli.session import Session, session
 from cronledger.cli.show import (
     counted,
@@ -120,11 +120,16 @@ def plan(
         f"pause {pause}: {counted(len(rows), 'job')} {_when(start, end)}; "
         f"`cronledger pauses end {pause}` ends it"
     )
+    if not rows:
+        echo(
+            "Warning: no job matches now; jobs that are added or edited and match are paused",
+            err=True,
+        )
     print_result({"pause": pause, "jobs": len(rows), "from": start, "until": end}, text, as_json)
 
 
 @pauses.command()
-@click.argument("pause", metavar="PAUSE", type=BIGINT)
+@click.argument("pause", metavar="PAUSE", type=ID)
 @click.option("--from", "begins", metavar="ISO|DURATION", help="New beginning.")
 @click.option("--until", metavar="ISO|DURATION|none", help="New end; none: no planned end.")
 @click.option("--reason", help="New reason.")
@@ -146,7 +151,7 @@ def change(
 
 
 @pauses.command()
-@click.argument("pause", metavar="PAUSE", type=BIGINT)
+@click.argument("pause", metavar="PAUSE", type=ID)
 @json_option
 def end(*, pause: int, as_json: bool) -> None:
     """End a pause for all of its jobs, or withdraw one that has not begun.

@@ -7,7 +7,7 @@ import click
 
 from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed
-from cronledger.cli.parameters import BIGINT, job_option, limit_option, scope_options
+from cronledger.cli.parameters import ID, job_option, limit_option, scope_options
 from cronledger.cli.session import session
 from cronledger.cli.show import echo, json_option, print_json, print_result
 
@@ -77,7 +77,7 @@ def list_tokens(*, job: str | None, revoked: bool, limit: int, show: Printer) ->
 
 
 @report_tokens.command()
-@click.argument("token", metavar="TOKEN", type=BIGINT)
+@click.argument("token", metavar="TOKEN", type=ID)
 @json_option
 def revoke(*, token: int, as_json: bool) -> None:
     """Revoke a token by its number, which `report-tokens list` shows.

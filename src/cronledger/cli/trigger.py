@@ -95,7 +95,7 @@ def _follow(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, 
 
 
 def _report_timeout(made: int) -> None:
-    echo(f"#{made} has not ended within --timeout; it keeps running", err=True)
+    echo(f"#{made} has not ended within --timeout; it was not cancelled", err=True)
 
 
 def _wait(ledger: Session, made: int, timeout: timedelta | None) -> dict[str, Any] | None:

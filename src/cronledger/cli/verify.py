@@ -22,6 +22,7 @@ from cronledger.cli.denied import OPERATOR
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.session import Session, requester, session
 from cronledger.cli.show import (
+    counted,
     echo,
     json_option,
     json_text,
@@ -244,11 +245,11 @@ def _print_table(report: Report, kept: list[Violation], more: int, now: datetime
         click.echo(f"… and {more} more; --json prints all of them", err=True)
     tally = report.tally
     accepted = f" ({report.accepted} more are accepted)" if report.accepted else ""
-    click.echo(
-        f"{report.violations} violations{accepted}; {tally.schedules} schedules, "
-        f"{tally.plan_times} plan_times, {tally.executions} executions, {tally.skips} skips",
-        err=True,
+    counts = ", ".join(
+        counted(getattr(tally, f"{what}s"), what)
+        for what in ("schedule", "plan_time", "execution", "skip")
     )
+    click.echo(f"{counted(report.violations, 'violation')}{accepted}; {counts}", err=True)
     click.echo(_range(report), err=True)
 
 

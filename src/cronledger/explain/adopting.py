@@ -1,5 +1,6 @@
 """The instant at which a job moves from one scheduler to another: between two plan_times."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -23,8 +24,9 @@ class Adoption:
 
     `at`: the instant of the switch. `last`: the last plan_time before it, which the old side still
     fires; None: no such plan_time is to come. `first`: the first plan_time of the new side.
-    `withdrawn`: the instant of a future adoption or return that is withdrawn, so that the job does
-    not move; None: it moves. `revision`: that of the job; None in a preview.
+    `moves`: whether the job moves; otherwise the side that fires it now keeps it. `withdrawn`: the
+    instants of the future switches that are withdrawn: with `back` the adoption and the return
+    after it, otherwise the return. `revision`: that of the job; None in a preview.
     """
 
     job: str
@@ -32,26 +34,28 @@ class Adoption:
     at: datetime
     last: datetime | None
     first: datetime
-    withdrawn: datetime | None
+    moves: bool
+    withdrawn: Sequence[datetime]
     revision: int | None
 
     def __str__(self) -> str:
         old, new = ("replicas", "the other scheduler")[:: 1 if self.back else -1]
-        if self.withdrawn is not None:
-            planned = "its adoption" if self.back else "its return to the other scheduler"
-            return (
-                f"{self.job}: {planned} at {iso(self.withdrawn)} is withdrawn, and {new} "
-                f"keep{'s' * self.back} firing it"
-            )
+        switches = ("its adoption", "its return to the other scheduler")[0 if self.back else 1 :]
+        named = " and ".join(
+            f"{switch} at {iso(at)}" for switch, at in zip(switches, self.withdrawn, strict=False)
+        )
+        withdrawn = f"{named} {'are' if len(self.withdrawn) > 1 else 'is'} withdrawn"
+        if not self.moves:
+            return f"{self.job}: {withdrawn}, and {new} keep{'s' * self.back} firing it"
         text = f"{self.job}: {new} fire{'s' * self.back} it from {iso(self.first)} on"
         if self.last is not None:
             text += f"; the last plan_time of {old} is {iso(self.last)}"
-        return text
+        return f"{text}; {withdrawn}" if self.withdrawn else text
 
     @property
     def warning(self) -> str | None:
         """Why this instant may be unsuitable, or None."""
-        if self.last is not None or (self.withdrawn is not None and self.first < self.withdrawn):
+        if self.last is not None or (not self.moves and self.first < self.withdrawn[0]):
             return None
         return (
             f"no plan_time lies before {iso(self.first)}, so the wrappers of the other scheduler "

@@ -130,7 +130,7 @@ def undeclared_channels(
                 yield Problem(
                     where=where, job=job.name, field="notify", value=shown(rule.channel),
                     message="is a channel that no checked source declares",
-                    remedy=f"{remedy} Otherwise also check the source that declares it",
+                    remedy=f"also check the source that declares it, or {remedy}",
                     warning=True,
                 )  # fmt: skip
 

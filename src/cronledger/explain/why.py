@@ -117,10 +117,14 @@ class Why:
             state, following = self._state(schedule, key, now)
         except ValueError as error:
             state, following = "spec_error", f"Its schedule is invalid: {error}."
+        job = self._reports.job(key.job_name)
+        if job is not None and job["spec_error"] is not None and state in ("idle", "spec_error"):
+            state = "spec_error"
+            following = f"Nothing is planned until the job is corrected: {job['spec_error']}."
         texts = [self._ran(row, key) for row in rows]
         if overdue is not None:
-            since = _at(overdue["due_at"])
-            texts.append(f"It is overdue since {since}: {overdue['reason']}: {overdue['detail']}.")
+            why = "" if state == "spec_error" else f": {overdue['reason']}: {overdue['detail']}"
+            texts.append(f"It is overdue since {_at(overdue['due_at'])}{why}.")
         texts.append(following)
         unfinished = [
             verdict for row in rows if (verdict := _verdict(row)) in ("running", "pending")

@@ -73,12 +73,11 @@ class Claimed(NamedTuple):
 class DueExecution(NamedTuple):
     """An execution that `claim_due` claimed, or could not claim.
 
-    `more`: further executions may be due. `refused`: the error if the database does not accept one
-    of the row's values. Such a row is not claimed.
+    `refused`: the error if the database does not accept one of the row's values. Such a row is not
+    claimed.
     """
 
     claimed: Claimed
-    more: bool
     refused: str | None
 
 
@@ -100,7 +99,7 @@ class ClaimLook(NamedTuple):
     `running`: the RUNNING executions of the scopes of `schedules`. Everything after `schedules` is
     empty if both lists are. `pauses`: due, a planned pause has to begin before a claim;
     unsettled, jobs were left out until their pauses are applied. `pause_at`: when the next planned
-    pause begins.
+    pause begins. `more`: `claim_due` has left executions that may be due, and changed others.
     """
 
     since: datetime
@@ -114,6 +113,7 @@ class ClaimLook(NamedTuple):
     now: datetime | None
     pauses: Literal["due", "unsettled"] | None
     pause_at: datetime | None
+    more: bool
 
 
 def claim_look(row: dict[str, Any]) -> ClaimLook:
@@ -141,17 +141,18 @@ def claim_look(row: dict[str, Any]) -> ClaimLook:
         row["now"],
         row["pauses"],
         row["pause_at"],
+        bool(row["more"]),
     )
 
 
 def _due_execution(values: Sequence[Any]) -> DueExecution:
-    more, refused, *key, plan, queue, id, token, attempt, most = values[:11]
-    trigger, payload, revision, started, how, window = values[11:]
+    refused, *key, plan, queue, id, token, attempt, most = values[:10]
+    trigger, payload, revision, started, how, window = values[10:]
     row = claimed(
         *key, datetime.fromisoformat(plan), queue, id, token and UUID(token), attempt, most,
         trigger, payload, revision, datetime.fromisoformat(started), how, _instant(window),
     )  # fmt: skip
-    return DueExecution(row, more, refused)
+    return DueExecution(row, refused)
 
 
 def _retirements(rows: Sequence[Sequence[Any]]) -> dict[ScopeKey, list[Retirement]]:

@@ -116,7 +116,10 @@ def _explained(error: psycopg.Error) -> Explained:
         text = f"the server refused the connection: {given}"
         return Explained(Exit.USAGE, text, remedy=advice)
     if is_unreachable(error):
-        advice = "check CRONLEDGER_DATABASE_URL, and check that PostgreSQL is running there"
+        advice = (
+            "check CRONLEDGER_DATABASE_URL, or the ledgers file with --ledger, and check that "
+            "PostgreSQL is running there"
+        )
         return Explained(Exit.UNREACHABLE, f"the database is unreachable: {given}", remedy=advice)
     # The detail may quote a row with secrets: environments, headers, a lease_token.
     detail = error.diag.message_detail

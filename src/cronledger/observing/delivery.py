@@ -64,7 +64,7 @@ def deliver_own(target: Target, run: Run, spool: Spool | None) -> bool:
         answer = _send(target, connection, run)
         if spool is not None and run.ended is not None:
             _settle(spool, run, answer)
-            ask(target, connection, run, spool)
+            ask(target, connection, run, spool, quiet=answer is not Answer.ACCEPTED)
     return answer is Answer.ACCEPTED
 
 
@@ -78,12 +78,17 @@ def runs_here(target: Target, run: Run, spool: Spool) -> bool:
 
 
 def ask(
-    target: Target, connection: "psycopg.Connection[tuple[object, ...]]", run: Run, spool: Spool
+    target: Target,
+    connection: "psycopg.Connection[tuple[object, ...]]",
+    run: Run,
+    spool: Spool,
+    *,
+    quiet: bool = False,
 ) -> bool:
     """Return the reply of hand_over() about the start of a run, and remember it.
 
-    If the ledger refuses to reply, return what is remembered. A spool that cannot be written does
-    not change the reply.
+    If the ledger refuses to reply, warn unless `quiet`, and return what is remembered. A spool that
+    cannot be written does not change the reply.
     """
     import psycopg  # noqa: PLC0415
     from psycopg import sql  # noqa: PLC0415
@@ -101,7 +106,8 @@ def ask(
     except psycopg.Error as error:
         if connection.broken or error.sqlstate is None:
             raise
-        target.warn(f"job {run.job}: {str(error).partition(chr(10))[0]}")
+        if not quiet:
+            target.warn(f"job {run.job}: {str(error).partition(chr(10))[0]}")
         known = Side.read(spool, run.job, run.ledger)
         return known is None or known.runs(run.started)
     runs, adoptable, first, until = cast("tuple[bool, bool, float | None, float | None]", row)
@@ -208,7 +214,8 @@ def _send(target: Target, connection: "psycopg.Connection[tuple[object, ...]]", 
     except psycopg.Error as error:
         if connection.broken or error.sqlstate is None:
             raise
-        target.warn(f"job {run.job}: {str(error).partition(chr(10))[0]}")
         is_final = error.sqlstate.startswith(_IMPOSSIBLE) or now - run.started > _KEPT_SECONDS
+        left = "set aside as *.refused" if is_final else "kept in the spool for up to 7 days"
+        target.warn(f"job {run.job}: {str(error).partition(chr(10))[0]}; the report is {left}")
         return Answer.REFUSED if is_final else Answer.KEPT
     return Answer.ACCEPTED

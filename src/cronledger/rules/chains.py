@@ -103,10 +103,10 @@ def _refusal(
     upstream = known.get(gate.job)
     if upstream is None:
         names = known.keys() - {job.name}
-        remedy = nearest(gate.job, names) if 0 < len(names) <= MOST_NAMES else "correct the name."
+        remedy = nearest(gate.job, names) if 0 < len(names) <= MOST_NAMES else "correct the name"
         if complete:
             return "is a job that does not exist, or that is or would be retired", remedy
-        remedy = f"{remedy} Otherwise also check the source that declares it"
+        remedy = f"also check the source that declares it, or {remedy}"
         return "is a job that no checked source declares", remedy
     at_boot = is_reboot(upstream.schedule or "")
     if at_boot or (upstream.schedule is None and not upstream.after):

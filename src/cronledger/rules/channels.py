@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from cronledger.rules.limits import FUNCTION_PATTERN
 from cronledger.rules.notify import CHANNEL_PATTERN
 from cronledger.rules.problems import (
     ConfigurationError,
@@ -25,7 +26,6 @@ from cronledger.rules.problems import (
     shown,
 )
 from cronledger.rules.targets import (
-    FUNCTION_PATTERN,
     AbsolutePath,
     CommandLine,
     FromEnvironment,
@@ -224,8 +224,6 @@ def _described(problem: Problem, path: str, error: str, model: type[BaseModel]) 
         message, remedy = "is not read from the environment", 'write it as {env = "NAME"}'
     elif field in ("to", "sender") and error == "string_pattern_mismatch":
         message, remedy = "is not an address", "write it like ops@example.org"
-    elif field == "python" and error == "string_pattern_mismatch":
-        remedy = "write it like package.module:function"
     elif error == "tuple_type":
         remedy = f"put it in brackets: {field} = […]"
     elif error == "too_short":

@@ -493,6 +493,11 @@ def _range(after: datetime, through: datetime) -> tuple[int, int]:
 # --- parsing -----------------------------------------------------------------------------------
 
 
+def has_hash(text: str) -> bool:
+    """Return whether a schedule may contain H. It does not tell H from a name such as THU."""
+    return "h" in text.lower() and not text.lstrip().startswith("@")
+
+
 def parse(
     text: str,
     *,
@@ -512,7 +517,7 @@ def parse(
     of (job, scope) and never changes. `on_excluded`: what happens to firings on dates that the
     calendar excludes. Raises CronError.
     """
-    if "h" not in text.lower():
+    if not has_hash(text):
         job = scope = ""  # Without H, all scopes share one object: there may be a million.
     return _parse(
         text,

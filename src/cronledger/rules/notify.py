@@ -3,13 +3,21 @@
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_serializer,
+)
 
 from cronledger.rules import durations
+from cronledger.rules.limits import LONGEST
+from cronledger.rules.problems import RefusedError
 
 CHANNEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 SHORTEST_REMIND = timedelta(minutes=1)
-LONGEST_REMIND = timedelta(days=36525)
 MOST_RULES = 20
 
 Event = Literal["failed", "recovered", "overdue", "late", "skipped", "deadline"]
@@ -22,9 +30,13 @@ def _duration(value: object) -> object:
     return durations.parse(value) if isinstance(value, str) else value
 
 
-Remind = Annotated[
-    timedelta, BeforeValidator(_duration), Field(ge=SHORTEST_REMIND, le=LONGEST_REMIND)
-]
+def _remind(value: timedelta) -> timedelta:
+    if not SHORTEST_REMIND <= value <= LONGEST:
+        raise RefusedError("is not between 1 minute and 100 years", "use for example '4h'")
+    return value
+
+
+Remind = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_remind)]
 
 
 class Notify(BaseModel):

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 from cronledger.rules import durations
 from cronledger.rules.calendars import Calendar
-from cronledger.rules.cron import Cron, CronError, parse
+from cronledger.rules.cron import Cron, CronError, has_hash, parse
 from cronledger.rules.model import Job, Revision, ScopeKey, hashed_as
 from cronledger.rules.plans import Boot, PlannedSkip
 
@@ -38,6 +38,11 @@ def due_at(job: Job, scope: ScopeKey, plan_time: datetime) -> datetime:
     text = f"{scope.job_name}\0{scope.scope_kind}\0{scope.scope_id}\0{instant}"
     share = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
     return due + (share * (job.jitter // TICK) >> 64) * TICK
+
+
+def depends_on_scope(job: Job) -> bool:
+    """Return whether the due times of the scopes differ: jitter and H are hashes of the scope."""
+    return bool(job.jitter) or (job.schedule is not None and has_hash(job.schedule))
 
 
 def longest_lag(revision: Revision) -> timedelta:

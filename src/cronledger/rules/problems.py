@@ -15,9 +15,15 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cronledger.rules import durations
+from cronledger.rules.limits import FUNCTION_PATTERN, NAME_PATTERN
 
 SHOWN_LENGTH = 120
 REFERENCE = "docs/configuration.md"
+_FORMS = {
+    NAME_PATTERN: "use 1 to 200 characters, none of them a control character",
+    FUNCTION_PATTERN: "write it like package.module:function",
+}
+"""The remedies for patterns that a person cannot read."""
 
 
 class Exit(IntEnum):
@@ -172,7 +178,12 @@ def _described(detail: ErrorDetails, known: Collection[str]) -> tuple[str, str]:
             message, remedy = "is not a list", f"put it in brackets: {field} = […]"
         case "string_pattern_mismatch":
             message = "has an invalid format"
-            remedy = f"it must match {context['pattern']}"
+            pattern = context["pattern"]
+            remedy = _FORMS.get(pattern, f"it must match {pattern}")
+        case "greater_than_equal":
+            message, remedy = "is too small", f"use at least {shown(context['ge'])}"
+        case "less_than_equal":
+            message, remedy = "is too large", f"use at most {shown(context['le'])}"
     return message, remedy
 
 

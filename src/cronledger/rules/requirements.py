@@ -33,6 +33,10 @@ class Requirement(BaseModel):
         description="Which scope of it: the `same` as that of this job, or its only one, `global`.",
     )
 
+    def __str__(self) -> str:
+        """Return the short form in a file: the name of the job."""
+        return self.job
+
 
 class Upstream(Requirement):
     """The job whose plan_times a job has.

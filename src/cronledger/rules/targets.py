@@ -15,6 +15,7 @@ from pydantic import (
     WrapValidator,
 )
 
+from cronledger.rules.limits import FUNCTION_PATTERN
 from cronledger.rules.model import Handler, Job
 from cronledger.rules.problems import Problem, RefusedError, problems_of
 from cronledger.rules.urls import HttpUrl
@@ -23,9 +24,6 @@ from cronledger.rules.urls import HttpUrl
 _SHOWN = tuple(
     f"target.{name}" for name in ("python", "command", "cwd", "sql", "method", "expect", "allow_")
 )
-_NAME = r"[^\W\d]\w*"
-_PART = rf"({_NAME}|<locals>|<lambda>)"
-FUNCTION_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_PART}(\.{_PART})*$"
 
 HeaderName = Annotated[str, Field(pattern=r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")]
 HeaderText = Annotated[str, Field(pattern=r"^[^\r\n\x00]*$")]

@@ -107,7 +107,11 @@ def examined(
     try:
         examinable = job = Job.model_validate(values)
     except ValidationError as error:
-        refused = problems_of(error, where=where, job=name, known=known)
+        refused = tuple(
+            problem
+            for problem in problems_of(error, where=where, job=name, known=known)
+            if problem.field != "on" or "on" in values  # otherwise it is a copy of `every`
+        )
         rest = Job.model_validate({**without(values, error), "name": ANY_NAME})
         examinable = rest.model_copy(update={"name": name})
     report = _report(examinable, where, has_provider)

@@ -299,8 +299,9 @@ def refuse_foreign(
             where=source, job=name if kind == "job" else None,
             field="name" if kind == "job" else f"channels.{name}", value=name,
             message=f"belongs to the source {owner!r}",
-            remedy=f"use another name, or remove the {kind} there first; if the file or App has "
-            f"moved, run `cronledger sources rename {shlex.quote(owner)} {shlex.quote(source)}`",
+            remedy=f"if it is the same file, add --source {shlex.quote(owner)}; if the file or App "
+            f"has moved, run `cronledger sources rename {shlex.quote(owner)} "
+            f"{shlex.quote(source)}`; otherwise use another name, or remove the {kind} there first",
         )
         for name, owner in owners.items()
         if owner is not None and owner != source

@@ -113,7 +113,8 @@ def _entry(job: ForeignJob, now: datetime, taken: set[str], observe: bool) -> En
     notes: list[Note] = []
     jobs: dict[str, Table] = {}
     slug = slug_of(job.id)
-    if not slug or len(job.id) == 32:  # a random id
+    is_random = len(job.id) == 32
+    if not slug or is_random:
         slug = slug_of(job.name) or "job"
     try:
         if job.is_paused:
@@ -138,6 +139,11 @@ def _entry(job: ForeignJob, now: datetime, taken: set[str], observe: bool) -> En
         f"coalesce={values.text_of(job.coalesce)} max_instances={values.text_of(job.max_instances)}"
     )
     wrapper = f"{job.id!r}: {next(iter(jobs))!r}" if observe and jobs else ""
+    if wrapper and is_random:
+        notes.append(Note(
+            "the id is random: a program that adds the job again when it starts gives it another "
+            "one, and then reports no runs; add the job with an id of its own", "changed",
+        ))  # fmt: skip
     return Entry(job.id, text, jobs, tuple(notes), wrapper)
 
 
@@ -191,7 +197,7 @@ def _timings(trigger: Any, now: datetime, notes: list[Note]) -> Iterator[dict[st
         return
     else:
         raise NoEquivalentError(
-            f"a {kind.__name__} has no equivalent; use fields of cron, an interval or a date, or "
+            f"{kind.__name__} has no equivalent; use fields of cron, an interval or a date, or "
             "test the date in the function"
         )
     if getattr(trigger, "jitter", None):

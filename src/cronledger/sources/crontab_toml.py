@@ -9,10 +9,16 @@ from cronledger.rules.field_types import NO_LIMIT
 from cronledger.sources import crontab_observed, observed
 from cronledger.sources.crontab import Imported, ImportedJob, Options
 from cronledger.sources.crontab_mail import Mail, channel_names
-from cronledger.sources.imported import Entry, Import, Note, Source, Table
+from cronledger.sources.imported import (
+    LEASE_HEADER,
+    Entry,
+    Import,
+    Note,
+    Source,
+    Table,
+    lease,
+)
 
-LEASE = "10m"
-"""A restart or a failover of most databases is shorter."""
 BOOT_GRACE = "10m"
 """A host may take minutes to boot, until its replica has started."""
 
@@ -59,9 +65,7 @@ def header(options: Options, *, mails: bool) -> list[str]:
         overlap,
         f'run_timeout = "{NO_LIMIT}": as in cron, a run may take any time. Without this line, a '
         "run is stopped after 1h.",
-        f'stale_timeout = "{LEASE}": a run survives an outage of the database of almost this '
-        "length, and the crash of a replica is noticed that much later. Jobs that fire more than "
-        "once an hour have the default of 1m, because their next run would wait for it.",
+        LEASE_HEADER,
         'catch_up = "skip": as in cron, runs that were missed do not start later.',
         "Cron starts commands in the user's home with PATH=/usr/bin:/bin. A replica starts them in "
         "its own directory with its own environment, unless cwd and env are set.",
@@ -76,14 +80,6 @@ def header(options: Options, *, mails: bool) -> list[str]:
 def channel(mail: Mail) -> Table:
     """Return the table of the channel that sends these mails."""
     return {"kind": "email", "to": list(mail.to), "sender": mail.sender}
-
-
-def _fires_often(schedule: str) -> bool:
-    """Return whether a schedule fires more than once an hour: its minute is not a number."""
-    minute = schedule.split(maxsplit=1)[0]
-    if minute.startswith("@"):
-        return minute.startswith("@every")
-    return not minute.isdecimal()
 
 
 def table_of(
@@ -114,5 +110,5 @@ def table_of(
         "grace": BOOT_GRACE if boots else None,
         "overlap": "allow" if overlaps else "skip",
         "run_timeout": NO_LIMIT,
-        "stale_timeout": None if _fires_often(job.schedule) else LEASE,
+        "stale_timeout": lease(job.schedule),
     }

@@ -9,11 +9,13 @@ import re
 import textwrap
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Literal
 
 import tomlkit
 
-from cronledger.rules import secrets
+from cronledger.rules import cron, secrets
+from cronledger.rules.cron_fields import is_reboot
 from cronledger.sources.toml import problems_of_table
 from cronledger.sources.toml_schema import DIRECTIVE
 
@@ -22,6 +24,13 @@ Kind = Literal["info", "changed", "dropped"]
 from the entry. With a `dropped` note, the entry or a part of it was not imported."""
 
 _NAME_LENGTH = 48
+_LEASE = "10m"
+"""A restart or a failover of most databases is shorter."""
+LEASE_HEADER = (
+    f'stale_timeout = "{_LEASE}": a run survives an outage of the database of almost this length, '
+    "and the crash of a replica is noticed that much later. Jobs that fire more than once an hour "
+    "have the default of 1m, because their next run would wait for it."
+)
 
 Table = Mapping[str, Any]
 """The keys and values of a table. A key whose value is None is not written."""
@@ -94,6 +103,17 @@ class Import:
             for entry in source.entries
             for note in entry.notes
         )
+
+
+def lease(schedule: str | None) -> str | None:
+    """Return the stale_timeout of a job without a run_timeout; None if it fires often."""
+    if schedule is None or is_reboot(schedule):
+        return _LEASE
+    try:
+        period = cron.parse(schedule).shortest_period
+    except cron.CronError:  # `checked` reports it
+        return None
+    return _LEASE if period >= timedelta(hours=1) else None
 
 
 def checked(imported: Import) -> Import:

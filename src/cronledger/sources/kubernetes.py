@@ -9,6 +9,7 @@ from cronledger.rules import cron
 from cronledger.rules.field_types import NO_LIMIT
 from cronledger.sources import observed, robfig
 from cronledger.sources.imported import (
+    LEASE_HEADER,
     Entry,
     Import,
     Kind,
@@ -16,6 +17,7 @@ from cronledger.sources.imported import (
     NotImportedError,
     Source,
     Table,
+    lease,
     secret_remark,
     slug_of,
     unique,
@@ -43,6 +45,7 @@ HEADER = (
     f'catch_up = "latest", for at most {LONGEST_WAIT}.',
     "backoffLimit is max_attempts - 1. Work with retries runs again when its replica is lost, as "
     "in Kubernetes: allow_stale_reentry.",
+    LEASE_HEADER,
 )
 
 OBSERVED_HEADER = (
@@ -137,11 +140,14 @@ class _Reader:
         if self.options.observe:
             self.wrapper = self._patch(name, metadata, pod)
             return name, {**self._schedule(spec, name), **self._limits(spec, job)}
+        schedule, attempts = self._schedule(spec, name), self._attempts(job)
+        is_long = attempts["run_timeout"] == NO_LIMIT
         return name, {
-            **self._schedule(spec, name),
+            **schedule,
             **self._work(pod),
             **self._lateness(spec),
-            **self._attempts(job),
+            **attempts,
+            "stale_timeout": lease(schedule.get("schedule")) if is_long else None,
         }
 
     def _schedule(self, spec: Mapping[str, Any], name: str) -> Table:

@@ -76,7 +76,7 @@ def toml_line(lines: Lines, problem: Problem) -> int | None:
         return int(found[1])
     field = problem.field or ""
     if problem.job is None:
-        path = tuple(field.split("."))
+        path = tuple(part.partition("[")[0] for part in field.split("."))
     else:
         path = ("jobs", problem.job, *_KEY.findall(field)[:1])
     while path:

@@ -109,7 +109,10 @@ def _malformed(reference: str, example: str) -> ConfigurationError:
 
 def _no_module(reference: str, name: str, here: str) -> ConfigurationError:
     message = f"there is no module {name} in {here} or on the Python path"
-    return _refused(reference, message, "install it, or start the command in its directory")
+    remedy = "install it, or start the command in its directory"
+    if name.endswith(".py"):
+        remedy = f"write {reference.replace('.py:', ':')}, without .py"
+    return _refused(reference, message, remedy)
 
 
 def _broken(reference: str, name: str, exc: BaseException) -> ConfigurationError:

@@ -10,11 +10,13 @@ from cronledger.rules import cron, durations
 from cronledger.rules.field_types import NO_LIMIT
 from cronledger.sources import observed
 from cronledger.sources.imported import (
+    LEASE_HEADER,
     Entry,
     Kind,
     Note,
     NotImportedError,
     Table,
+    lease,
     secret_remark,
     slug_of,
     unique,
@@ -45,6 +47,7 @@ HEADER = (
     "time; systemd chooses one of the two.",
     "Systemd may start a run up to AccuracySec late, which is 1 minute by default. A replica starts"
     " it at its time, plus the jitter.",
+    LEASE_HEADER,
 )
 
 OBSERVED_HEADER = (
@@ -109,6 +112,9 @@ class _Reader:
                 **schedule,
                 **self._jitter(schedule),
                 **work,
+                "stale_timeout": lease(schedule["schedule"])
+                if work["run_timeout"] == NO_LIMIT
+                else None,
                 "overlap": "skip",
             }
             self.taken.add(name)

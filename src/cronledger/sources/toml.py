@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from cronledger.rules import calendar_spec, channels, retry_filters, storable, validation
+from cronledger.rules import calendar_spec, channels, retry_filters, storable, validation, zones
 from cronledger.rules.calendar_spec import CalendarSpec
 from cronledger.rules.channels import Channel
+from cronledger.rules.cron_fields import CronError
 from cronledger.rules.model import OF_OPERATORS, Handler, Job
 from cronledger.rules.problems import (
     ConfigurationError,
@@ -19,6 +20,7 @@ from cronledger.rules.problems import (
     RefusedError,
     nearest,
     problems_of,
+    shown,
 )
 from cronledger.rules.storable import ELSEWHERE, JSON_DEPTH, TOO_DEEP
 from cronledger.settings import TABLE, Settings
@@ -171,7 +173,14 @@ class _Reader:
             Job.model_validate({**values, "name": "defaults", "handler": Handler.EXTERNAL})
         except ValidationError as exc:
             self.problems.extend(problems_of(exc, where=self.where, prefix="defaults."))
-            return validation.without(values, exc)
+            values = validation.without(values, exc)
+        try:
+            zones.named(values.get("timezone", "UTC"))
+        except CronError as exc:
+            zone, field = shown(values.pop("timezone")), "defaults.timezone"
+            self.problems.append(Problem(
+                where=self.where, field=field, value=zone, message=exc.problem, remedy=exc.remedy
+            ))  # fmt: skip
         return values
 
     def add_job(self, name: str, entry: object, defaults: dict[str, Any]) -> Job | None:

@@ -42,7 +42,9 @@ def read_documents(text: str, *, items: str | None = None) -> Iterator[Part]:
                     yield part
     except yaml.YAMLError as error:
         hint = _HELM if items is not None and "{{" in text else ""
-        message = " ".join(str(error).split())
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        message = where + " ".join(str(getattr(error, "problem", None) or error).split())
         raise RefusedError(f"is not YAML: {message}", f"correct it{hint}") from None
     except RecursionError:
         raise RefusedError("is nested too deeply", "make it simpler") from None

@@ -71,7 +71,12 @@ def serve(
     stops.
     """
     manager = ServiceManager.from_environment()
-    taken = _socket(listen, 0o117 if open_to_group else 0o177)
+    try:
+        taken = _socket(listen, 0o117 if open_to_group else 0o177)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else error
+        text = f"cannot listen on {listen}: {why}; free it, or choose another with --listen"
+        raise OSError(text) from None
     try:
         config = uvicorn.Config(
             _below(prefix, app), log_config=None, log_level="warning", access_log=False,

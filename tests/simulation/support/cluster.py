@@ -16,7 +16,9 @@ from cronledger.engine.claiming.claim import MUST_NOT_START
 from cronledger.engine.running.handlers.transaction import LEASE_IS_LOST
 from cronledger.replica import Replica
 from tests.simulation.support.access import Listener
+from tests.simulation.support.adoption import MOVED, Mover
 from tests.simulation.support.backend import Database
+from tests.simulation.support.boots import Boots
 from tests.simulation.support.calendars import (
     covered,
     draw_dates,
@@ -104,6 +106,7 @@ class Cluster:
         self.workers = Workers(self)
         self.effects = Effects(self)
         self.elsewhere = Elsewhere(self)
+        self.boots = Boots(self)
         self.leaps: list[Leap] = []
         self.start_name = self.random.choice(sorted(STARTS))
         self._base: datetime = STARTS[self.start_name]
@@ -144,10 +147,11 @@ class Cluster:
         if self.scene.observed:
             self.observed = make_observed(Random(f"observed {seed}"))
         self.others: list[OtherScheduler] = []
+        self.mover: Mover | None = None
         self.providers = Providers(self, self.jobs)
-        for columns in self.jobs:
+        for columns in [*self.jobs, *self.observed]:
             self.record.rules[columns["name"]] = Rules(
-                columns["allow_stale_reentry"], columns["overlap"] != "allow",
+                columns.get("allow_stale_reentry", False), columns.get("overlap") != "allow",
                 columns.get("max_running"),
             )  # fmt: skip
         self.record.queue_limits["narrow"] = NARROW
@@ -288,7 +292,8 @@ class Cluster:
         self.workers.start(self._new_process(runner))
 
     async def _live(self, process: Process) -> None:
-        settings = settings_of(process.runner, self.random)
+        boot = self.boots.of(process) if self.scene.hosts else None
+        settings = settings_of(process.runner, self.random, boot)
         while True:
             replica = SimReplica(self, process, settings)
             try:
@@ -351,6 +356,11 @@ class Cluster:
             self.others.append(OtherScheduler(self, program, columns))
             work = self.others[-1].live(until)
             tasks.append(self.loop.spawn(program.process.main, work, "other scheduler"))
+            if columns["name"] == MOVED:
+                operator = Client(self, Random(f"operator {self.seed}"), 19)
+                self.mover = Mover(self, operator, columns)
+                work = self.mover.live(until)
+                tasks.append(self.loop.spawn(operator.process.main, work, "mover"))
         await asyncio.sleep(until - self.loop.time())
         await asyncio.wait(tasks)
         await self._settle(client)
@@ -415,6 +425,9 @@ class Cluster:
         self.workers.judge_all()
         self.effects.judge()
         judge_reports(self, [run for other in self.others for run in other.runs])
+        if self.mover is not None:
+            self.mover.judge(self.others[-1])
+        self.boots.judge()
         for violation in verify(self.database.judge(self.now())):
             if self.record.backwards and violation.kind not in TIMELESS:
                 continue

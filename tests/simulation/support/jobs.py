@@ -9,6 +9,7 @@ from cronledger.rules.validation import problems
 
 FUNCTION = "simulation:work"
 CROWD, CROWDED = "crowd", ("a", "b", "c")
+AT_BOOT = "at_boot"
 QUEUES = ("default", "narrow")
 NARROW = 2
 SCOPES = ("a", "b", "c", "d")
@@ -119,16 +120,19 @@ def make_gated(random: Random, jobs: list[dict[str, Any]]) -> None:
 
 
 def make_hosts(random: Random, jobs: list[dict[str, Any]]) -> None:
-    """One that runs on each host, and one that only some of the replicas run."""
-    chosen = ({"every": ["fleet=all"]}, {"on": ["part=odd"]})
-    for name, labels in zip(("everywhere", "somewhere"), chosen, strict=True):
+    """One that runs on each host, one that only some of the replicas run, and one at boot."""
+    chosen: dict[str, dict[str, Any]] = {
+        "everywhere": {"every": ["fleet=all"]}, "somewhere": {"on": ["part=odd"]},
+        AT_BOOT: {"every": ["fleet=all"], "schedule": "@reboot"},
+    }  # fmt: skip
+    for name, differs in chosen.items():
         jobs.append({
-            "name": name, "handler": "python", "target": {"python": FUNCTION}, **labels,
+            "name": name, "handler": "python", "target": {"python": FUNCTION},
             "schedule": random.choice(("@every 5s", "*/10 * * * * *")),
             "overlap": random.choice(("skip", "wait", "replace")),
             "catch_up": random.choice(("skip", "latest")), "grace": s(random.choice((1, 2, 8))),
             "catch_up_window": s(60), "stale_timeout": s(4), "allow_stale_reentry": True,
-            "max_attempts": 3, "retry_backoff": [s(0.5)], "queue": "default",
+            "max_attempts": 3, "retry_backoff": [s(0.5)], "queue": "default", **differs,
         })  # fmt: skip
 
 
@@ -219,8 +223,9 @@ def make_crowd(random: Random, jobs: list[dict[str, Any]]) -> None:
 def make_edit(random: Random, columns: dict[str, Any]) -> dict[str, Any]:
     """What an edit of this job changes. Limits are not lowered, and overlap does not become or
     cease to be allow: what is RUNNING then would be judged by a rule it did not start under."""
+    schedule = random.choice(SCHEDULES)
     choices: list[dict[str, Any]] = [
-        {"schedule": random.choice(SCHEDULES)},
+        {"schedule": schedule if columns["name"] != AT_BOOT else columns["schedule"]},
         {"timezone": random.choice(ZONES)},
         {"payload": {"seen": random.randrange(9)}},
         {"max_attempts": random.choice((1, 2, 4))},

@@ -127,7 +127,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context
         lane = context.get(LANE)
         if lane is None:
             return super().call_soon(callback, *args, context=context)
@@ -143,7 +143,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context
         lane = context.get(LANE)
         if lane is None:
             return super().call_at(when, callback, *args, context=context)
@@ -161,7 +161,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         """In the main thread of the process, whichever of its threads asks."""
-        context = (context or contextvars.copy_context()).copy()
+        context = contextvars.copy_context() if context is None else context.copy()
         lane = context.get(LANE)
         if lane is not None:
             context.run(LANE.set, lane.process.main)

@@ -69,13 +69,14 @@ class SimReplica(Replica):
         self._runtime = SimRuntime(cluster, process, settings, apps)
 
 
-def settings_of(runner: str, random: Random) -> Settings:
+def settings_of(runner: str, random: Random, boot: str | None) -> Settings:
     slots, poll = random.choice((2, 4, 10)), random.choice((2, 2, None))
     chosen: dict[str, Any] = {} if poll is None else {"poll_interval": timedelta(seconds=poll)}
     return Settings(
         **chosen,
         runner_id=runner,
         host=runner[:2],
+        boot_id=boot,
         labels=("fleet=all", f"part={'odd' if int(runner[1]) % 2 else 'even'}"),
         queues=QUEUES,
         slots=slots,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from tests.simulation.support.adoption import FIRST_RUNNER, MOVED, make_moved
 from tests.simulation.support.jobs import s
 
 if TYPE_CHECKING:
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from tests.simulation.support.cluster import Cluster
 
 OBSERVED = ("seen", "spooled")
-"""The first one reports as it runs; the reports of the other one are mostly delivered later."""
+_SPOOLED = {"seen": 0.2, "spooled": 0.8, MOVED: 0.5}
+"""The share of runs whose reports are delivered later."""
 
 
 def make_observed(random: Random) -> list[dict[str, Any]]:
     """Columns of observed jobs. No client edits them."""
-    return [
+    observed: list[dict[str, Any]] = [
         {
             "name": name, "handler": "observed", "target": {},
             "schedule": f"*/{random.choice((3, 4, 10))} * * * * *",
@@ -34,6 +36,7 @@ def make_observed(random: Random) -> list[dict[str, Any]]:
         }
         for name in OBSERVED
     ]  # fmt: skip
+    return [*observed, make_moved(random)]
 
 
 @dataclass(eq=False)
@@ -60,6 +63,7 @@ class OtherScheduler:
         self._period = int(columns["schedule"].split()[0].removeprefix("*/"))
         self._spool: list[Run] = []
         self.runs: list[Run] = []
+        self.replies: list[tuple[datetime, bool]] = []
 
     async def live(self, until: float) -> None:
         """Fire until then, and deliver what is left in the spool."""
@@ -81,6 +85,8 @@ class OtherScheduler:
 
     async def _run(self) -> None:
         start = self._cluster.now()
+        if self._job == MOVED and not await self._runs_here(start):
+            return
         lasts = self._random.choice((0.0, 0.2, 1.0))
         lost = self._random.random() < 0.1
         run = Run(
@@ -88,13 +94,21 @@ class OtherScheduler:
             None if lost else start + s(lasts), self._random.choice((0, 0, 0, 3)),
         )  # fmt: skip
         self.runs.append(run)
-        if self._random.random() < (0.2 if self._job == OBSERVED[0] else 0.8):
+        if self._random.random() < _SPOOLED[self._job]:
             self._spool.append(run)
             return
         await self._report(run, start=True)
         await asyncio.sleep(lasts)
         if not lost:
             await self._report(run, start=False)
+
+    async def _runs_here(self, start: datetime) -> bool:
+        """Ask the ledger which side runs what starts now."""
+        ((runs,),) = await self._client.execute(
+            "SELECT runs FROM cronledger.hand_over(%s, %s)", self._job, start
+        )
+        self.replies.append((start, runs))
+        return bool(runs)
 
     async def _deliver(self) -> None:
         """Empty the spool in any order. Some reports are delivered twice."""
@@ -136,25 +150,27 @@ class OtherScheduler:
 
 
 _EXECUTIONS = (
-    "SELECT r.job_name, r.run_key, r.started_at, e.started_at, e.plan_time, e.trigger, e.status"
-    " FROM reports r LEFT JOIN executions e ON e.id = r.execution_id AND e.runner_id = 'observed'"
+    "SELECT r.run_key, r.started_at,"
+    " coalesce((e.attempts -> 0 ->> 'started_at')::timestamptz, e.started_at),"
+    " r.job_name, e.plan_time, e.trigger, e.status, e.runner_id = 'observed' FROM reports r"
+    f" LEFT JOIN executions e ON e.id = r.execution_id AND {FIRST_RUNNER} = 'observed'"
 )
-_MADE = "SELECT count(*) FROM executions WHERE runner_id = 'observed'"
+_MADE = f"SELECT count(*) FROM executions e WHERE {FIRST_RUNNER} = 'observed'"
 
 
 def judge_reports(cluster: "Cluster", runs: list[Run]) -> None:
     """In the end: each run that was reported has one execution, with its start and its end."""
-    found = {row[1]: row for row in cluster.database.eye.execute(_EXECUTIONS).fetchall()}
+    found = {row[0]: row for row in cluster.database.eye.execute(_EXECUTIONS).fetchall()}
     for run in runs:
         row = found.get(run.key)
         if row is None:
             if (run.started or run.ended) and not run.refused:
                 cluster.wrong(f"the report of {run.key} is lost")
             continue
-        _, _, reported, started, _, _, status = row
+        _, reported, started, *_, status, observed = row
         if reported != run.started_at or started != run.started_at:
             cluster.wrong(f"{run.key} began at {run.started_at}, and its execution at {started}")
-        if status not in _ends(run):
+        if observed and status not in _ends(run):
             cluster.wrong(f"{run.key} is {status}; it had to be one of {sorted(_ends(run))}")
     _judge_numbers(cluster, found)
 
@@ -163,7 +179,7 @@ def _judge_numbers(cluster: "Cluster", found: dict[str, Any]) -> None:
     made = cluster.database.eye.execute(_MADE).fetchone()
     if made is None or made[0] != len(found):
         cluster.wrong(f"{len(found)} runs were reported, and {made} became executions")
-    plan_times = [(row[0], row[4]) for row in found.values() if row[5] == "schedule"]
+    plan_times = [row[3:5] for row in found.values() if row[5] == "schedule"]
     if len(plan_times) != len(set(plan_times)):
         cluster.wrong("two runs belong to one plan_time")
 

@@ -19,10 +19,12 @@ import structlog
 import cronledger.replica  # noqa: F401 - all of the engine is loaded before its clock is replaced
 from cronledger.engine.claiming import decide, tokens
 from cronledger.engine.commands.client import Supervisor
+from cronledger.engine.maintenance import check_in
 from cronledger.engine.running import heartbeats
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.engine.runtime import assembly
 from tests.simulation.support.backend import Database, install
+from tests.simulation.support.boots import boot_of
 from tests.simulation.support.cluster import LOGGED, Cluster, Tell
 from tests.simulation.support.effects import install_effects, simulated_transactions
 from tests.simulation.support.jobs import STARTS
@@ -110,6 +112,7 @@ def replaced(
         simulated_transactions(),
         hurried_providers(),
         mock.patch.object(heartbeats, "is_disconnected", lambda connection: connection.closed),
+        mock.patch.object(check_in, "boot_of", boot_of),
         mock.patch.object(tokens, "uuid4", mint),
         mock.patch.object(decide, "uuid4", mint),
     ):

@@ -162,7 +162,8 @@ class Session:
             cluster.loop.after(cluster.chance.interruption(), self._go_on, backend, request)
         else:
             cluster.database.let_go(backend, cluster.now())  # where it waits is its place
-            self._waits_since = cluster.loop.time()
+            if self._waits_since is None:  # otherwise it was taken back, and waits again
+                self._waits_since = cluster.loop.time()
             self._time_lock()
             cluster.turns.wait(self, request.label)
 
@@ -179,11 +180,12 @@ class Session:
 
     def take_back(self) -> bool:
         """The statement that waits for a lock has not reached the server yet: it comes again when
-        nobody waits any more. False where its transaction has done something before."""
+        nobody waits any more. False where its transaction has done something before.
+
+        Its wait goes on: whoever sent it can do nothing about the turns of others."""
         assert self._backend is not None and self._serving is not None
         if not self._backend.take_back():
             return False
-        self._note_wait()
         self._queue.appendleft(self._serving)
         self._serving, self._scheduled = None, True
         self._time_lock()

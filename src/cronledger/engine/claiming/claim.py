@@ -110,7 +110,7 @@ class Claim:
         self.decision = ClaimDecision()
         self._left_out: Sequence[str] = ()
         self._due_from: datetime | None = None
-        self._unsettled = False
+        self._unsettled = self._left = False
         self._pause_at: datetime | None = None
 
     async def run(self) -> ClaimResult:
@@ -178,7 +178,7 @@ class Claim:
         if look.pauses == "due":
             raise PausesDueError
         self._unsettled, self._pause_at = look.pauses == "unsettled", look.pause_at
-        self._found, self.jobs = look.existing, look.jobs
+        self._found, self._left, self.jobs = look.existing, look.more, look.jobs
         self._won = [row.claimed for row in look.existing if row.refused is None]
         context.tokens.spend({row.token for row in self._won})
         context.unknown_commits.add(self._won)
@@ -328,7 +328,8 @@ class Claim:
             excluded_jobs=self._newly_excluded() | request.refused_jobs | request.broken.keys(),
             next_due=next_due,
             read_at=self._read_at,
-            full=more or any(row.more for row in self._found) or request.only is not None,
+            full=more or self._left or request.only is not None,
+            left=self._left,
             lateness=self._lateness(won),
             rearmed=rearmed,
             reconsider_after=self._context.abilities.peers.reconsider_after(),

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.inputs import ClaimInputs
+from cronledger.engine.claiming.shared_plans import SharedPlans
 from cronledger.ledger.claim_rows import JobFacts
 from cronledger.ledger.rows import Advance, BrokenJob, NewClaim, NewReported, NewSkip
 from cronledger.logs.loggers import get_logger
@@ -23,7 +24,7 @@ from cronledger.rules.model import (
     ScopeKey,
 )
 from cronledger.rules.plan_times import TICK
-from cronledger.rules.planner import STEP, Room, plan
+from cronledger.rules.planner import STEP, Room
 from cronledger.rules.plans import Plan, Run, ScheduleRow
 
 log = get_logger(__name__)
@@ -98,7 +99,8 @@ class _Decider:
             name: facts.room for name, facts in inputs.jobs.items() if facts.room is not None
         }
         self._queue_room = dict(inputs.queue_room)
-        self._step = max(1, min(STEP, MAX_PLAN_TIMES // max(1, len(inputs.schedules))))
+        step = max(1, min(STEP, MAX_PLAN_TIMES // max(1, len(inputs.schedules))))
+        self._plans = SharedPlans(step)
         self.decision = ClaimDecision()
 
     def decide(self, row: ScheduleRow) -> None:
@@ -184,9 +186,9 @@ class _Decider:
             now = row.ahead_of or self._inputs.now
             if not self._abilities.reaches(row.key):
                 now -= min(revisions[-1].job.grace + TICK, now - row.planned_through)
-            planned = plan(
-                row, revisions, now, blocker=blocker, room=room, step=self._step,
-                earlier=self._earlier(row), away=self._is_away(row),
+            planned = self._plans.plan(
+                row, revisions, now, blocker=blocker, room=room, earlier=self._earlier(row),
+                away=self._is_away(row),
             )  # fmt: skip
         except Exception as bug:  # a fault of one job must not stop the others
             log.exception("planner_crashed", job=row.key.job_name, scope=row.key.scope_id)

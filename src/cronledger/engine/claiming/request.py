@@ -45,11 +45,12 @@ class ClaimResult:
     """The result of a committed claim.
 
     `excluded_jobs`: jobs that the next claims of this runner must ignore. `next_due`: when more is
-    due, as of the monotonic instant `read_at` or later. `full`: more may be due now. `lateness`:
-    queue, and time from due_at to the start, of each new execution. `rearmed`: a schedule that the
-    claim parked is due after all. `reconsider_after`: the seconds until a delegated schedule has to
-    be considered again. `pause_at`: when a planned pause begins, from which on nothing is claimed
-    until that pause has begun.
+    due, as of the monotonic instant `read_at` or later. `full`: more may be due now. `left`: the
+    claim left executions that may be due, and changed others. `lateness`: queue, and time from
+    due_at to the start, of each new execution. `rearmed`: a schedule that the claim parked is due
+    after all. `reconsider_after`: the seconds until a delegated schedule has to be considered
+    again. `pause_at`: when a planned pause begins, from which on nothing is claimed until that
+    pause has begun.
     """
 
     leases: Sequence[Lease]
@@ -58,6 +59,7 @@ class ClaimResult:
     next_due: NextDue | None
     read_at: float
     full: bool
+    left: bool
     lateness: Sequence[tuple[str, timedelta]]
     rearmed: bool
     reconsider_after: float | None
@@ -66,4 +68,4 @@ class ClaimResult:
     @property
     def writes(self) -> bool:
         """Return whether the claim changed any row."""
-        return bool(self.leases) or self.decision.writes
+        return bool(self.leases) or self.left or self.decision.writes

@@ -6,7 +6,7 @@
 -- accept one of its values. `pauses`: see the function.
 SELECT l.since, l.existing, l.schedules, l.locked_queues, l.locked_jobs, l.jobs, l.queue_room, l.running, l.now,
        l.retirements, l.window_starts, l.pauses, l.pause_at, l.planned_skips, l.absences, l.reports,
-       l.unreported, l.boots
+       l.unreported, l.boots, l.more
 FROM {schema}_internal.claim_look(
     %(runner)s, %(queues)s::text[], %(kinds)s::text[], %(functions)s::text[], %(labels)s::text[],
     %(tokens)s::uuid[], %(trusted_since)s::timestamptz, %(sql_commands)s::boolean, %(jobs_not_to_run)s::text[], %(max_rows)s::integer,

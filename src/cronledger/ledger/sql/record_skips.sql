@@ -1,5 +1,7 @@
 -- Records ranges of plan_times that did not run. A range extends the newest one of its schedule if it
 -- follows without a gap, has the same reason, detail and revision, and no execution of the schedule lies between.
+-- verify judges every plan_time of a range `missed` by created_at. So only those whose grace had ended then extend it,
+-- by the definition in force at both times.
 -- Lock: the schedule rows are held, so that only this transaction writes their skips. first: the first
 -- range of its schedule in this step, the only one that can extend a stored one.
 WITH u AS MATERIALIZED (
@@ -12,11 +14,15 @@ WITH u AS MATERIALIZED (
 ), before AS MATERIALIZED (
     SELECT u.*, k.from_plan_time AS stored
     FROM u LEFT JOIN LATERAL (
-        SELECT k.from_plan_time, k.through_plan_time, k.reason, k.detail, k.revision FROM {schema}.skips k
+        SELECT k.from_plan_time, k.through_plan_time, k.reason, k.detail, k.revision, k.created_at FROM {schema}.skips k
         WHERE (k.job_name, k.scope_kind, k.scope_id) = (u.job, u.kind, u.scope)
           AND k.from_plan_time < u.from_plan
         ORDER BY k.from_plan_time DESC LIMIT 1
     ) k ON u.is_first AND k.reason = u.reason AND k.revision = u.revision
+        AND (u.reason <> 'missed' OR EXISTS (
+            SELECT FROM {schema}.jobs j
+            WHERE (j.name, j.revision) = (u.job, k.revision)
+              AND u.through_plan + j.schedule_delay + j.jitter + j.grace < k.created_at))
         AND k.detail IS NOT DISTINCT FROM u.detail AND NOT EXISTS (
         SELECT FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
