@@ -31,9 +31,9 @@ CREATE TABLE {schema}.calendars (
     revision bigint NOT NULL,
     source   text
 );
-COMMENT ON TABLE {schema}.calendars IS 'Calendars that jobs name, each with its present revision. Written by set_calendar().';
+COMMENT ON TABLE {schema}.calendars IS 'Calendars that jobs name, each with its current revision. Written by set_calendar().';
 COMMENT ON COLUMN {schema}.calendars.name IS 'Name of the calendar, as in jobs.calendar.';
-COMMENT ON COLUMN {schema}.calendars.revision IS 'The present revision, whose dates are in calendar_revisions.';
+COMMENT ON COLUMN {schema}.calendars.revision IS 'The current revision, whose dates are in calendar_revisions.';
 COMMENT ON COLUMN {schema}.calendars.source IS 'File or App that declared the calendar; NULL: SQL.';
 
 CREATE TABLE {schema}.calendar_revisions (
@@ -955,7 +955,7 @@ CREATE TABLE {schema}.host_absences (
     CHECK (from_at < until_at)
 );
 CREATE INDEX host_absences_ended ON {schema}.host_absences (until_at);
-COMMENT ON TABLE {schema}.host_absences IS 'Times in which no replica of a host checked in, once they are over. Written by the check-in that ends one. The planner and verify read the absences of hosts only from here, and the present one from hosts. Rows that ended before the executions that are kept are pruned.';
+COMMENT ON TABLE {schema}.host_absences IS 'Times in which no replica of a host checked in, once they are over. Written by the check-in that ends one. The planner and verify read the absences of hosts only from here, and the current one from hosts. Rows that ended before the executions that are kept are pruned.';
 COMMENT ON COLUMN {schema}.host_absences.host IS 'The host.';
 COMMENT ON COLUMN {schema}.host_absences.from_at IS 'When its last check-in before the absence was. 1970: it had never checked in.';
 COMMENT ON COLUMN {schema}.host_absences.until_at IS 'When it checked in again.';
@@ -1135,10 +1135,10 @@ COMMENT ON COLUMN {schema}.deliveries.channel IS 'The channel.';
 COMMENT ON COLUMN {schema}.deliveries.status IS 'PENDING, RUNNING, SUCCESS or FAILED. With due_at, FAILED is tried again.';
 COMMENT ON COLUMN {schema}.deliveries.created_at IS 'When it was created.';
 COMMENT ON COLUMN {schema}.deliveries.due_at IS 'When a replica may send it. While it is RUNNING: when its lease ends. NULL: it has ended.';
-COMMENT ON COLUMN {schema}.deliveries.attempt IS 'Number of the present or last attempt; 0: none has begun.';
+COMMENT ON COLUMN {schema}.deliveries.attempt IS 'Number of the current or last attempt; 0: none has begun.';
 COMMENT ON COLUMN {schema}.deliveries.max_attempts IS 'Number of attempts after which it is not tried again.';
 COMMENT ON COLUMN {schema}.deliveries.lease_token IS 'Only the attempt with this token may write its end; NULL: it is not RUNNING.';
-COMMENT ON COLUMN {schema}.deliveries.runner_id IS 'The runner of the present or last attempt.';
+COMMENT ON COLUMN {schema}.deliveries.runner_id IS 'The runner of the current or last attempt.';
 COMMENT ON COLUMN {schema}.deliveries.started_at IS 'When that attempt began.';
 COMMENT ON COLUMN {schema}.deliveries.finished_at IS 'When the last attempt ended.';
 COMMENT ON COLUMN {schema}.deliveries.error_code IS 'Why the last attempt failed; NULL: it did not.';
@@ -1268,7 +1268,7 @@ COMMENT ON TABLE {schema}.deadline_cursors IS 'Jobs that have deadlines, or had 
 COMMENT ON COLUMN {schema}.deadline_cursors.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.deadline_cursors.through IS 'The deadlines of plan_times up to this instant are in deadlines, or are judged. Only grows.';
 COMMENT ON COLUMN {schema}.deadline_cursors.next_at IS 'When the deadlines of later plan_times have to be computed: at the first of them, or after an edit. NULL: after the next edit.';
-COMMENT ON COLUMN {schema}.deadline_cursors.upto IS 'The present pass over the scopes of the job: the cursor after it. NULL: there is none.';
+COMMENT ON COLUMN {schema}.deadline_cursors.upto IS 'The current pass over the scopes of the job: the cursor after it. NULL: there is none.';
 COMMENT ON COLUMN {schema}.deadline_cursors.after_kind IS 'Kind of the last scope whose deadlines the pass has computed.';
 COMMENT ON COLUMN {schema}.deadline_cursors.after_id IS 'Id of the last scope whose deadlines the pass has computed.';
 COMMENT ON COLUMN {schema}.deadline_cursors.following IS 'next_at after the pass, of the scopes so far; NULL: they need none.';

@@ -16,5 +16,5 @@ COMMENT ON COLUMN {schema}.breaches.kind IS 'The policy: start_by, finish_by or 
 COMMENT ON COLUMN {schema}.breaches.deadline IS 'The deadline. With expect_duration: when the attempt had run for the expected duration.';
 COMMENT ON COLUMN {schema}.breaches.breached_at IS 'When the breach was recorded.';
 COMMENT ON COLUMN {schema}.breaches.closed_at IS 'When the deadline was met late; NULL: it was not.';
-COMMENT ON COLUMN {schema}.breaches.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.breaches.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.breaches.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.breaches.labels IS 'Current labels of the job; NULL or empty: it has none.';

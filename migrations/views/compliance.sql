@@ -13,5 +13,5 @@ COMMENT ON COLUMN {schema}.compliance.deadlines IS 'Number of judged deadlines.'
 COMMENT ON COLUMN {schema}.compliance.met IS 'Number of deadlines that were met.';
 COMMENT ON COLUMN {schema}.compliance.met_late IS 'Number of deadlines that were met late.';
 COMMENT ON COLUMN {schema}.compliance.missed IS 'Number of deadlines that were missed, and not met late.';
-COMMENT ON COLUMN {schema}.compliance.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.compliance.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.compliance.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.compliance.labels IS 'Current labels of the job; NULL or empty: it has none.';

@@ -43,5 +43,5 @@ COMMENT ON COLUMN {schema}.crashes.noticed_at IS 'When it was stolen or swept.';
 COMMENT ON COLUMN {schema}.crashes.error_code IS 'runner_crashed: stolen by another runner; stale_timeout: swept.';
 COMMENT ON COLUMN {schema}.crashes.status IS 'Status of the execution now.';
 COMMENT ON COLUMN {schema}.crashes.became IS 'Its outcome as a sentence.';
-COMMENT ON COLUMN {schema}.crashes.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.crashes.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.crashes.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.crashes.labels IS 'Current labels of the job; NULL or empty: it has none.';

@@ -65,8 +65,8 @@ COMMENT ON COLUMN {schema}.execution_status.created_at IS 'When the row was crea
 COMMENT ON COLUMN {schema}.execution_status.updated_at IS 'Last write other than a heartbeat.';
 COMMENT ON COLUMN {schema}.execution_status.attempts IS 'Earlier attempts, with their holders and their ends: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg, and trace_id if it was traced.';
 COMMENT ON COLUMN {schema}.execution_status.first_started_at IS 'When the first attempt was claimed.';
-COMMENT ON COLUMN {schema}.execution_status.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.execution_status.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.execution_status.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.execution_status.labels IS 'Current labels of the job; NULL or empty: it has none.';
 COMMENT ON COLUMN {schema}.execution_status.traceparent IS 'Span that enqueued or triggered it, in the format of the W3C header traceparent; NULL: none was given. The trace of each attempt links to it.';
 COMMENT ON COLUMN {schema}.execution_status.trace_id IS 'Trace of the attempt that ended last; NULL: it was not traced, or a later attempt is RUNNING. Not the trace in traceparent.';
 COMMENT ON COLUMN {schema}.execution_status.redacted_at IS 'When its payload, result, output, key and messages were removed, by redact() or by keep_output of the job; NULL: they were not.';

@@ -81,5 +81,5 @@ COMMENT ON COLUMN {schema}.job_status.provider_asked_at IS 'When the scope provi
 COMMENT ON COLUMN {schema}.job_status.provider_answered_at IS 'When it last returned a list of scopes.';
 COMMENT ON COLUMN {schema}.job_status.provider_failures IS 'Calls that have failed since then.';
 COMMENT ON COLUMN {schema}.job_status.provider_error IS 'Why the last call failed; NULL: it succeeded.';
-COMMENT ON COLUMN {schema}.job_status.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.job_status.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.job_status.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.job_status.labels IS 'Current labels of the job; NULL or empty: it has none.';

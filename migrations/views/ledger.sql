@@ -65,5 +65,5 @@ COMMENT ON COLUMN {schema}.ledger.duration IS 'How long the handler ran.';
 COMMENT ON COLUMN {schema}.ledger.runner_id IS 'Runner of the last attempt.';
 COMMENT ON COLUMN {schema}.ledger.revision IS 'Revision of the job that the plan_time belongs to.';
 COMMENT ON COLUMN {schema}.ledger.detail IS 'The outcome as a sentence.';
-COMMENT ON COLUMN {schema}.ledger.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.ledger.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.ledger.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.ledger.labels IS 'Current labels of the job; NULL or empty: it has none.';

@@ -200,5 +200,5 @@ COMMENT ON COLUMN {schema}.overdue.blocked_by IS 'With reason waiting: id of the
 COMMENT ON COLUMN {schema}.overdue.id IS 'Id of the execution that is PENDING, awaits its retry, or is RUNNING without a lease; NULL: the schedule itself is due.';
 COMMENT ON COLUMN {schema}.overdue.queue IS 'Its queue; NULL: the row is about deliveries.';
 COMMENT ON COLUMN {schema}.overdue.detail IS 'The reason in words, for people.';
-COMMENT ON COLUMN {schema}.overdue.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.overdue.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.overdue.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.overdue.labels IS 'Current labels of the job; NULL or empty: it has none.';

@@ -27,5 +27,5 @@ COMMENT ON COLUMN {schema}.planned_skip_status.withdrawn_at IS 'When it was with
 COMMENT ON COLUMN {schema}.planned_skip_status.withdrawn_by IS 'The person or program that withdrew it.';
 COMMENT ON COLUMN {schema}.planned_skip_status.state IS 'planned: its first plan_time is to come. begun: the first one is past, and the last one is to come. over: all are past. withdrawn: it was withdrawn before the first one.';
 COMMENT ON COLUMN {schema}.planned_skip_status.skipped IS 'Number of plan_times that were skipped, in all its scopes.';
-COMMENT ON COLUMN {schema}.planned_skip_status.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.planned_skip_status.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.planned_skip_status.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.planned_skip_status.labels IS 'Current labels of the job; NULL or empty: it has none.';

@@ -26,5 +26,5 @@ COMMENT ON COLUMN {schema}.recent_failures.finished_at IS 'When it ended.';
 COMMENT ON COLUMN {schema}.recent_failures.duration IS 'How long the handler ran.';
 COMMENT ON COLUMN {schema}.recent_failures.trigger IS 'Origin of the execution: schedule, manual, backfill, enqueue.';
 COMMENT ON COLUMN {schema}.recent_failures.output IS 'End of the output of a command.';
-COMMENT ON COLUMN {schema}.recent_failures.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.recent_failures.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.recent_failures.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.recent_failures.labels IS 'Current labels of the job; NULL or empty: it has none.';

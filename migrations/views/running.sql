@@ -28,8 +28,8 @@ COMMENT ON COLUMN {schema}.running.heartbeat_age IS 'Time since the last renewal
 COMMENT ON COLUMN {schema}.running.lease_left IS 'Time until the lease ends; negative: it is stale, and will be stolen or swept.';
 COMMENT ON COLUMN {schema}.running.cancel_requested_at IS 'When its cancellation was requested.';
 COMMENT ON COLUMN {schema}.running.cancel_requested_by IS 'The person who requested the cancellation.';
-COMMENT ON COLUMN {schema}.running.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.running.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.running.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.running.labels IS 'Current labels of the job; NULL or empty: it has none.';
 COMMENT ON COLUMN {schema}.running.progress_done IS 'Units of work that it has reported as done; NULL: it reported none.';
 COMMENT ON COLUMN {schema}.running.progress_total IS 'Units of work in all, as it reported; NULL: not known.';
 COMMENT ON COLUMN {schema}.running.progress_text IS 'Text of the last report: what the handler is doing; NULL: none was given.';

@@ -28,6 +28,6 @@ COMMENT ON COLUMN {schema}.upcoming.local_time IS 'plan_time as local time in th
 COMMENT ON COLUMN {schema}.upcoming.timezone IS 'Time zone of the schedule.';
 COMMENT ON COLUMN {schema}.upcoming.schedule IS 'Cron text of the job.';
 COMMENT ON COLUMN {schema}.upcoming.queue IS 'Queue of the job. Runners that serve it execute the job.';
-COMMENT ON COLUMN {schema}.upcoming.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.upcoming.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.upcoming.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.upcoming.labels IS 'Current labels of the job; NULL or empty: it has none.';
 COMMENT ON COLUMN {schema}.upcoming.pause IS 'The pause that will skip it, see pause_status; NULL: none is planned for that time.';

@@ -36,7 +36,7 @@ COMMENT ON COLUMN {schema}.verify_schedules.next_plan_time IS 'The first plan_ti
 COMMENT ON COLUMN {schema}.verify_schedules.next_due_at IS 'When the next claim plans this row; NULL: the row is parked.';
 COMMENT ON COLUMN {schema}.verify_schedules.retirements IS 'When the scope was retired, each time: scope_retirements.retired_at.';
 COMMENT ON COLUMN {schema}.verify_schedules.returns IS 'When the scope returned from each of these retirements; NULL: it is still retired.';
-COMMENT ON COLUMN {schema}.verify_schedules.absent_from IS 'Of a host: when each of its absences began. The last one begins with its last check-in, once that does not count any more. NULL: the scope is not a host.';
+COMMENT ON COLUMN {schema}.verify_schedules.absent_from IS 'Of a host: when each of its absences began. The last one begins with its last check-in, once that no longer counts. NULL: the scope is not a host.';
 COMMENT ON COLUMN {schema}.verify_schedules.absent_until IS 'Of a host: when it checked in again, of each absence; NULL: it has not.';
 COMMENT ON COLUMN {schema}.verify_schedules.boots IS 'Of a host: the plan_times that its boots gave the job with the schedule @reboot. NULL: the scope is not a host.';
 COMMENT ON COLUMN {schema}.verify_schedules.noticed_after IS 'Of a host: how long after each of these boots a replica of it first checked in.';

@@ -17,5 +17,5 @@ COMMENT ON COLUMN {schema}.verify_skips.detail IS 'With reason calendar: the nam
 COMMENT ON COLUMN {schema}.verify_skips.blocked_by IS 'Execution id that was RUNNING, with reason overlap.';
 COMMENT ON COLUMN {schema}.verify_skips.revision IS 'Revision that the plan_times belong to.';
 COMMENT ON COLUMN {schema}.verify_skips.created_at IS 'When the range began.';
-COMMENT ON COLUMN {schema}.verify_skips.owner IS 'Present owner of the job; NULL: it has none.';
-COMMENT ON COLUMN {schema}.verify_skips.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.verify_skips.owner IS 'Current owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.verify_skips.labels IS 'Current labels of the job; NULL or empty: it has none.';

@@ -24,7 +24,7 @@ BEGIN
     WHERE t.job_name <> '' AND t.event = 'skipped' AND (t.count > 0 OR t.since IS NOT NULL)
       AND {schema}_internal.is_scope_retired(t.job_name, t.scope_kind, t.scope_id);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.forget_states() IS 'Closes the states that have no rule any more, and those of retired scopes, without an alert.';
+COMMENT ON FUNCTION {schema}_internal.forget_states() IS 'Closes the states that no longer have a rule, and those of retired scopes, without an alert.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.settle_states(most integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE

@@ -55,7 +55,7 @@ LANGUAGE sql STABLE AS $$
     JOIN {schema}.calendar_revisions r ON (r.calendar_name, r.revision) = (c.name, c.revision)
     WHERE c.name = calendar_in_force.name
 $$;
-COMMENT ON FUNCTION {schema}_internal.calendar_in_force(text) IS 'Returns the present revision of a calendar; NULL: there is none.';
+COMMENT ON FUNCTION {schema}_internal.calendar_in_force(text) IS 'Returns the current revision of a calendar; NULL: there is none.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_calendar_source(name text, source text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -122,4 +122,4 @@ BEGIN
             'excluded', (SELECT count(*) FROM jsonb_each(excluded)), 'source', source, 'jobs', jobs));
     RETURN present.revision;
 END $$;
-COMMENT ON FUNCTION {schema}.set_calendar(text, jsonb, date, date, jsonb, text, text) IS 'Sets the dates of a calendar, and returns its revision. excluded: every excluded date from first to through, with the name of the day, such as {"2027-12-25": "Christmas Day"}. first: by default that of the present revision, or January 1 of this year. definition: the declaration from which the dates were computed, for people. source: the file or App that declares it. Without a change, nothing is written. Otherwise each job that uses the calendar gets a revision, and the new dates count from the COMMIT on. Raises if the calendar belongs to another source.';
+COMMENT ON FUNCTION {schema}.set_calendar(text, jsonb, date, date, jsonb, text, text) IS 'Sets the dates of a calendar, and returns its revision. excluded: every excluded date from first to through, with the name of the day, such as {"2027-12-25": "Christmas Day"}. first: by default that of the current revision, or January 1 of this year. definition: the declaration from which the dates were computed, for people. source: the file or App that declares it. Without a change, nothing is written. Otherwise each job that uses the calendar gets a revision, and the new dates count from the COMMIT on. Raises if the calendar belongs to another source.';

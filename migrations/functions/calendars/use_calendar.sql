@@ -16,7 +16,7 @@ BEGIN
     END IF;
     RETURN number;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.use_calendar(text, text) IS 'Returns the present revision of the calendar that a job names; NULL without one. Raises if the calendar does not exist.';
+COMMENT ON FUNCTION {schema}_internal.use_calendar(text, text) IS 'Returns the current revision of the calendar that a job names; NULL without one. Raises if the calendar does not exist.';
 
 -- Instead of a foreign key, because a restore may load the tables in any order.
 CREATE OR REPLACE FUNCTION {schema}_internal.refuse_used_calendar() RETURNS trigger

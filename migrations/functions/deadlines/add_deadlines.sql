@@ -130,4 +130,4 @@ RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     FROM unnest(jobs, throughs, nexts, uptos, after_kinds, after_ids, followings)
         AS u(job, through, next_at, upto, after_kind, after_id, following) WHERE c.job_name = u.job
 $$;
-COMMENT ON FUNCTION {schema}_internal.advance_deadlines(text[], timestamptz[], timestamptz[], timestamptz[], text[], text[], timestamptz[], text[]) IS 'Moves the cursors of these jobs, and deletes those of `ended`, which have no deadlines any more. With uptos: notes how far the pass over the scopes of the job has come.';
+COMMENT ON FUNCTION {schema}_internal.advance_deadlines(text[], timestamptz[], timestamptz[], timestamptz[], text[], text[], timestamptz[], text[]) IS 'Moves the cursors of these jobs, and deletes those of `ended`, which no longer have deadlines. With uptos: notes how far the pass over the scopes of the job has come.';

@@ -67,4 +67,4 @@ BEGIN
         arguments => jsonb_build_object('path', path, 'revisions', number), reason => reason);
     RETURN number;
 END $$;
-COMMENT ON FUNCTION {schema}.redact_revisions(text, text[], text, text) IS 'Replaces the value at this path, such as {target,env,DB_PASSWORD}, by *** in each earlier revision of a job in which it differs from the present value, and returns their number. Change the present value first. If a plan_time of an earlier revision is still to be planned, its execution gets the redacted payload. Backups, and the files of the database until the next VACUUM, still contain the value.';
+COMMENT ON FUNCTION {schema}.redact_revisions(text, text[], text, text) IS 'Replaces the value at this path, such as {target,env,DB_PASSWORD}, by *** in each earlier revision of a job in which it differs from the current value, and returns their number. Change the current value first. If a plan_time of an earlier revision is still to be planned, its execution gets the redacted payload. Backups, and the files of the database until the next VACUUM, still contain the value.';

@@ -11,7 +11,7 @@ DECLARE
 BEGIN
     IF kind IS NULL OR kind <> ALL (kinds) THEN
         RAISE EXCEPTION 'violations of kind % cannot be accepted', coalesce(kind, 'NULL')
-            USING HINT = format('These kinds can be accepted: %s. Others describe the present, and disappear once their cause is removed.',
+            USING HINT = format('These kinds can be accepted: %s. Others describe the current state, and disappear once their cause is removed.',
                                 array_to_string(kinds, ', ')),
                   ERRCODE = 'invalid_parameter_value';
     END IF;

@@ -136,4 +136,4 @@ SET enable_seqscan = off AS $$
         WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (g.job_name, g.scope_kind, g.scope_id, g.plan_time)
           AND e.status = (SELECT 'PENDING') AND e.next_attempt_at IS NULL)
 $$;
-COMMENT ON FUNCTION {schema}_internal.present_violations() IS 'Lists violations in the present state: over_limit (of queues), stale, parked, gate.';
+COMMENT ON FUNCTION {schema}_internal.present_violations() IS 'Lists violations in the current state: over_limit (of queues), stale, parked, gate.';

@@ -66,10 +66,10 @@ def list_calendars(*, show: Printer) -> None:
 @calendars.command("show")
 @click.argument("name", metavar="CALENDAR", shell_complete=complete.calendars)
 @click.option(
-    "--revision", type=BIGINT, metavar="N", help="Show this revision [default: the present one]."
+    "--revision", type=BIGINT, metavar="N", help="Show this revision [default: the current one]."
 )
 @click.option(
-    "--year", type=click.IntRange(1000, 9998), help="List its dates [default: the present year]."
+    "--year", type=click.IntRange(1000, 9998), help="List its dates [default: the current year]."
 )
 @click.option("--weekends", is_flag=True, help="List days of the weekend, too.")
 @json_option
@@ -104,7 +104,7 @@ def show_calendar(
 @click.argument("new", metavar="[NEW]", type=BIGINT, required=False)
 @json_option
 def diff_calendar(*, name: str, old: int | None, new: int | None, as_json: bool) -> None:
-    """Compare two revisions of a calendar, by default the present one and the one before it.
+    """Compare two revisions of a calendar, by default the current one and the one before it.
 
     The output lists the dates that are excluded since then (+), that are included since then (-),
     and that have another name (~). `cronledger jobs diff FILE` compares the calendars of a file

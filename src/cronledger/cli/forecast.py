@@ -121,7 +121,7 @@ def forecast(
     which executions wait, the gates that wait, deadlines at risk, and the worst minutes. A deadline
     is at risk if only an execution that takes the 95th percentile of the durations misses it.
 
-    --with prints the days of jobs that differ from the present definitions. --pause takes times or
+    --with prints the days of jobs that differ from the current definitions. --pause takes times or
     durations from now, such as 2h/8h. --suggest prints a schedule in UTC.
 
     A forecast has at most 500,000 firings; with more, it ends earlier.

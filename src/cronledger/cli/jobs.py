@@ -184,8 +184,8 @@ def redact(*, name: str, path: tuple[str, ...], reason: str | None, as_json: boo
     """Remove a value, such as a password, from the earlier revisions of a job.
 
     FIELD... is the place of the value in the job, such as `target env DB_PASSWORD`,
-    `target command` or `payload token`. Each earlier revision whose value differs from the present
-    one gets *** instead. Change the present value first, for example to {env = "NAME"}.
+    `target command` or `payload token`. Each earlier revision whose value differs from the current
+    one gets *** instead. Change the current value first, for example to {env = "NAME"}.
     """
     with session() as ledger:
         number = ledger.call("redact_revisions", job=name, path=list(path), reason=reason)

@@ -34,7 +34,7 @@ NOW = "now"
 def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
     """Explain why a job ran, or did not run, at TIME. Prints one paragraph per scope.
 
-    Without TIME, or with `now`, why explains the present state of the job. With the ID of an
+    Without TIME, or with `now`, why explains the current state of the job. With the ID of an
     execution in place of JOB, it explains that execution.
 
     TIME is ISO 8601, or a time of day such as 03:00, which means its latest occurrence. A TIME

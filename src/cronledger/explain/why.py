@@ -48,7 +48,7 @@ class Explanation:
     retention), `spec_error` or `missing`, which is a violation. `executions`: their ids.
     `blockers`: the ids of the executions that `text`, the paragraph, names as running meanwhile.
 
-    The present state of a scope has the verdict `running`, `pending`, `overdue`, `paused`,
+    The current state of a scope has the verdict `running`, `pending`, `overdue`, `paused`,
     `retired`, `spec_error`, or `idle` if nothing is due.
     """
 
@@ -107,7 +107,7 @@ class Why:
         return Explanation(key, since, until, verdict, " ".join(texts), ids, blockers)
 
     def present(self, schedule: Row) -> Explanation:
-        """Explain the present state of the scope of a `schedules` row."""
+        """Explain the current state of the scope of a `schedules` row."""
         now = self._reports.now()
         key = ScopeKey(schedule["job_name"], schedule["scope_kind"], schedule["scope_id"])
         self._boots = schedule["boots"] or ()

@@ -306,7 +306,7 @@ class Audits:
         return bool(self._read("show_audited_retry", job=job, id=execution_id)[0]["retried"])
 
     def present_violations(self) -> list[Row]:
-        """Return the violations that SQL finds in the present state."""
+        """Return the violations that SQL finds in the current state."""
         return self._read("list_present_violations")
 
     def accepted_violations(self, jobs: list[str] | None) -> list[Row]:

@@ -327,7 +327,7 @@ class Reports:
         return self._read("list_calendar_revisions", calendar=calendar, max_rows=limit)
 
     def calendar(self, calendar: str, revision: int | None = None) -> Row | None:
-        """Return a revision of a calendar, by default the present one; None if there is none."""
+        """Return a revision of a calendar, by default the current one; None if there is none."""
         return self._one("show_calendar", calendar=calendar, revision=revision)
 
     def queues(self) -> list[Row]:

@@ -104,7 +104,7 @@ METRICS = (
            "Replicas of the last day by state, without workers in other languages."),
     Metric("cronledger_runner_crashes", (),
            "Attempts of the last day that ended because their runner vanished."),
-    Metric("cronledger_violations", ("kind",), "Violations of the present state."),
+    Metric("cronledger_violations", ("kind",), "Violations of the current state."),
     Metric("cronledger_breaches", ("kind",),
            "Deadlines that were missed in the last day and not met since."),
     Metric("cronledger_alerts_undelivered", ("channel",),

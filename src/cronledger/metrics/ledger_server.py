@@ -46,7 +46,7 @@ async def serve(
 
 
 async def read_once(access: Access, schema: str, *, job_limit: int, ledger: str | None) -> bytes:
-    """Return the present metrics. Raises psycopg.Error, or TimeoutError after PATIENCE."""
+    """Return the current metrics. Raises psycopg.Error, or TimeoutError after PATIENCE."""
     connections = AsyncConnections(access, NAME, 1)
     try:
         metrics = LedgerMetrics(connections.lend, schema, job_limit=job_limit)

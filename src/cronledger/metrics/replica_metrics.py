@@ -42,7 +42,7 @@ class ReplicaCollector(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families of the present metrics."""
+        """Yield the families of the current metrics."""
         seen = self.read()
         parts = (_counted(seen.measurements), _present(seen), _loops(seen), _condition(seen))
         yield from labelled(chain(*parts, (self._build,)), self._ledger)
@@ -144,7 +144,7 @@ def _condition(seen: Observation) -> Iterator[Metric]:
             "Clock of this host minus the clock of the database.",
             seen.clock_skew,
         )
-    states = _gauge("state", "1 for the present state of this replica, otherwise 0.", ("state",))
+    states = _gauge("state", "1 for the current state of this replica, otherwise 0.", ("state",))
     for state in STATES:
         states.add_metric([state], seen.state == state)
     yield states

@@ -13,7 +13,7 @@ from cronledger.rules.model import Job
 
 _TICK = timedelta(microseconds=1)
 _YEARS = 2
-"""The present year and the following ones in which firings are compared."""
+"""The current year and the following ones in which firings are compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class CalendarSpec(BaseModel):
     ics: Files = Field(
         (),
         description="iCalendar file with all-day events, each of which is excluded; one path, or a "
-        "list. A relative path begins at the directory of the file. Needs the extra `calendars`.",
+        "list. Paths are relative to the directory of the file. Needs the extra `calendars`.",
     )
     exclude: Dates = Field(
         default_factory=dict,
@@ -123,7 +123,7 @@ class CalendarSpec(BaseModel):
     )
     through: Annotated[Whole, Field(ge=1000, le=9998)] | None = Field(
         None,
-        description="Last year of the calendar. By default five years after the present one. After "
+        description="Last year of the calendar. By default five years after the current one. After "
         "it, jobs that use the calendar do not fire, because nobody knows which days are excluded.",
     )
 

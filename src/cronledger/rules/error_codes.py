@@ -39,10 +39,11 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.RETRY_REQUESTED: "The handler raised `Retry`.",
     ErrorCode.DISCARDED: "The handler raised `Discard` with an empty code. Never retried.",
     ErrorCode.TIMEOUT: "The attempt ran longer than `run_timeout` and was stopped.",
-    ErrorCode.STALE_TIMEOUT: "The lease expired: its runner died, hung or lost the database. "
-    "The end of the work is unknown.",
+    ErrorCode.STALE_TIMEOUT: "The lease expired: its runner died, stalled, or could not reach the "
+    "database while another replica could. The end of the work is unknown. Never retried.",
     ErrorCode.SHUTDOWN: "The runner drained, and the work did not end within `drain_timeout`.",
-    ErrorCode.LEASE_LOST: "The handler stopped because it no longer held its lease.",
+    ErrorCode.LEASE_LOST: "The runner stopped the handler because it could not keep the lease, for "
+    "example during an outage of the database. The end of the work is known.",
     ErrorCode.CANCELLED: "An operator requested cancellation, or a newer plan_time replaced the "
     "execution.",
     ErrorCode.EXIT_CODE: "A command exited with a status other than 0.",

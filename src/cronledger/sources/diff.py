@@ -180,7 +180,7 @@ def _applied(
 
 @dataclass(frozen=True, slots=True)
 class _Dates:
-    """The calendars that jobs name: the present ones, and those after the apply.
+    """The calendars that jobs name: the current ones, and those after the apply.
 
     `changed`: the calendars that the apply would change.
     """

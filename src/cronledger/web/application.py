@@ -276,7 +276,7 @@ async def _database_error(request: Request, error: Exception) -> Response:
     return frame_of(request).plain(
         request, "error.html", status=503, title="The database did not confirm this",
         text=shown.message, detail="It is not known whether anything was changed.",
-        remedy="Open the page again once the database responds, and check its present state.",
+        remedy="Open the page again once the database responds, and check its current state.",
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ def test_a_person_saves_opens_and_deletes_a_view_without_javascript_F123(
     )
     for name in ("Failures", LONG):
         page.get_by_text("Save or delete a view").click()
-        page.get_by_label("Name of a view with the present filters").fill(name)
+        page.get_by_label("Name of a view with the current filters").fill(name)
         page.get_by_role("button", name="Save", exact=True).click()
         expect(page.get_by_text(f"The view {name} is saved.")).to_be_visible()
     page.goto(f"{site}/ledger")

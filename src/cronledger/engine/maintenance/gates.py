@@ -137,7 +137,7 @@ def _check(gate: WaitingGate, revisions: Revisions) -> _Check:
         return _Check(gate, gate.nominal - TICK, gate.waits_until, None)
     try:
         after, length = wait_of(gate.key, revision)
-    except CronError:  # of a backfill: the present definition has no plan_times
+    except CronError:  # of a backfill: the current definition has no plan_times
         after, length = gate.nominal - TICK, revision.job.wait_at_most
     until = None if length is None else max(gate.due_at, gate.gated_at) + length
     return _Check(gate, after, until, required_scopes(revision.job, gate.key.scope))

@@ -217,7 +217,7 @@ class Inspector:
         )
 
     def observe(self, counts: Measurements) -> Observation:
-        """Return the present state of the runner, from which its metrics are made."""
+        """Return the current state of the runner, from which its metrics are made."""
         errors, ages = dict(self.loops.errors), self.loops.ages()
         errors["heartbeats"] = self.heartbeats.errors
         if self.listener is not None and "listener" in ages:

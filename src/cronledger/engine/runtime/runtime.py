@@ -327,7 +327,7 @@ class Runtime:
         return self.components.inspector.health()
 
     def observation(self) -> Observation:
-        """Return the present state, from which the metrics are made. Any thread may call this."""
+        """Return the current state, from which the metrics are made. Any thread may call this."""
         counts = self.measuring.begin()
         if self._components is None:
             return Observation(counts, self.state, True, self.settings.slots)

@@ -1,4 +1,4 @@
--- Lists the calendars by name, each with its present revision and the number of jobs that use it, without
+-- Lists the calendars by name, each with its current revision and the number of jobs that use it, without
 -- retired ones. NULL does not restrict. No lock. Zero rows: there are none.
 SELECT c.name, r.revision, r.first, r.through, (SELECT count(*) FROM jsonb_object_keys(r.excluded)) AS excluded,
        (SELECT count(*) FROM {schema}.job_details j WHERE j.calendar = c.name AND j.retired_at IS NULL) AS jobs,

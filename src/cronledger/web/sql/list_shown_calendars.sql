@@ -1,4 +1,4 @@
--- Lists the calendars by name, each with its present revision, the number of jobs that use it without retired ones, the
+-- Lists the calendars by name, each with its current revision, the number of jobs that use it without retired ones, the
 -- names of the first ones, the days until its end, and its next excluded dates without those that are only days of the
 -- weekend, as objects with `date` and `name`. No lock. Zero rows: there are none.
 SELECT c.name, c.source, r.revision, r.through, r.created_at, r.requested_by, r.through - t.today AS days_left,

@@ -1,4 +1,4 @@
--- Lists the violations of the present state, one row for each kind of a job: the newest one, and their number. A NULL
+-- Lists the violations of the current state, one row for each kind of a job: the newest one, and their number. A NULL
 -- parameter does not restrict. No lock. Zero rows: there are none.
 SELECT v.kind, v.job_name, v.scope_kind, v.scope_id, v.plan_time, v.execution_id, v.detail, v.violations, j.timezone,
        j.owner
