@@ -20,7 +20,7 @@ from cronledger.rules.cron import ClockChange, Firing
 from cronledger.rules.cron_fields import is_reboot
 from cronledger.rules.firings import later
 from cronledger.rules.model import Job
-from cronledger.rules.problems import Problem, nearest, shown
+from cronledger.rules.problems import Problem, nearest, or_elsewhere, shown
 from cronledger.sources.toml import written_field
 
 DAY = timedelta(days=1)
@@ -126,11 +126,10 @@ def undeclared_channels(
     for job in jobs if declared else ():
         for rule in job.notify or ():
             if rule.channel not in declared:
-                remedy = nearest(rule.channel, declared)
                 yield Problem(
                     where=where, job=job.name, field="notify", value=shown(rule.channel),
                     message="is a channel that no checked source declares",
-                    remedy=f"also check the source that declares it, or {remedy}",
+                    remedy=or_elsewhere(nearest(rule.channel, declared)),
                     warning=True,
                 )  # fmt: skip
 
@@ -138,7 +137,7 @@ def undeclared_channels(
 def _undeclared_calendar(job: Job, where: str, declared: Calendars) -> Problem:
     remedy = "also check the source that declares it"
     if declared:
-        remedy = f"{remedy}, or {nearest(str(job.calendar), declared)}"
+        remedy = or_elsewhere(nearest(str(job.calendar), declared))
     return Problem(
         where=where, job=job.name, field="calendar", value=shown(job.calendar),
         message="is a calendar that no checked source declares, so the firings are shown as if "

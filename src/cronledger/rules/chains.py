@@ -8,7 +8,7 @@ from typing import Any
 
 from cronledger.rules.cron_fields import is_reboot
 from cronledger.rules.model import GLOBAL, Job
-from cronledger.rules.problems import Problem, nearest, shown
+from cronledger.rules.problems import Problem, nearest, or_elsewhere, shown
 from cronledger.rules.requirements import Requirement
 
 TIMING = (
@@ -106,8 +106,7 @@ def _refusal(
         remedy = nearest(gate.job, names) if 0 < len(names) <= MOST_NAMES else "correct the name"
         if complete:
             return "is a job that does not exist, or that is or would be retired", remedy
-        remedy = f"also check the source that declares it, or {remedy}"
-        return "is a job that no checked source declares", remedy
+        return "is a job that no checked source declares", or_elsewhere(remedy)
     at_boot = is_reboot(upstream.schedule or "")
     if at_boot or (upstream.schedule is None and not upstream.after):
         what = "that runs when a host boots" if at_boot else "without a schedule"

@@ -125,6 +125,13 @@ def nearest(name: str, known: Collection[str]) -> str:
     return f"use one of {', '.join(sorted(known))}"
 
 
+def or_elsewhere(remedy: str) -> str:
+    """Return the remedy for a name that a source may declare which was not checked."""
+    if remedy.endswith("?"):
+        return f"{remedy} If not, also check the source that declares it"
+    return f"also check the source that declares it, or {remedy}"
+
+
 def problems_of(
     error: ValidationError,
     *,
