@@ -138,25 +138,47 @@ async def test_expect_duration_is_not_met_while_the_execution_waits(
     assert ledger.values("SELECT kind FROM breaches") == ["expect_duration"]
 
 
-async def test_a_planned_skip_keeps_the_gate_closed_before_it_is_recorded(ledger: Ledger) -> None:
+@pytest.mark.parametrize("policies", [{}, {"jitter": "30 s"}, {"schedule_delay": "30 s"}])
+async def test_a_planned_skip_keeps_the_gate_closed_before_it_is_recorded(
+    ledger: Ledger, policies: dict[str, str]
+) -> None:
     """The next plan_time of the required job is already the one after it."""
     async with runners(ledger.url, {}, {"queues": ("slow",)}) as (one, slow):
-        ledger.job("extract", schedule="* * * * *", queue="slow")
+        ledger.job("extract", schedule="* * * * *", queue="slow", **policies)
         ledger.job("load", schedule="* * * * *", requires=requires("extract"), wait_at_most="1 h")
         await until_planned(slow)
         await until_planned(one)
         (at,) = ledger.values("SELECT next_plan_time FROM schedules WHERE job_name = 'extract'")
         ledger.values("SELECT skip('extract', %s, reason => 'stock')", at)
         await until_planned(slow)
-        fire(ledger)
+        ledger.travel(to=at)
         await until_planned(one)
         assert not await one.check_gates()
-        (missing,) = ledger.values(WAITING, "load")
-        assert "is not planned up to" in missing
+        ledger.travel(to=at + 0.9 * MINUTE)
         await until_planned(slow)
+        assert ledger.skipped("extract") == [("operator", 1)]
         assert not await one.check_gates()
         (missing,) = ledger.values(WAITING, "load")
         assert missing.endswith("was skipped (operator)")
+
+
+async def test_a_planned_skip_that_follows_keeps_no_gate_closed(
+    ledger: Ledger, one: Runner
+) -> None:
+    """A plan_time of the job that requires it lies between two that are skipped."""
+    ledger.job("extract", schedule="0 * * * *", jitter="59 min")
+    await until_planned(one)
+    first = ledger.one("SELECT next_plan_time FROM schedules WHERE job_name = 'extract'")
+    two = "SELECT skip('extract', %s, through => %s, reason => 'stock')"
+    ledger.values(two, first, first + HOUR)
+    ledger.job("often", schedule="* * * * *", requires=requires("extract"))
+    await until_planned(one)
+    ledger.travel(to=first + HOUR - MINUTE)
+    ledger.make_partitions()
+    await one.settle()
+    assert ledger.skipped("extract") == [("operator", 1)]
+    assert await one.check_gates()
+    assert "often" in names(await one.settle())
 
 
 async def test_a_wait_ends_as_a_skip_that_names_what_was_missing(

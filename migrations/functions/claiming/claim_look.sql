@@ -195,7 +195,7 @@ BEGIN
     -- What exists and what was woken do not wait for what is coming.
     locked := ARRAY(SELECT s FROM {schema}_internal.lock_due_schedules(
         of_queues, own_host, jobs_not_to_plan, max_due,
-        CASE WHEN claimed IS NULL AND cardinality(woken) = 0 THEN ahead ELSE interval '0' END, due_from) s) || woken;
+        CASE WHEN claimed IS NULL AND more IS NOT TRUE AND cardinality(woken) = 0 THEN ahead ELSE interval '0' END, due_from) s) || woken;
     IF claimed IS NULL AND cardinality(locked) = 0 THEN
         RETURN;
     END IF;

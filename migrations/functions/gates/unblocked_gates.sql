@@ -17,17 +17,10 @@ COMMENT ON FUNCTION {schema}_internal.unblocked_gates(bigint) IS 'Lists the gate
 
 CREATE OR REPLACE FUNCTION {schema}_internal.is_planned(one {schema}.schedules, plan_time timestamptz)
 RETURNS boolean LANGUAGE sql STABLE AS $$
-    -- An edit changes nothing up to planned_through, but may change what follows it. next_plan_time leaves out plan_times
-    -- that an operator decided to skip. The first of them is due at next_due_at, and becomes a skip only then.
+    -- An edit changes nothing up to planned_through, but may change what follows it.
     SELECT one.planned_through >= plan_time OR NOT one.woken AND CASE one.parked
         WHEN 'spec_error' THEN false
         WHEN 'ended' THEN true
-        ELSE coalesce(one.next_plan_time > plan_time, false) AND NOT EXISTS (
-            SELECT FROM {schema}.planned_skips p
-            WHERE p.job_name = one.job_name AND p.covered_through > one.planned_through
-              AND p.covered_through >= p.from_plan_time AND p.from_plan_time <= plan_time
-              AND (p.scope_id IS NULL OR (p.scope_kind, p.scope_id) = (one.scope_kind, one.scope_id))
-              AND one.next_due_at - (SELECT least(j.schedule_delay + j.jitter, interval '1000 years') FROM {schema}.jobs j
-                                     WHERE j.name = one.job_name) <= plan_time) END
+        ELSE coalesce(one.next_plan_time > plan_time, false) END
 $$;
-COMMENT ON FUNCTION {schema}_internal.is_planned({schema}.schedules, timestamptz) IS 'Returns whether every plan_time of this schedule up to this one has an execution or lies in a skip.';
+COMMENT ON FUNCTION {schema}_internal.is_planned({schema}.schedules, timestamptz) IS 'Returns whether every plan_time of this schedule up to this one has an execution, or lies in a skip or a planned skip.';

@@ -61,8 +61,10 @@ def deliver_own(target: Target, run: Run, spool: Spool | None) -> bool:
     Raises psycopg.Error without a connection, and OSError.
     """
     with target.connected() as connection:
-        answer = _send(target, connection, run)
-        if spool is not None and run.ended is not None:
+        # The report of the end contains the start, too, and warns if it is refused.
+        ended = run.ended is not None
+        answer = _send(target, connection, run, spooled=spool is not None, warn=ended)
+        if spool is not None and ended:
             _settle(spool, run, answer)
             ask(target, connection, run, spool, quiet=answer is not Answer.ACCEPTED)
     return answer is Answer.ACCEPTED
@@ -183,7 +185,21 @@ def _settle(spool: Spool, run: Run, answer: Answer) -> None:
         spool.refuse(run)
 
 
-def _send(target: Target, connection: "psycopg.Connection[tuple[object, ...]]", run: Run) -> Answer:
+def _what_is_left(*, spooled: bool, is_final: bool) -> str:
+    """Return what becomes of a report that the ledger has not accepted."""
+    if not spooled:
+        return "lost, because the spool cannot be written"
+    return "set aside as *.refused" if is_final else "kept in the spool for up to 7 days"
+
+
+def _send(
+    target: Target,
+    connection: "psycopg.Connection[tuple[object, ...]]",
+    run: Run,
+    *,
+    spooled: bool = True,
+    warn: bool = True,
+) -> Answer:
     import psycopg  # noqa: PLC0415
     from psycopg import sql  # noqa: PLC0415
 
@@ -215,7 +231,9 @@ def _send(target: Target, connection: "psycopg.Connection[tuple[object, ...]]", 
         if connection.broken or error.sqlstate is None:
             raise
         is_final = error.sqlstate.startswith(_IMPOSSIBLE) or now - run.started > _KEPT_SECONDS
-        left = "set aside as *.refused" if is_final else "kept in the spool for up to 7 days"
-        target.warn(f"job {run.job}: {str(error).partition(chr(10))[0]}; the report is {left}")
+        left = _what_is_left(spooled=spooled, is_final=is_final)
+        if warn:
+            cause = str(error).partition("\n")[0]
+            target.warn(f"job {run.job}: {cause}; the report is {left}")
         return Answer.REFUSED if is_final else Answer.KEPT
     return Answer.ACCEPTED

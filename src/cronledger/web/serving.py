@@ -6,6 +6,7 @@ import socket
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from errno import EADDRINUSE
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -74,8 +75,10 @@ def serve(
     try:
         taken = _socket(listen, 0o117 if open_to_group else 0o177)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else error
-        text = f"cannot listen on {listen}: {why}; free it, or choose another with --listen"
+        number = error.errno or 0  # negative: of the look-up of a name
+        why = os.strerror(number) if number > 0 else error.strerror or error
+        remedy = "free it, or choose" if number == EADDRINUSE else "choose"
+        text = f"cannot listen on {listen}: {why}; {remedy} another with --listen"
         raise OSError(text) from None
     try:
         config = uvicorn.Config(

@@ -1,6 +1,7 @@
 -- Reads what decides whether gates are open: for each (gate, required scope), in the order of the arrays, how far the
 -- required job is planned, its first execution in (after, through] that is not a SUCCESS, the skips that reach into that
 -- interval, and the backfills in it that succeeded. One row for each element.
+-- The skips include planned ones beyond the cursor: next_plan_time leaves out their plan_times before they are recorded.
 -- A backfill that repeats a SUCCESS has a plan_time some microseconds later, and does not count.
 -- A statement of its own after the locks of lock_gates. No lock.
 SELECT s.job_name IS NOT NULL AND {schema}_internal.is_planned(s, u.through) AS planned,
@@ -28,12 +29,18 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT json_agg(json_build_array(k.from_plan_time, k.through_plan_time, k.reason, k.revision)
                     ORDER BY k.from_plan_time) AS skips
-    FROM (SELECT k.* FROM {schema}.skips k
+    FROM (SELECT k.from_plan_time, k.through_plan_time, k.reason, k.revision FROM {schema}.skips k
           WHERE (k.job_name, k.scope_kind, k.scope_id) = (u.job, u.kind, u.scope)
             AND k.from_plan_time > u.after AND k.from_plan_time <= u.through
           UNION ALL
-          (SELECT k.* FROM {schema}.skips k
+          (SELECT k.from_plan_time, k.through_plan_time, k.reason, k.revision FROM {schema}.skips k
            WHERE (k.job_name, k.scope_kind, k.scope_id) = (u.job, u.kind, u.scope) AND k.from_plan_time <= u.after
-           ORDER BY k.from_plan_time DESC LIMIT 1)) k
+           ORDER BY k.from_plan_time DESC LIMIT 1)
+          UNION ALL
+          SELECT greatest(p.from_plan_time, s.planned_through + interval '1 us'), p.covered_through, 'operator', j.revision
+          FROM {schema}.planned_skips p
+          WHERE p.job_name = u.job AND p.covered_through > s.planned_through AND p.covered_through >= p.from_plan_time
+            AND p.from_plan_time <= u.through
+            AND (p.scope_id IS NULL OR (p.scope_kind, p.scope_id) = (u.kind, u.scope))) k
     WHERE k.through_plan_time > u.after AND k.reason <> 'calendar') k ON {schema}_internal.is_planned(s, u.through)
 ORDER BY u.place
