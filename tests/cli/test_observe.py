@@ -182,11 +182,13 @@ def test_a_report_does_not_wait_for_a_lock_without_limit(
     said: list[str] = []
     monkeypatch.setattr(delivery, "LIMITS", delivery.LIMITS.replace("'3000'", "'50'"))
     run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
+    run = replace(run, ended=run.started, exit_status=0)
     with rows.connected(database_url) as other, other.transaction():
         other.execute("SELECT FROM cronledger.schedules FOR UPDATE")
         target = delivery.Target(database_url, "cronledger", said.append)
         assert not delivery.deliver_own(target, run, None)
     assert "timeout" in said[0]
+    assert "the report is lost" in said[0]
 
 
 @pytest.mark.long
