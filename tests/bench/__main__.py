@@ -2,6 +2,7 @@
 
     python -m tests.bench [--short | --full] [--only NAME] [--rows N] [--schedules N] [--minutes N]
     python -m tests.bench --render FILE
+    python -m tests.bench --add FILE
 
 The short form compares ratios with the recorded ones, and has no peers. The full form writes
 docs/performance.json, the figures of docs/performance.md, and the plots. Exit 1 if a measurement
@@ -149,12 +150,31 @@ def render(result: Mapping[str, Any]) -> None:
     report.PAGE.write_text(report.replace_figures(page, report.markdown(result, names)), "utf-8")
 
 
+def add(known: dict[str, Any], later: Mapping[str, Any]) -> None:
+    """Let the measurements of a later run replace those of a report, which names both runs."""
+    known["measurements"].update(later["measurements"])
+    known["runs"].update(later["runs"])
+    names = list(later["measurements"])
+    earlier = [
+        {**run, "names": [name for name in run["names"] if name not in names]}
+        for run in known.get("later", [])
+    ]
+    again = {key: later[key] for key in ("began_at", "versions", "load_before")} | {"names": names}
+    known["later"] = [run for run in [*earlier, again] if run["names"]]
+
+
 def main() -> int:
     """Do what the arguments say, and return the exit code."""
     options = _options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # stops the server
     if options.render:
         render(json.loads(options.render.read_text("utf-8")))
+        return 0
+    if options.add:
+        known = json.loads(report.JSON.read_text("utf-8"))
+        add(known, json.loads(options.add.read_text("utf-8")))
+        report.JSON.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        render(known)
         return 0
     form = SHORT if options.short else FULL if options.full else PLAIN
     form = replace(form, rows=options.rows or form.rows)
@@ -194,6 +214,8 @@ def _options() -> argparse.Namespace:
     form.add_argument("--full", action="store_true")
     form.add_argument("--record", action="store_true", help="record the ratios of the guard")
     form.add_argument("--render", type=Path, metavar="FILE", help="write the documents from FILE")
+    form.add_argument("--add", type=Path, metavar="FILE", help="replace those measurements of the "
+                      "documents that FILE has")  # fmt: skip
     parser.add_argument("--only", action="append", choices=MEASUREMENTS, metavar="NAME",
                         help=f"one of {', '.join(MEASUREMENTS)}; repeatable")  # fmt: skip
     parser.add_argument("--rows", type=int, help="executions of the large ledger")

@@ -114,6 +114,15 @@ def _environment(report: Mapping[str, Any]) -> str:
         f"{report['settings']['fsync']} and shared_buffers {report['settings']['shared_buffers']}, "
         f"Python {versions['python']}, psycopg {versions['psycopg']}."
         + (f" Peers: {listed}." if listed else "")
+        + "".join(_measured_later(run) for run in report.get("later", []))
+    )
+
+
+def _measured_later(run: Mapping[str, Any]) -> str:
+    names = ", ".join(name.replace("_", " ") for name in run["names"])
+    return (
+        f" Measured later on {run['began_at'][:10]}, at commit {run['versions']['cronledger']}, "
+        f"with load {run['load_before']} before: {names}."
     )
 
 

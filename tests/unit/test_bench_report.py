@@ -155,6 +155,19 @@ def test_figures_replace_those_between_the_markers_of_a_page_and_nothing_else() 
     assert report.replace_figures(report.PAGE.read_text("utf-8"), "new")
 
 
+def test_a_later_run_replaces_its_measurements_and_is_named() -> None:
+    known = json.loads(json.dumps(REPORT | {"runs": {}}))
+    for commit, names in (("aaaaaaa", ["burst", "idle"]), ("bbbbbbb", ["burst"])):
+        versions = REPORT["versions"] | {"cronledger": commit}
+        measured = {name: {"new": commit} for name in names}
+        bench_main.add(known, REPORT | {"versions": versions, "measurements": measured, "runs": {}})
+    assert known["measurements"]["burst"] == {"new": "bbbbbbb"}
+    assert known["measurements"]["scheduling"] == FOUND["scheduling"]
+    said = report._environment(known)
+    assert "at commit aaaaaaa, with load 0.1 before: idle." in said
+    assert "at commit bbbbbbb, with load 0.1 before: burst." in said
+
+
 def test_ratios_compare_samples_of_the_same_repetition() -> None:
     ours = [sample(100), sample(10), sample(50)]
     floor = [sample(200), sample(20), sample(10)]
