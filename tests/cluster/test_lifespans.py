@@ -225,7 +225,7 @@ async def test_a_start_that_fails_later_closes_it(ledger: Ledger, shop: Shop) ->
     def wants(count: float) -> None: ...
 
     handler(wrong.app, "wants", wants)
-    said = r"test_lifespans:wants: the parameter `count: float` fits nothing .* which is Pool\("
+    said = r"test_lifespans:wants: the parameter `count: float` matches nothing .* which is Pool\("
     with pytest.raises(ConfigurationError, match=said):
         await live(ledger, wrong.app).start()
     assert shop.steps == wrong.steps == ["enter", "close"]
