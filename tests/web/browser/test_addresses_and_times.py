@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.db.support import rows
 from tests.db.support.rows import Db
@@ -100,4 +100,28 @@ def test_an_instant_is_chosen_with_the_keyboard_or_typed_F126(
         chosen.fill("")
     typed.press("Enter")
     expect(page.locator(".chip")).to_contain_text("since: 6h")
+    expect(typed).to_have_value("6h")
+
+
+def test_an_instant_that_is_typed_before_the_script_is_loaded_replaces_the_chosen_one(
+    site: str, visit: Visit, db: Db, engine: str
+) -> None:
+    rows.job(db)
+    page = visit(f"{site}/jobs", locale="en-US")
+    scripts: list[Route] = []
+
+    def hold(script: Route) -> None:
+        scripts.append(script)
+
+    page.route("**/page.js", hold)
+    with page.expect_request("**/page.js"):
+        page.goto(
+            f"{site}/times?zone=UTC&next=/ledger?since=2026-06-30T22:00:15Z", wait_until="commit"
+        )
+    since = page.get_by_role("group", name="Since")
+    chosen, typed = since.get_by_label("Since, UTC"), since.get_by_label("Since, typed")
+    typed.fill("6h")
+    expect(chosen).to_have_value("2026-06-30T22:00:15")
+    scripts.pop().continue_()
+    expect(chosen).to_have_value("")
     expect(typed).to_have_value("6h")

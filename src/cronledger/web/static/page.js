@@ -162,9 +162,13 @@ if (own) {
 // --- forms -----------------------------------------------------------------------------------------
 
 // An instant is chosen or typed: to fill in one field empties the other.
-document.addEventListener("input", ({ target }) => {
-  for (const one of target.closest(".moment")?.querySelectorAll("input") ?? []) if (one !== target && target.value) one.value = "";
-});
+function keepOnly(field) {
+  for (const one of field.closest(".moment")?.querySelectorAll("input") ?? []) if (one !== field && field.value) one.value = "";
+}
+
+document.addEventListener("input", ({ target }) => keepOnly(target));
+// Somebody may have typed before this script was loaded.
+for (const field of document.querySelectorAll(".moment input")) if (field.value !== field.defaultValue) keepOnly(field);
 
 // --- keys ------------------------------------------------------------------------------------------
 
