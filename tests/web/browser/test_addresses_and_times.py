@@ -70,6 +70,7 @@ def test_the_zone_is_chosen_without_javascript(site: str, visit: Visit, db: Db) 
     times = page.get_by_role("group", name="Times in")
     expect(times.get_by_role("link")).to_have_count(2)  # its own zone is not known
     expect(page.locator("#lamp")).to_be_hidden()
+    expect(page.get_by_role("button", name="Keyboard")).to_be_hidden()
     times.get_by_role("link", name="UTC").click()
     assert zone_of(page) == "UTC"
     expect(page).to_have_url(re.compile(rf"/execution/{execution}$"))
