@@ -22,6 +22,8 @@ from cronledger.rules.long_text import LongText, left_out
 from cronledger.rules.model import Handler
 from cronledger.rules.outcome import Outcome
 
+CAPTURED = (Handler.PYTHON, Handler.COMMAND)
+"""The handlers whose output is collected."""
 EVERY = 2.0
 """Seconds between two chunks of an execution that nobody follows."""
 FOLLOWED_EVERY = 0.1
@@ -54,6 +56,11 @@ class Capture:
     @property
     def execution_id(self) -> int:
         return self.lease.claimed.id
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing was written yet."""
+        return self._stored is None
 
     @property
     def is_followed(self) -> bool:
@@ -152,12 +159,14 @@ class LiveOutput:
         job = lease.job
         if not job.capture_output or not self.limit:
             return None
-        if job.handler not in (Handler.PYTHON, Handler.COMMAND):
+        if job.handler not in CAPTURED:
             return None
         return Capture(lease, self)
 
     def forget(self, capture: Capture) -> None:
         """Write no further chunk of an attempt that has ended."""
+        if capture.is_empty:
+            return
         self._drop(capture)
         capture.free()
 
