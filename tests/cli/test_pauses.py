@@ -96,6 +96,7 @@ def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
         ("plan --reason x --job daly", "did you mean 'daily'?"),
         ("plan --reason x --all --from yesterday", "--from"),
         ("plan --reason x --all --from 2001-01-01", "it is in the past"),
+        ("plan --reason x --all --until 2001-01-01 --dry-run", "is not after from"),
         ("plan --all", "--reason"),
         ("change 1", "give --from, --until or --reason"),
         ("change 1 --reason x", "pause 1 does not exist"),

@@ -21,6 +21,8 @@ def test_a_plan_shows_what_it_skips_and_plans_nothing(browser: TestClient, db: D
     assert "pay 1 1 2031-05-07 03:30:00" in shown
     shown = text(browser.get("/pauses", params=asked | {"queue": "slow", "until": ""}).text)
     assert "169 plan_times of 1 job will be skipped in the first" in shown
+    refused = browser.get("/pauses", params=asked | {"until": asked["from"]})
+    assert refused.status_code == 400 and "is not after from" in text(refused.text)
     assert value(db, "SELECT count(*) FROM cronledger.pauses") == 0
 
 

@@ -505,7 +505,8 @@ def _pending(row: Row) -> str:
     until = row["waits_until"]
     end = "" if until is None else f", until {_at(until)} at the latest"
     if row["waits_for"] is not None:
-        return f"it waits for {row['waits_for']}{end}"
+        missing = f"{row['waits_for']}; a success by a retry or a backfill counts, too"
+        return f"it waits for a job that it requires{end}: {missing}"
     if row["attempts"] and row["attempts"][-1]["error_code"] == ErrorCode.NOT_READY:
         again = _at(row["next_attempt_at"])
         return f"its handler was not ready, and is called again at {again}{end}"
