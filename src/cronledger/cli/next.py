@@ -163,6 +163,8 @@ def _remark(row: Mapping[str, Any], now: datetime) -> None:
     elif row["paused_at"] is not None and (paused_until is None or paused_until > now):
         until = f"until {iso(paused_until)}" if paused_until else "until it is resumed"
         state = f"is paused {until}, and does not fire before then"
+    elif row["spec_error"] is not None:
+        state = f"does not fire: {row['spec_error']}"
     else:
         return
     click.echo(f"Warning: job {row['name']!r} {state}", err=True)

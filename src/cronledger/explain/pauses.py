@@ -39,7 +39,8 @@ def paused_jobs(
     """Yield what a pause of these jobs skips, from `begins` through `until`.
 
     `rows`: of `Reports.selected_jobs`. `until` None: the first OPEN_ENDED of the pause are counted.
-    Delays are not considered. Raises ValueError if `until` is not after `begins`, and psycopg.Error.
+    Delays are not considered. Raises ValueError if `until` is not after `begins`, and
+    psycopg.Error.
     """
     if until is not None and until <= begins:
         raise ValueError(f"until {iso(until)} is not after from {iso(begins)}")
