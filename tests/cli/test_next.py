@@ -139,6 +139,7 @@ def test_the_reason_why_a_job_does_not_fire_is_shown(filled: Cli, ask: Ask) -> N
     said = filled("next", "hourly", "--count", "1")
     assert said.exit_code == 0
     assert "is paused until it is resumed" in said.stderr
-    ask("UPDATE cronledger.jobs SET paused_at = NULL, spec_error = 'no job extract'")
+    filled("jobs", "resume", "hourly")
+    ask("UPDATE cronledger.jobs SET spec_error = 'no job extract' WHERE name = 'hourly'")
     assert "does not fire: no job extract" in filled("next", "hourly", "--count", "1").stderr
     refused(filled("next", "nonsense"), "does not exist")

@@ -78,6 +78,9 @@ def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
     assert (row["state"], row["selection"], row["jobs"]) == ("planned", "queue q, tier=batch", 1)
     warned = cli("next", "hourly")
     assert "pause 1 is planned, from 2031-05-07" in warned.stderr
+    around = read(cli, "next", "hourly", "--from", "2031-05-07T16:30:00Z", "--count", "3")
+    notes = [firing["note"] for firing in around]
+    assert notes == ["", "skipped by pause 1: freeze", "skipped by pause 1: freeze"]
     assert not cli("next", "daily").stderr
     assert cli("pauses", "change", "1", "--until", "2031-05-08").stdout == "pause 1: changed\n"
     assert cli("pauses", "change", "1", "--until", "2031-05-08").stdout == "pause 1: unchanged\n"

@@ -26,6 +26,13 @@ def test_a_plan_shows_what_it_skips_and_plans_nothing(browser: TestClient, db: D
     assert value(db, "SELECT count(*) FROM cronledger.pauses") == 0
 
 
+def test_the_next_firings_of_a_job_name_their_pause(browser: TestClient, db: Db) -> None:
+    begins = "cronledger.db_now() + interval '2 h'"
+    db.execute(f"SELECT cronledger.plan_pause('stock count', begins => {begins})")
+    firings = panel(browser.get("/job/report").text, "firings")
+    assert firings.count("skipped by pause 1: stock count") in (8, 9)  # of 10
+
+
 def test_a_pause_is_planned_listed_and_withdrawn(browser: TestClient, db: Db) -> None:
     assert "No job was ever paused." in text(browser.get("/pauses").text)
     shown = act(

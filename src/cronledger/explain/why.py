@@ -16,6 +16,7 @@ from cronledger.audit.walk import (
     walk,
 )
 from cronledger.explain.durations import length
+from cronledger.explain.firings import pause_at
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import durations
 from cronledger.rules.error_codes import ErrorCode
@@ -292,11 +293,10 @@ class Why:
             return _CAUSES["calendar"].format(name)
         if (row := self._planned_skip(key, plan_time)) is not None:
             return f"{_planned_skip(row)} skips it"
-        due = due_at(definition, key, plan_time)
-        for row in self._reports.job_pauses(key.job_name):
-            if row["from_at"] <= due and (row["until_at"] is None or due <= row["until_at"]):
-                reason = f" ({row['reason']})" if row["reason"] else ""
-                return f"pause {row['id']} of {row['requested_by']}{reason} skips it"
+        pauses = self._reports.job_pauses(key.job_name)
+        if (row := pause_at(pauses, due_at(definition, key, plan_time))) is not None:
+            reason = f" ({row['reason']})" if row["reason"] else ""
+            return f"pause {row['id']} of {row['requested_by']}{reason} skips it"
         return None
 
     def _retired(self, plan_time: datetime, schedule: Row, key: ScopeKey) -> str:
