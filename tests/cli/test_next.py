@@ -132,11 +132,14 @@ def test_the_end_of_a_calendar_is_the_reason_why_there_are_no_further_firings(
     assert holidays("next", "hourly", "--from", "2127-12-31T22:30", "--count", "2").stderr == ""
 
 
-def test_the_reason_why_a_job_does_not_fire_is_shown(filled: Cli) -> None:
+def test_the_reason_why_a_job_does_not_fire_is_shown(filled: Cli, ask: Ask) -> None:
     assert "runs only when it is triggered" in filled("next", "manual").stderr
     assert "has a time zone" in filled("next", "hourly", "--tz", "UTC").stderr
     filled("jobs", "pause", "hourly")
     said = filled("next", "hourly", "--count", "1")
     assert said.exit_code == 0
     assert "is paused until it is resumed" in said.stderr
+    filled("jobs", "resume", "hourly")
+    ask("UPDATE cronledger.jobs SET spec_error = 'no job extract' WHERE name = 'hourly'")
+    assert "does not fire: no job extract" in filled("next", "hourly", "--count", "1").stderr
     refused(filled("next", "nonsense"), "does not exist")

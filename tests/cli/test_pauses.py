@@ -78,6 +78,9 @@ def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
     assert (row["state"], row["selection"], row["jobs"]) == ("planned", "queue q, tier=batch", 1)
     warned = cli("next", "hourly")
     assert "pause 1 is planned, from 2031-05-07" in warned.stderr
+    around = read(cli, "next", "hourly", "--from", "2031-05-07T16:30:00Z", "--count", "3")
+    notes = [firing["note"] for firing in around]
+    assert notes == ["", "skipped by pause 1: freeze", "skipped by pause 1: freeze"]
     assert not cli("next", "daily").stderr
     assert cli("pauses", "change", "1", "--until", "2031-05-08").stdout == "pause 1: changed\n"
     assert cli("pauses", "change", "1", "--until", "2031-05-08").stdout == "pause 1: unchanged\n"
@@ -96,6 +99,7 @@ def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
         ("plan --reason x --job daly", "did you mean 'daily'?"),
         ("plan --reason x --all --from yesterday", "--from"),
         ("plan --reason x --all --from 2001-01-01", "it is in the past"),
+        ("plan --reason x --all --until 2001-01-01 --dry-run", "is not after from"),
         ("plan --all", "--reason"),
         ("change 1", "give --from, --until or --reason"),
         ("change 1 --reason x", "pause 1 does not exist"),

@@ -428,7 +428,8 @@ def test_a_waiting_execution_names_what_is_missing(cli: Cli, db: rows.Db) -> Non
         upstream_job="extract", upstream_kind="global", upstream_id="global",
         missing="extract 03:00",
     )  # fmt: skip
-    words = ("it waits for extract 03:00, until ", until.strftime("%H:%M:%S"))
+    ends = until.strftime("%H:%M:%SZ at the latest: extract 03:00; ")
+    words = ("it waits for a job that it requires, until ", ends, "a success by a retry")
     _why(cli, at, *words, verdict="pending")
     (answer,) = read(cli, "why", "job")
     assert answer["verdict"] == "pending"

@@ -120,6 +120,9 @@ def test_jobs_may_require_those_of_another_source(ledger: Ledger, declared: Any)
     jobs = declared('[jobs.load]\nafter = "extract"\nexternal = true')
     assert applied(ledger, jobs, "second").added == ("load",)
     assert diff(ledger.url, jobs, source="second", days=1).changes == ()
+    misspelt = declared('[jobs.x]\nafter = "extrct"\nexternal = true')
+    with pytest.raises(ConfigurationError, match="did you mean `extract`"):
+        applied(ledger, misspelt, "third")
     looped = declared('[jobs.extract]\nafter = "load"\nexternal = true')
     with pytest.raises(ConfigurationError, match="which requires load, which requires extract"):
         applied(ledger, looped, "first")

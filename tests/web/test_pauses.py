@@ -21,7 +21,16 @@ def test_a_plan_shows_what_it_skips_and_plans_nothing(browser: TestClient, db: D
     assert "pay 1 1 2031-05-07 03:30:00" in shown
     shown = text(browser.get("/pauses", params=asked | {"queue": "slow", "until": ""}).text)
     assert "169 plan_times of 1 job will be skipped in the first" in shown
+    refused = browser.get("/pauses", params=asked | {"until": asked["from"]})
+    assert refused.status_code == 400 and "is not after from" in text(refused.text)
     assert value(db, "SELECT count(*) FROM cronledger.pauses") == 0
+
+
+def test_the_next_firings_of_a_job_name_their_pause(browser: TestClient, db: Db) -> None:
+    begins = "cronledger.db_now() + interval '2 h'"
+    db.execute(f"SELECT cronledger.plan_pause('stock count', begins => {begins})")
+    firings = panel(browser.get("/job/report").text, "firings")
+    assert firings.count("skipped by pause 1: stock count") in (8, 9)  # of 10
 
 
 def test_a_pause_is_planned_listed_and_withdrawn(browser: TestClient, db: Db) -> None:

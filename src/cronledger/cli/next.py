@@ -1,6 +1,6 @@
 """`cronledger next`: show when a schedule or a job fires next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,7 +11,7 @@ from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.session import session
 from cronledger.cli.show import json_option, print_json, read_instant, unknown_job
-from cronledger.explain.firings import firings_of
+from cronledger.explain.firings import firings_of, noted, scope_of
 from cronledger.rules import cron, zones
 from cronledger.rules.calendars import ExcludedDate
 from cronledger.rules.cron import CronError, Firing
@@ -52,11 +52,14 @@ def next_firings(
     of a job in the ledger. Times are shown in UTC and in the time zone of the schedule. A note
     marks the firings that a clock change affects, and those that the calendar of the job moves.
     Dates that the calendar excludes are listed as skipped, each with its first firing. Firings that
-    an operator skips are listed as skipped, too. A planned pause of the job causes a warning. A
-    time in --from without an offset is read in the time zone of the schedule. With --json, the
-    output is an array of firings.
+    an operator skips are listed as skipped, too. A planned pause of the job causes a warning, and a
+    note marks the firings that it skips. A time in --from without an offset is read in the time
+    zone of the schedule. With --json, the output is an array of firings.
     """
-    wanted = _job(what, start, tz, scope) if _is_job(what) else _spec(what, start, tz, scope)
+    if _is_job(what):
+        wanted, text = _job(what, start, tz, scope)
+    else:
+        wanted, text = _spec(what, start, tz, scope), note
     for warning in wanted.cron.warnings if wanted.cron else ():
         click.echo(f"Warning: {warning}", err=True)
     firings = _listed(wanted, count)
@@ -71,9 +74,9 @@ def next_firings(
         where = scope or f"each {'host of the job' if _is_job(what) else 'host'}"
         click.echo(f"at the next boot of {where}")
     elif as_json:
-        print_json([_fields(firing) for firing in firings])
+        print_json([_fields(firing, text(firing)) for firing in firings])
     else:
-        print_listing([_row(firing) for firing in firings], LISTING, wanted.after)
+        print_listing([_row(firing, text(firing)) for firing in firings], LISTING, wanted.after)
 
 
 def _listed(wanted: Firings, count: int) -> list[Firing]:
@@ -111,7 +114,10 @@ def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> Fi
     return Firings(spec, after, later(after))
 
 
-def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> Firings:
+def _job(
+    name: str, start: str | None, tz: str | None, scope: str | None
+) -> tuple[Firings, Callable[[Firing], str]]:
+    """Return the firings of a job, and a function that returns the note of a firing."""
     if tz is not None:
         raise click.UsageError(
             f"--tz needs a schedule; omit it, because job {name!r} has a time zone"
@@ -134,11 +140,13 @@ def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> Fir
                 "scopes"
             )
         _remark(row, now)
-        _remark_planned(ledger.reports.job_pauses(name))
+        pauses = ledger.reports.job_pauses(name)
+        _remark_planned(pauses)
         try:
             zone = zones.named(row["timezone"])
             after = now if start is None else read_instant(start, "--from", zone)
-            return firings_of(ledger.reports, row, after, scope)
+            found = firings_of(ledger.reports, row, after, scope)
+            return found, noted(row, scope_of(ledger.reports, row, scope), pauses)
         except CronError as error:
             raise click.UsageError(f"job {name!r}: {error}") from None
 
@@ -163,16 +171,18 @@ def _remark(row: Mapping[str, Any], now: datetime) -> None:
     elif row["paused_at"] is not None and (paused_until is None or paused_until > now):
         until = f"until {iso(paused_until)}" if paused_until else "until it is resumed"
         state = f"is paused {until}, and does not fire before then"
+    elif row["spec_error"] is not None:
+        state = f"does not fire: {row['spec_error']}"
     else:
         return
     click.echo(f"Warning: job {row['name']!r} {state}", err=True)
 
 
-def _fields(firing: Firing) -> dict[str, Any]:
+def _fields(firing: Firing, text: str) -> dict[str, Any]:
     return {
         "plan_time": iso(firing.plan_time),
         "local": local_text(firing.local),
-        "note": note(firing),
+        "note": text,
         "excluded": None if firing.excluded is None else _date(firing.excluded),
         "moved_from": [_date(one) for one in firing.moved_from],
         "skipped": firing.skipped,
@@ -183,9 +193,9 @@ def _date(one: ExcludedDate) -> dict[str, str]:
     return {"calendar": one.calendar, "date": str(one.date), "name": one.name}
 
 
-def _row(firing: Firing) -> dict[str, str]:
+def _row(firing: Firing, text: str) -> dict[str, str]:
     return {
         "utc": iso(firing.plan_time),
         "local": local_text(firing.local),
-        "note": note(firing),
+        "note": text,
     }

@@ -111,7 +111,10 @@ def plan(
         if job is not None and not rows and ledger.reports.job(job) is None:
             raise unknown_job(job, ledger.reports)
         if dry_run:
-            found = list(paused_jobs(ledger.reports, rows, start or now, end))
+            try:
+                found = list(paused_jobs(ledger.reports, rows, start or now, end))
+            except ValueError as error:
+                raise click.UsageError(str(error)) from None
             _print_preview(found, end, now, as_json)
             return
         stored = {**chosen, "labels": Jsonb(labels) if labels else None}

@@ -1,12 +1,15 @@
 """The firings of a job in the ledger."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cronledger.rules.calendars import CalendarKey, Calendars
-from cronledger.rules.firings import Firings, later
+from cronledger.rules.cron import Firing
+from cronledger.rules.firings import Firings, later, note
 from cronledger.rules.model import ScopeKey, unchecked
+from cronledger.rules.plan_times import due_at
 from cronledger.rules.plans import PlannedSkip
 
 if TYPE_CHECKING:  # a schedule by itself needs no database
@@ -22,13 +25,41 @@ def firings_of(
     None is the first scope of the job. Raises CronError if the schedule is invalid, and
     psycopg.Error.
     """
+    key = scope_of(reports, definition, scope)
+    found = firings_in(definition, key.scope_id, after, reports.calendars([definition]))
+    skips = reports.planned_skips_at(key, after, later(after))
+    return replace(found, planned_skips=list(map(planned_skip, skips)))
+
+
+def scope_of(reports: "Reports", definition: "Row", scope: str | None) -> ScopeKey:
+    """Return a scope of a job by its id; None: the first one. Raises psycopg.Error."""
     if scope is None:
         scopes = reports.scopes(definition["name"], 1)
         scope = scopes[0]["scope_id"] if scopes else definition["scope_kind"]
-    found = firings_in(definition, scope, after, reports.calendars([definition]))
-    key = ScopeKey(definition["name"], definition["scope_kind"], scope)
-    skips = reports.planned_skips_at(key, after, later(after))
-    return replace(found, planned_skips=list(map(planned_skip, skips)))
+    return ScopeKey(definition["name"], definition["scope_kind"], scope)
+
+
+def pause_at(pauses: "Iterable[Row]", due: datetime) -> "Row | None":
+    """Return the first pause that skips what is due then, or None. `pauses`: of `job_pauses`."""
+    for row in pauses:
+        if row["from_at"] <= due and (row["until_at"] is None or due <= row["until_at"]):
+            return row
+    return None
+
+
+def noted(definition: "Row", key: ScopeKey, pauses: "Sequence[Row]") -> Callable[[Firing], str]:
+    """Return a function that returns the note of a firing, with the pause that will skip it."""
+    job = unchecked(definition)
+
+    def text(firing: Firing) -> str:
+        pause = pause_at(pauses, due_at(job, key, firing.plan_time))
+        notes = [note(firing)]
+        if pause is not None:
+            reason = f": {pause['reason']}" if pause["reason"] else ""
+            notes.append(f"skipped by pause {pause['id']}{reason}")
+        return "; ".join(filter(None, notes))
+
+    return text
 
 
 def planned_skip(row: "Row") -> PlannedSkip:

@@ -16,6 +16,7 @@ from cronledger.audit.walk import (
     walk,
 )
 from cronledger.explain.durations import length
+from cronledger.explain.firings import pause_at
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import durations
 from cronledger.rules.error_codes import ErrorCode
@@ -292,11 +293,10 @@ class Why:
             return _CAUSES["calendar"].format(name)
         if (row := self._planned_skip(key, plan_time)) is not None:
             return f"{_planned_skip(row)} skips it"
-        due = due_at(definition, key, plan_time)
-        for row in self._reports.job_pauses(key.job_name):
-            if row["from_at"] <= due and (row["until_at"] is None or due <= row["until_at"]):
-                reason = f" ({row['reason']})" if row["reason"] else ""
-                return f"pause {row['id']} of {row['requested_by']}{reason} skips it"
+        pauses = self._reports.job_pauses(key.job_name)
+        if (row := pause_at(pauses, due_at(definition, key, plan_time))) is not None:
+            reason = f" ({row['reason']})" if row["reason"] else ""
+            return f"pause {row['id']} of {row['requested_by']}{reason} skips it"
         return None
 
     def _retired(self, plan_time: datetime, schedule: Row, key: ScopeKey) -> str:
@@ -505,7 +505,8 @@ def _pending(row: Row) -> str:
     until = row["waits_until"]
     end = "" if until is None else f", until {_at(until)} at the latest"
     if row["waits_for"] is not None:
-        return f"it waits for {row['waits_for']}{end}"
+        missing = f"{row['waits_for']}; a success by a retry or a backfill counts, too"
+        return f"it waits for a job that it requires{end}: {missing}"
     if row["attempts"] and row["attempts"][-1]["error_code"] == ErrorCode.NOT_READY:
         again = _at(row["next_attempt_at"])
         return f"its handler was not ready, and is called again at {again}{end}"

@@ -103,7 +103,9 @@ def _refusal(
     upstream = known.get(gate.job)
     if upstream is None:
         names = known.keys() - {job.name}
-        remedy = nearest(gate.job, names) if 0 < len(names) <= MOST_NAMES else "correct the name"
+        remedy = nearest(gate.job, names)
+        if not remedy.endswith("?") and not 0 < len(names) <= MOST_NAMES:
+            remedy = "correct the name"
         if complete:
             return "is a job that does not exist, or that is or would be retired", remedy
         return "is a job that no checked source declares", or_elsewhere(remedy)

@@ -18,14 +18,14 @@ def checked(source: str, jobs: Sequence[Job], rows: Rows) -> tuple[Job, ...]:
     Raises ConfigurationError if a job requires what neither the source declares nor the ledger has,
     and for a cycle.
     """
-    named = sorted({gate.job for job in jobs for gate in job.gates})
+    named = {gate.job for job in jobs for gate in job.gates}
     if not named:
         return tuple(jobs)
     declared = {job.name for job in jobs}
     # A job of the source that it does not declare any more will be retired.
     others = {
         row["name"]: _job(row)
-        for row in rows("list_upstreams", jobs=named)
+        for row in rows("list_upstreams", jobs=sorted(named - declared))
         if row["name"] not in declared and row["source"] != source
     }
     if problems := list(chains.problems(jobs, others, source)):

@@ -15,13 +15,13 @@ from starlette.responses import Response
 from cronledger.explain.day.account import AccountedDay
 from cronledger.explain.day.local_day import LocalDay, NoSuchDayError, day_of, neighbour
 from cronledger.explain.day.read import TooManyEditsError, read_day
-from cronledger.explain.firings import firings_in, planned_skip
+from cronledger.explain.firings import firings_in, noted, planned_skip
 from cronledger.ledger.reports import NEWEST, Row
 from cronledger.rules.calendar_spec import ENDS_SOON
 from cronledger.rules.calendars import Calendars
 from cronledger.rules.cron import Firing
 from cronledger.rules.cron_fields import CronError, is_reboot
-from cronledger.rules.firings import later, note
+from cronledger.rules.firings import later
 from cronledger.rules.model import ScopeKey
 from cronledger.web import links, queries
 from cronledger.web.changes import changes
@@ -37,6 +37,8 @@ MOST_SCOPES = 50
 MOST_REVISIONS = 20
 MOST_ALERTS = 10
 MOST_NEWEST = 10
+MOST_PAUSES = 100
+"""Pauses of the job that are read, the first ones first."""
 MOST_SKIPS = 20
 MOST_COMING_SKIPS = 1000
 """Planned skips that are read: far more than the firings that are shown."""
@@ -120,6 +122,7 @@ async def show(request: Request) -> Response:
         "list_planned_skips_at", job=row["name"], kind=key.scope_kind, scope=key.scope_id,
         since=_minute(now), until=later(_minute(now)), max_rows=MOST_COMING_SKIPS,
     )  # fmt: skip
+    pauses = await site.reader.read("list_job_pauses", job=row["name"], max_rows=MOST_PAUSES)
     day, target, firings, kept = await asyncio.gather(
         _day(request, row, key, now),
         _target(request, row),
@@ -129,7 +132,8 @@ async def show(request: Request) -> Response:
     return await site.page(
         request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
         changes=_changes(revisions, site.redaction), day=day, target=target,
-        firings=firings, note=note, is_reboot=is_reboot, skips=skips, most_skips=MOST_SKIPS,
+        firings=firings, note=noted(row, key, pauses.known), is_reboot=is_reboot, skips=skips,
+        most_skips=MOST_SKIPS,
         ending=[one for one in ending.known if one["name"] == row["calendar"]],
         sums=sums, sums_days=SUMS_DAYS, durations=durations, durations_days=days,
         all_durations_days=DURATIONS_DAYS, find=find, cells=cells, most_cells=MOST_CELLS,

@@ -149,7 +149,11 @@ async def _preview(request: Request, wanted: Plan, now: datetime | None) -> Prev
         )
         return Preview(list(paused_jobs(reports, rows, begins, wanted.until)))
 
-    computed = await site_of(request).reader.compute("pause", compute, plan=wanted, begins=begins)
+    reader = site_of(request).reader
+    try:
+        computed = await reader.compute("pause", compute, plan=wanted, begins=begins)
+    except ValueError as error:
+        raise HTTPException(400, f"{error}.") from None
     if computed.value is None or computed.problem is not None:
         raise HTTPException(503, computed.problem or "The database does not respond.")
     return computed.value
