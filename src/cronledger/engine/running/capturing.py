@@ -20,13 +20,11 @@ _FORMAT = logging.Formatter("%(levelname)s %(name)s: %(message)s")
 
 
 def begin(capture: Capture) -> None:
-    """Capture what this task prints and logs, until `end`. It is faster than `captured`."""
+    """Capture what this task prints and logs, until the capture is over.
+
+    It is faster than `captured`.
+    """
     _CAPTURE.set(capture)
-
-
-def end() -> None:
-    """Capture no more in this task."""
-    _CAPTURE.set(None)
 
 
 @contextmanager

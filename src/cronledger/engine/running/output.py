@@ -43,7 +43,7 @@ class Capture:
     # Defaults of the class, because most executions write nothing.
     written = over = _noted = False
     due = NEVER
-    _stored: LongText | None = None
+    stored: LongText | None = None
     _pending: LongText | None = None
     _chunk: OutputChunk | None = None
     _number = _dropped = _size = 0
@@ -58,11 +58,6 @@ class Capture:
         return self.lease.claimed.id
 
     @property
-    def is_empty(self) -> bool:
-        """Return whether nothing was written yet."""
-        return self._stored is None
-
-    @property
     def is_followed(self) -> bool:
         """Return whether somebody follows the execution."""
         return bool(self._live.followed.among([self.execution_id]))
@@ -75,9 +70,9 @@ class Capture:
             if self._pending is None:
                 self._pending = LongText(self._live.limit)
             self._pending.add(text)
-            if self._stored is None:
-                self._stored = LongText(self._live.limit)
-            self._stored.add(text)
+            if self.stored is None:
+                self.stored = LongText(self._live.limit)
+            self.stored.add(text)
             noted, self._noted = self._noted, True
         if not noted:
             self._live.note(self)
@@ -88,10 +83,10 @@ class Capture:
         The end of a command brings its output, unless its supervisor has died.
         """
         self.over = True
-        if self._stored is None or ended.output:
+        if self.stored is None or ended.output:
             return ended
         with self._live.lock:
-            return replace(ended, output=self._stored.text())
+            return replace(ended, output=self.stored.text())
 
     def chunk(self) -> OutputChunk | None:
         """Return the next chunk to write, the same one until it is `settled`; None: none."""
@@ -127,7 +122,7 @@ class Capture:
     def free(self) -> None:
         """Keep no text any more: threads of the handler may keep the capture for long."""
         with self._live.lock:
-            self._stored = self._pending = None
+            self.stored = self._pending = None
 
     def settled(self) -> bool:
         """Note that the chunk is written. Return whether there is another one."""
@@ -165,10 +160,9 @@ class LiveOutput:
 
     def forget(self, capture: Capture) -> None:
         """Write no further chunk of an attempt that has ended."""
-        if capture.is_empty:
-            return
-        self._drop(capture)
-        capture.free()
+        if capture.stored is not None:
+            self._drop(capture)
+            capture.free()
 
     def hurry(self, capture: Capture) -> None:
         """Write now what the execution has to write, because somebody follows it."""

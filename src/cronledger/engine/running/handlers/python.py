@@ -69,7 +69,7 @@ class PythonHandlers:
             return await transaction.commit(ended if capture is None else capture.end(ended))
         finally:
             if capture is not None:
-                capturing.end()
+                capture.over = True
             await transaction.close()
 
     async def _ended(
