@@ -105,7 +105,10 @@ def test_colours_are_classes_and_other_sequences_are_left_out() -> None:
         'a<span class="bold fg-red">b&lt;</span>c\nd'
     )
     assert shown("\x1b[38;5;9;4mx\x1b[24;103my\x1b[mz") == (
-        '<span class="underline">x</span><span class="bg-yellow">y</span>z'
+        '<span class="fg-red underline">x</span><span class="bg-yellow fg-red">y</span>z'
+    )
+    assert shown("\x1b[38;2;255;100;0ma\x1b[48;5;33mb\x1b[38;5;250;48;2;9;9;9mc\x1b[38;5m") == (
+        '<span class="fg-red">a</span><span class="bg-blue fg-red">b</span>c'
     )
     assert shown("\x1b[" + "9" * 50 + "mx\x1b[?25l") == "x"
 
