@@ -105,7 +105,7 @@ def _templates() -> Environment:
     )
     made.filters |= {
         "instant": _instant, "age": _age, "ago": formats.ago, "span": formats.span,
-        "number": formats.number, "iso": iso, "part": parts.part,
+        "number": formats.number, "code": formats.code, "iso": iso, "part": parts.part,
         "known_zone": formats.known_zone, "wall_time": formats.wall_time,
     }  # fmt: skip
     made.globals["version"] = metadata.version("cronledger")
