@@ -1,6 +1,7 @@
 """Job: the accounted day of a scope, what comes next, sums, scopes and revisions."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -44,6 +45,7 @@ MOST_BREACHES = 20
 MOST_MONTHS = 12
 SUMS_DAYS = 7
 SUMS_SECONDS = 10.0
+ALL_SUMS_SECONDS = 60.0
 DURATIONS_DAYS = (7, 30)
 MOST_CELLS = 1_000
 CELLS_SECONDS = 5.0
@@ -98,11 +100,16 @@ async def show(request: Request) -> Response:
     )
     key = scope_of(request, row, scopes)
     find = queries.text(request, "find")
-    cells = Reading()
+    cells = all_sums = Reading()
+    sums_since = _whole_hour(now) - timedelta(days=SUMS_DAYS)
     if find or len(scopes.known) > 1:
         cells = await site.reader.read(
             "list_scope_cells", job=row["name"], search=find, max_rows=MOST_CELLS + 1,
             fresh=CELLS_SECONDS,
+        )  # fmt: skip
+        all_sums = await site.reader.read(
+            "show_scope_sums", job=row["name"], search=find, max_scopes=MOST_CELLS,
+            since=sums_since, fresh=ALL_SUMS_SECONDS,
         )  # fmt: skip
     days = int(next(iter(queries.choices(request, "days", [*map(str, DURATIONS_DAYS)])), "7"))
     shown_since = _whole_hour(now) - timedelta(days=days)
@@ -114,7 +121,7 @@ async def show(request: Request) -> Response:
     ending = await site.reader.read("examine_calendars", days=ENDS_SOON.days, fresh=SUMS_SECONDS)
     sums = await site.reader.read(
         "show_sums", job=row["name"], scope_kind=key.scope_kind, scope_id=key.scope_id,
-        since=_whole_hour(now) - timedelta(days=SUMS_DAYS), fresh=SUMS_SECONDS,
+        since=sums_since, fresh=SUMS_SECONDS,
     )  # fmt: skip
     skips = await site.reader.read(
         "list_planned_skips_at", job=row["name"], kind=key.scope_kind, scope=key.scope_id,
@@ -133,6 +140,8 @@ async def show(request: Request) -> Response:
         ending=[one for one in ending.known if one["name"] == row["calendar"]],
         sums=sums, sums_days=SUMS_DAYS, durations=durations, durations_days=days,
         all_durations_days=DURATIONS_DAYS, find=find, cells=cells, most_cells=MOST_CELLS,
+        outcomes=Counter(one["status"] or "never ran" for one in cells.first(MOST_CELLS)).items(),
+        all_sums=all_sums,
         durations_figure=Markup(draw_durations(durations.known, shown_since, now)),
         most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS, **kept,
     )  # fmt: skip
