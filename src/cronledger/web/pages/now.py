@@ -23,6 +23,8 @@ MOST_WAITING = 10_000
 MOST_NEXT = 10_000
 """Firings of one queue that are searched for those of an owner or a label."""
 MOST_NEXT_OF_ALL = 2_000
+LISTED = (*glance.TROUBLE, "violating", "paused", "waiting")
+"""The readings of *Needs attention* and *Held on purpose*."""
 
 ENTRY = Entry("Now", "/")
 
@@ -65,6 +67,7 @@ async def show(request: Request) -> Response:
         filters=filters, is_filtered=is_filtered, is_empty=sources.rows == [],
         owners=owners.distinct(sources, "owner"), most_next=most_next, runbooks=runbooks,
         of_scopes=of_scopes,
+        is_read=all(readings[name].rows is not None for name in LISTED),
         is_calm="alive" in states
         and "failing" not in states
         and sources.rows != []
@@ -110,9 +113,7 @@ async def _of_jobs(
 
 def _problems(readings: dict[str, Reading]) -> list[str]:
     """Return why parts of the list are not up to date, each reason once."""
-    parts = ("overdue", "failing", "breaches", "alerts", "violations", "violating", "paused",
-             "waiting")  # fmt: skip
-    return glance.problems_of(readings[name] for name in parts)
+    return glance.problems_of(readings[name] for name in LISTED)
 
 
 ROUTES = [Route("/", show, methods=["GET"])]
