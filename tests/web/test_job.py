@@ -164,13 +164,13 @@ def test_the_newest_executions_have_their_errors_and_scopes_their_last_outcome(
     of_west = {"scope_kind": "shard", "scope_id": "west"}
     rows.execution(db, "FAILED", "shards", error_msg="no disk <1>", **of_west)
     for name in ("east", "west"):
-        counted_hour(db, rows.now(db) - DAY, 1, "shards", "shard", name)
-    counted_hour(db, rows.now(db) - 8 * DAY, 1, "shards", "shard", "west")
+        counted_hour(db, rows.now(db) - DAY / 2, 1, "shards", "shard", name)
+    counted_hour(db, rows.now(db) - 2 * DAY, 1, "shards", "shard", "west")
     shown = page(browser, "shards", scope_kind="shard", scope="west")
     assert "no disk <1>" in panel(shown, "newest")
     cells = panel(shown, "cells")
     assert "1 FAILED 2 never ran" in cells and (
-        "Last 7 days of all scopes, in hours that are counted: 6 succeeded, 2 failed, 0 cancelled;"
+        "Last 24 hours of all scopes, in hours that are counted: 6 succeeded, 2 failed, 0 cancelled;"
         " average 2.0s, longest 2.0s." in cells
     )
     assert "west: FAILED" in cells and "east: never ran" in cells

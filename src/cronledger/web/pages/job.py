@@ -101,7 +101,6 @@ async def show(request: Request) -> Response:
     key = scope_of(request, row, scopes)
     find = queries.text(request, "find")
     cells = all_sums = Reading()
-    sums_since = _whole_hour(now) - timedelta(days=SUMS_DAYS)
     if find or len(scopes.known) > 1:
         cells = await site.reader.read(
             "list_scope_cells", job=row["name"], search=find, max_rows=MOST_CELLS + 1,
@@ -109,7 +108,7 @@ async def show(request: Request) -> Response:
         )  # fmt: skip
         all_sums = await site.reader.read(
             "show_scope_sums", job=row["name"], search=find, max_scopes=MOST_CELLS,
-            since=sums_since, fresh=ALL_SUMS_SECONDS,
+            since=_whole_hour(now) - timedelta(days=1), fresh=ALL_SUMS_SECONDS,
         )  # fmt: skip
     days = int(next(iter(queries.choices(request, "days", [*map(str, DURATIONS_DAYS)])), "7"))
     shown_since = _whole_hour(now) - timedelta(days=days)
@@ -121,7 +120,7 @@ async def show(request: Request) -> Response:
     ending = await site.reader.read("examine_calendars", days=ENDS_SOON.days, fresh=SUMS_SECONDS)
     sums = await site.reader.read(
         "show_sums", job=row["name"], scope_kind=key.scope_kind, scope_id=key.scope_id,
-        since=sums_since, fresh=SUMS_SECONDS,
+        since=_whole_hour(now) - timedelta(days=SUMS_DAYS), fresh=SUMS_SECONDS,
     )  # fmt: skip
     skips = await site.reader.read(
         "list_planned_skips_at", job=row["name"], kind=key.scope_kind, scope=key.scope_id,
