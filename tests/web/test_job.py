@@ -170,8 +170,8 @@ def test_the_newest_executions_have_their_errors_and_scopes_their_last_outcome(
     assert "no disk <1>" in panel(shown, "newest")
     cells = panel(shown, "cells")
     assert "1 FAILED 2 never ran" in cells and (
-        "Last 24 hours of all scopes, in hours that are counted: 6 succeeded, 2 failed, 0 cancelled;"
-        " average 2.0s, longest 2.0s." in cells
+        "Last 24 hours of all scopes, in hours that are counted: 6 succeeded, 2 failed,"
+        " 0 cancelled; average 2.0s, longest 2.0s." in cells
     )
     assert "west: FAILED" in cells and "east: never ran" in cells
     assert panel(page(browser, "shards", find="ES"), "cells").endswith("west: FAILED")
