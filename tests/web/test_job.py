@@ -169,7 +169,7 @@ def test_the_newest_executions_have_their_errors_and_scopes_their_last_outcome(
     shown = page(browser, "shards", scope_kind="shard", scope="west")
     assert "no disk <1>" in panel(shown, "newest")
     cells = panel(shown, "cells")
-    assert "1 FAILED 2 never ran" in cells and (
+    assert "2 never ran 1 FAILED" in cells and (
         "Last 24 hours of all scopes, in hours that are counted: 6 succeeded, 2 failed,"
         " 0 cancelled; average 2.0s, longest 2.0s." in cells
     )

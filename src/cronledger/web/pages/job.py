@@ -132,6 +132,7 @@ async def show(request: Request) -> Response:
         asyncio.to_thread(_firings, row, calendars, skips.known, key, now),
         _of_scope(request, key),
     )
+    outcomes = Counter(one["status"] or "never ran" for one in cells.first(MOST_CELLS))
     return await site.page(
         request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
         changes=_changes(revisions, site.redaction), day=day, target=target,
@@ -139,8 +140,7 @@ async def show(request: Request) -> Response:
         ending=[one for one in ending.known if one["name"] == row["calendar"]],
         sums=sums, sums_days=SUMS_DAYS, durations=durations, durations_days=days,
         all_durations_days=DURATIONS_DAYS, find=find, cells=cells, most_cells=MOST_CELLS,
-        outcomes=Counter(one["status"] or "never ran" for one in cells.first(MOST_CELLS)).items(),
-        all_sums=all_sums,
+        outcomes=outcomes.most_common(), all_sums=all_sums,
         durations_figure=Markup(draw_durations(durations.known, shown_since, now)),
         most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS, **kept,
     )  # fmt: skip
