@@ -11,12 +11,14 @@ SELECT 'execution'::text AS kind, e.job_name, e.scope_kind, e.scope_id, e.plan_t
        e.error_code AS reason, e.id, e.attempt, e.trigger, e.started_at, e.finished_at,
        e.duration_ms * interval '1 millisecond' AS duration, e.runner_id, e.revision,
        CASE e.status
-           WHEN 'PENDING' THEN format('due %s, has not started yet', e.due_at)
+           WHEN 'PENDING' THEN format('due %s, has not started yet',
+                                      to_char(e.due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
            WHEN 'RUNNING' THEN format('attempt %s of %s runs on %s', e.attempt, e.max_attempts, e.runner_id)
            WHEN 'SUCCESS' THEN format('attempt %s of %s succeeded on %s', e.attempt, e.max_attempts, e.runner_id)
            WHEN 'FAILED' THEN format('attempt %s of %s failed%s: %s; %s', e.attempt, e.max_attempts,
                                      ' on ' || e.runner_id, coalesce(e.error_msg, e.error_code),
-                                     coalesce('retried from ' || e.next_attempt_at, 'not retried'))
+                                     coalesce('retried from ' || to_char(e.next_attempt_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'),
+                                              'not retried'))
            ELSE CASE e.error_code WHEN 'window_processed' THEN 'not run: ' || e.error_msg
                 ELSE format('cancelled by %s', coalesce(e.cancel_requested_by, 'its runner')) END
        END AS detail,

@@ -3,6 +3,7 @@
 import io
 import logging
 import random
+import re
 import sys
 import threading
 from unittest.mock import MagicMock
@@ -12,7 +13,7 @@ import pytest
 from cronledger.engine.running import capturing
 from cronledger.engine.running.output import Capture
 from cronledger.rules.long_text import LongText
-from cronledger.rules.masks import StreamMask, redacted
+from cronledger.rules.masks import StreamMask, redacted, redacted_tail
 from cronledger.rules.outcome import lease_over
 from cronledger.web.ansi import Ansi, last_lines, shown
 
@@ -69,12 +70,45 @@ def test_beginning_and_end_of_a_long_text_are_kept() -> None:
     )  # fmt: skip
 
 
+def test_what_was_lost_before_a_part_counts_as_left_out() -> None:
+    text = LongText(64)
+    text.add("begin")
+    text.add("end", 1000)
+    assert text.text() == "begi\n[cronledger: 1,001 bytes of the output are left out]\nend"
+    assert redacted_tail("key=hunter2;öü", ("hunter2",), 3, 70) == (
+        "[cronledger: 80 bytes of the output are left out]\nü"
+    )
+    assert redacted_tail("all", (), 5) == "all"
+
+
+def test_the_lines_between_the_chunks_account_for_all_that_was_written() -> None:
+    lost, written, stored = 0, 0, dict[int, str]()
+    capture = Capture(MagicMock(), MagicMock(limit=640, lock=threading.RLock()))
+    for part, before in (("a" * 30, 0), ("b" * 2000, 0), ("c" * 500, 3000), ("d" * 90, 0)) * 3:
+        capture.write(part, before)
+        lost, written = lost + before, written + len(part)
+        chunk = capture.chunk()
+        assert chunk is not None and not capture.settled()
+        if chunk.gap_from is not None and chunk.gap_through is not None:
+            for number in range(chunk.gap_from, chunk.gap_through):
+                stored.pop(number, None)
+            stored[chunk.gap_through] = chunk.gap_text or ""
+        stored[chunk.number] = chunk.text
+    mark = r"\n\[cronledger: ([\d,]+) bytes of the output are left out\]\n"
+    shown = "".join(stored[number] for number in sorted(stored))
+    missing = sum(int(count.replace(",", "")) for count in re.findall(mark, shown))
+    assert len(re.sub(mark, "", shown)) + missing == lost + written
+
+
 def test_colours_are_classes_and_other_sequences_are_left_out() -> None:
     assert shown("a\x1b[1;31mb<\x1b[0mc\x1b[2K\x1b]0;title\x07\rd\x08") == (
         'a<span class="bold fg-red">b&lt;</span>c\nd'
     )
     assert shown("\x1b[38;5;9;4mx\x1b[24;103my\x1b[mz") == (
-        '<span class="underline">x</span><span class="bg-yellow">y</span>z'
+        '<span class="fg-red underline">x</span><span class="bg-yellow fg-red">y</span>z'
+    )
+    assert shown("\x1b[38;2;255;100;0ma\x1b[48;5;33mb\x1b[38;5;250;48;2;9;9;9mc\x1b[38;5m") == (
+        '<span class="fg-red">a</span><span class="bg-blue fg-red">b</span>c'
     )
     assert shown("\x1b[" + "9" * 50 + "mx\x1b[?25l") == "x"
 

@@ -195,7 +195,7 @@ async def test_output_environment_directory_and_stdin(
     shell = "cat; pwd; echo $CRONLEDGER_JOB; echo $HOME >&2"
     end = await run(supervisor, shell, env={"CRONLEDGER_JOB": "näm e"}, cwd=str(tmp_path))
     expected = f"{tmp_path}\nnäm e\n{os.environ['HOME']}\n"
-    assert end == CommandEnd(0, None, "exited", expected, False, None)
+    assert end == CommandEnd(0, None, "exited", expected, 0, None)
     without_shell = await run(supervisor, ["echo", "$HOME", "a  b", "*"])
     assert without_shell.output == "$HOME a  b *\n"
 
@@ -211,26 +211,24 @@ async def test_exit_codes_and_signals(supervisor: Supervisor) -> None:
         ("kill -HUP $$; exit 1", None, signal.SIGHUP),
         ("kill -PIPE $$; exit 1", None, signal.SIGPIPE),
     ):
-        assert await run(supervisor, shell) == CommandEnd(
-            returncode, number, "exited", "", False, None
-        )
+        assert await run(supervisor, shell) == CommandEnd(returncode, number, "exited", "", 0, None)
 
 
 @pytest.mark.long
 async def test_the_tail_of_the_output_is_kept_and_decoded(supervisor: Supervisor) -> None:
     end = await run(supervisor, "head -c 1000000 /dev/zero | tr '\\0' x; echo END")
-    assert (end.output, end.truncated) == ("x" * (65536 - 4) + "END\n", True)
-    for octets, tail_bytes, output, truncated in (
-        (b"12345", 5, "12345", False),
-        (b"123456", 5, "23456", True),
-        (b"12345", 0, "", True),
-        (b"a\0b\xffc", 9, "ab\ufffdc", False),
-        ("aäöü".encode(), 5, "öü", True),  # a tail begins at a character
-        (b"\x80\x80\x80\x80\x80\x80", 5, "\ufffd" * 5, True),
+    assert (end.output, end.missing) == ("x" * (65536 - 4) + "END\n", 1000000 + 4 - 65536)
+    for octets, tail_bytes, output, missing in (
+        (b"12345", 5, "12345", 0),
+        (b"123456", 5, "23456", 1),
+        (b"12345", 0, "", 5),
+        (b"a\0b\xffc", 9, "ab\ufffdc", 0),
+        ("aäöü".encode(), 5, "öü", 3),  # a tail begins at a character
+        (b"\x80\x80\x80\x80\x80\x80", 5, "\ufffd" * 5, 1),
     ):
         shell = "printf '" + "".join(f"\\{octet:03o}" for octet in octets) + "'"
         end = await run(supervisor, shell, tail_bytes=tail_bytes)
-        assert (end.output, end.truncated) == (output, truncated)
+        assert (end.output, end.missing) == (output, missing)
 
 
 async def test_a_command_that_cannot_start_has_an_error(
@@ -301,7 +299,7 @@ async def test_two_hundred_commands_at_once(supervisor: Supervisor, tmp_path: Pa
     gate = os.open(tmp_path / "gate", os.O_RDWR)
     os.write(gate, b"\n" * 200)
     for index, end in enumerate(await asyncio.gather(*tasks)):
-        assert end == CommandEnd(index % 5, None, "exited", f"{index}\n", False, None)
+        assert end == CommandEnd(index % 5, None, "exited", f"{index}\n", 0, None)
     os.close(gate)
 
 
@@ -334,14 +332,14 @@ signal.pause()
     task = asyncio.create_task(run(supervisor, [*PYTHON, code], grace=600))
     await soon(ready.exists)
     supervisor.stop("one")
-    assert await task == CommandEnd(7, None, "stopped", "bye\n", False, None)
+    assert await task == CommandEnd(7, None, "stopped", "bye\n", 0, None)
 
 
 async def test_stop_kills_after_the_grace(supervisor: Supervisor, tmp_path: Path) -> None:
     task = await running_deaf(supervisor, tmp_path, grace=0.3)
     stopped_at = time.monotonic()
     supervisor.stop("one")
-    assert await task == CommandEnd(None, signal.SIGKILL, "stopped", "", False, None)
+    assert await task == CommandEnd(None, signal.SIGKILL, "stopped", "", 0, None)
     assert time.monotonic() - stopped_at >= 0.3
 
 

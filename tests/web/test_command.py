@@ -121,3 +121,4 @@ def test_the_page_waits_for_a_database_that_is_away(start: Start) -> None:
     page = httpx2.get(address(run), timeout=60).raise_for_status().text
     assert "The database does not respond." in page
     assert "This page has not read any data yet." in page
+    assert page.count("<strong>–</strong>") == 5 and "No job is paused" not in page

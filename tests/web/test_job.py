@@ -132,19 +132,24 @@ def test_a_job_that_runs_at_boot_shows_no_next_time_F100(browser: TestClient, db
     assert "1 planned = 1 ran · 0 unexplained" in panel(shown, "day")
 
 
+def counted_hour(db: Db, at: datetime, failed: int, *scope: str) -> None:
+    """Insert the sums of an hour of a scope: 3 successes and 2 other ends, each of 2 s."""
+    db.execute(
+        "INSERT INTO cronledger.rolled_up_hours (job_name, scope_kind, scope_id, hour, success,"
+        " failed, cancelled, retries, durations, duration_ms_sum, duration_ms_min,"
+        " duration_ms_max, duration_counts, starts, late_ms_sum, late_counts, rolled_up_at)"
+        " VALUES (%s, %s, %s, date_trunc('hour', %s::timestamptz), 3, %s, 0, 0,"
+        " 5, 10000, 2000, 2000, '{5}', 0, 0, '{}', cronledger.db_now())",
+        [*(scope or ("job", "global", "global")), at, failed],
+    )
+
+
 def test_the_durations_of_each_hour_are_drawn_with_failures(browser: TestClient, db: Db) -> None:
     rows.job(db)
     shown = page(browser)
     assert "is counted yet." in panel(shown, "durations") and 'class="panel folded"' in shown
     for days, failed in ((1, 2), (20, 1)):
-        db.execute(
-            "INSERT INTO cronledger.rolled_up_hours (job_name, scope_kind, scope_id, hour, success,"
-            " failed, cancelled, retries, durations, duration_ms_sum, duration_ms_min,"
-            " duration_ms_max, duration_counts, starts, late_ms_sum, late_counts, rolled_up_at)"
-            " VALUES ('job', 'global', 'global', date_trunc('hour', %s::timestamptz), 3, %s, 0, 0,"
-            " 5, 10000, 2000, 2000, '{5}', 0, 0, '{}', cronledger.db_now())",
-            [rows.now(db) - days * DAY, failed],
-        )
+        counted_hour(db, rows.now(db) - days * DAY, failed)
     expire(browser)
     week, month = (page(browser, days=days) for days in (7, 30))
     assert "an hour at most 2.0s, 2 failed" in week and week.count(": 2 failed</title>") == 1
@@ -158,8 +163,15 @@ def test_the_newest_executions_have_their_errors_and_scopes_their_last_outcome(
     rows.job(db, "shards", scope_kind="shard", scopes=["east", "west", "north"])
     of_west = {"scope_kind": "shard", "scope_id": "west"}
     rows.execution(db, "FAILED", "shards", error_msg="no disk <1>", **of_west)
+    for name in ("east", "west"):
+        counted_hour(db, rows.now(db) - DAY / 2, 1, "shards", "shard", name)
+    counted_hour(db, rows.now(db) - 2 * DAY, 1, "shards", "shard", "west")
     shown = page(browser, "shards", scope_kind="shard", scope="west")
     assert "no disk <1>" in panel(shown, "newest")
     cells = panel(shown, "cells")
+    assert "2 never ran 1 FAILED" in cells and (
+        "Last 24 hours of all scopes, in hours that are counted: 6 succeeded, 2 failed,"
+        " 0 cancelled; average 2.0s, longest 2.0s." in cells
+    )
     assert "west: FAILED" in cells and "east: never ran" in cells
     assert panel(page(browser, "shards", find="ES"), "cells").endswith("west: FAILED")

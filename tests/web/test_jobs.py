@@ -39,7 +39,7 @@ def test_jobs_are_in_alphabetical_order_whatever_their_state(browser: TestClient
     assert names(browser, "?state=retired") == ["Z"]
     shown = panel(browser.get("/jobs").text, "jobs")
     assert re.search(r"b paused by alice: moving", shown)
-    assert re.search(r"c .*: 1 failed failing for .*, 1 in a row @hourly UTC .*FAILED ", shown)
+    assert re.search(r"c .*: 1 failed failing for [^,]* @hourly UTC .*FAILED ", shown)
 
 
 @pytest.mark.long
@@ -95,7 +95,9 @@ def test_a_job_has_the_strip_of_its_scopes_which_names_the_worst_one(
     ]
     jobs = panel(shown, "jobs")
     assert re.search(r"shards 3 scopes .* failing for .*, 2 in a row in shard/b ", jobs)
-    assert "shard/s177: failed 10 of 200 scopes" in jobs and "1 in a row in shard/s177" in jobs
+    assert "shard/s177: failed 10 of 200 scopes" in jobs and re.search(
+        "failing for [^,]* in shard/s177", jobs
+    )
 
 
 @pytest.mark.long

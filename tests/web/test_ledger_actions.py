@@ -121,6 +121,20 @@ def test_equal_successes_fold_between_other_outcomes_F92(browser: TestClient, db
         assert 'class="folded"' not in shown and len(re.findall('name="id"', shown)) >= 8
 
 
+def test_successes_of_scopes_at_one_plan_time_fold_F92(browser: TestClient, db: Db) -> None:
+    rows.job(db, "shards", scope_kind="shard", scopes=["east", "west", "north"])
+    at = rows.now(db).replace(microsecond=0) - timedelta(minutes=1)
+    for scope, before in (("east", 0), ("west", 0), ("north", 0), ("east", 1)):
+        rows.execution(
+            db, "SUCCESS", "shards", plan_time=at - timedelta(minutes=before),
+            scope_kind="shard", scope_id=scope,
+        )  # fmt: skip
+    names = panel(browser.get("/ledger").text, "ledger")
+    assert re.findall(r"shards (3 scopes|shard/east) SUCCESS(?: (3))?", names) == [
+        ("3 scopes", "3"), ("shard/east", ""),
+    ]  # fmt: skip
+
+
 def test_a_chip_removes_one_filter_F92(browser: TestClient) -> None:
     shown = browser.get("/ledger?job=a%20b&outcome=FAILED&outcome=SKIPPED&since=2d").text
     chips = dict(

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from cronledger.web.pages import ledger, now
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.support.browsing import next_page, panel, post, text
+from tests.web.support.browsing import expire, next_page, panel, post, text
 
 OWNED = ["owner=data", "label=team", "label=team=data", "owner=data&label=tier=1"]
 NOT_OWNED = ["owner=nobody", "label=team=bi", "label=tea", "owner=platform&label=team"]
@@ -77,6 +77,10 @@ def test_the_search_of_the_next_hour_is_bounded(
     assert "report" in panel(browser.get("/?owner=data").text, "next")
     monkeypatch.setattr(now, "MOST_NEXT", 1)
     assert "among the next 1 firings" in panel(browser.get("/?owner=data").text, "next")
+    assert "There are more" not in panel(browser.get("/").text, "next")
+    expire(browser)
+    monkeypatch.setattr(now, "MOST_NEXT_OF_ALL", 1)
+    assert "The list has the next 1 firings of each queue." in panel(browser.get("/").text, "next")
 
 
 @pytest.mark.long

@@ -273,7 +273,7 @@ def test_a_login_that_may_not_record_a_run_gets_the_remedy(
 def test_doctor_has_a_remedy_for_each_finding(browser: TestClient, db: Db) -> None:
     rows.job(db, "alone")
     doctor = checked(browser)
-    assert "runners problem no replica is alive start one with `cronledger run`" in doctor
+    assert "runners problem no replica is alive start one with cronledger run" in doctor
     assert "jobs problem no live runner can run alone (queue default) start a replica" in doctor
     assert "autovacuum ok" in doctor
     for check in ("pooler", "listening", "roles"):

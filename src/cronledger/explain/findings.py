@@ -11,6 +11,7 @@ import psycopg
 
 from cronledger.ledger import queries
 from cronledger.ledger.transactions import transaction
+from cronledger.rules import durations
 from cronledger.settings import Settings
 
 Severity = Literal["ok", "warning", "problem", "unchecked"]
@@ -102,4 +103,4 @@ def about(length: timedelta) -> str:
     """Return a length of time in days, or in hours, minutes and seconds if it is short."""
     if abs(length) >= timedelta(days=2):
         return f"{length.days} days"
-    return str(timedelta(seconds=round(length.total_seconds())))
+    return durations.format(timedelta(seconds=max(0, round(length.total_seconds()))))

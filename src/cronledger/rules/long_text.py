@@ -19,7 +19,12 @@ class LongText:
         self._tail = bytearray()
         self._total = 0
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, missing: int = 0) -> None:
+        """Add a part. `missing`: the bytes before it that were lost, and count as left out."""
+        if missing:
+            self._head_limit = len(self._head)
+            self._tail.clear()
+        self._total += missing
         data = text.encode("utf-8", "ignore").replace(b"\0", b"")  # no half of a surrogate pair
         self._total += len(data)
         if (room := self._head_limit - len(self._head)) > 0:
@@ -29,9 +34,13 @@ class LongText:
         if len(self._tail) > 2 * self._tail_limit:
             del self._tail[: len(self._tail) - self._tail_limit]
 
+    @property
+    def missing(self) -> int:
+        """The number of bytes that are left out."""
+        return self._total - len(self._head) - min(len(self._tail), self._tail_limit)
+
     def text(self) -> str:
         """Return what is kept, with a line that states how much is not."""
         tail = self._tail[max(0, len(self._tail) - self._tail_limit) :]
-        missing = self._total - len(self._head) - len(tail)
-        parts = [self._head, tail] if missing else [self._head + tail]
-        return left_out(missing).join(part.decode("utf-8", "ignore") for part in parts)
+        parts = [self._head, tail] if self.missing else [self._head + tail]
+        return left_out(self.missing).join(part.decode("utf-8", "ignore") for part in parts)

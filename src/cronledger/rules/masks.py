@@ -5,6 +5,8 @@ import re
 from html import escape
 from urllib.parse import quote
 
+from cronledger.rules.long_text import left_out
+
 MASK = "***"
 LONGEST_SPELLING = 12
 """The maximum number of bytes that one character of a secret takes in a response."""
@@ -41,9 +43,17 @@ def longest_spelling(hidden: tuple[str, ...]) -> int:
     return max((LONGEST_SPELLING * len(secret) for secret in hidden), default=0)
 
 
-def redacted_tail(text: str, hidden: tuple[str, ...], limit: int) -> str:
-    """Return the last `limit` bytes of `text`, after the secrets in `hidden` are masked."""
-    return redacted(text, hidden).encode()[-limit:].decode("utf-8", "ignore") if limit else ""
+def redacted_tail(text: str, hidden: tuple[str, ...], limit: int, missing: int = 0) -> str:
+    """Return the last `limit` bytes of `text`, after the secrets in `hidden` are masked.
+
+    If bytes before them are left out, or `missing` before `text`, a line states how many.
+    """
+    if not limit:
+        return ""
+    whole = redacted(text, hidden).encode()
+    tail = whole[-limit:].decode("utf-8", "ignore")
+    missing += len(whole) - len(tail.encode())
+    return left_out(missing).lstrip() + tail if missing else tail
 
 
 class StreamMask:

@@ -103,18 +103,21 @@ class RefusedError(ValueError):
 
 def shown(value: object) -> str:
     """Return `value` on one line, in the syntax of TOML or JSON, cut to 120 characters."""
-    if isinstance(value, timedelta):
-        value = durations.format(value) if value >= timedelta(0) else str(value)
-    elif isinstance(value, Enum):
-        value = value.value
-    elif isinstance(value, date):
-        value = value.isoformat()
     try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        text = json.dumps(value, ensure_ascii=False, default=_plain)
     except (TypeError, ValueError, RecursionError):
         text = f"a value of type {type(value).__name__}"
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\x7f", "\\u007f")
     return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 1] + "…"
+
+
+def _plain(value: object) -> object:
+    """Return what TOML or JSON has for a value that JSON does not know."""
+    if isinstance(value, timedelta):
+        return durations.format(value) if value >= timedelta(0) else str(value)
+    if isinstance(value, Enum):
+        return value.value
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -16,6 +16,23 @@ _ON = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse"}
 _OFF = {22: ("bold", "dim"), 23: ("italic",), 24: ("underline",), 27: ("inverse",)}
 
 
+def _nearest(codes: list[int]) -> str | None:
+    """Take one of 256 colours, or red, green and blue, off the parameters.
+
+    Returns the name of the colour with this hue; None: black, white or a grey.
+    """
+    is_indexed = codes[:1] == [5]
+    levels = codes[1 : 2 if is_indexed else 4]
+    del codes[: 2 if is_indexed else 4]
+    if is_indexed and levels:
+        number = levels[0] - 16
+        if number < 0:
+            return _NAMES[number % 8]
+        levels = [number // 36, number // 6 % 6, number % 6] if number < 216 else []
+    hue = sum(1 << place for place, level in enumerate(levels) if 2 * level > max(levels))
+    return _NAMES[hue] if 0 < hue < 7 else None
+
+
 class Ansi:
     """Converts a text that arrives in parts. All sequences but colours and weights are removed."""
 
@@ -51,8 +68,10 @@ class Ansi:
             code = codes.pop(0)
             kind = "bg" if 40 <= code <= 49 or code >= 100 else "fg"
             if code in (38, 48):  # one of 256 colours, or one of red, green and blue
-                del codes[: 2 if codes[:1] == [5] else 4]
-                self._colours.pop(kind, None)
+                if (name := _nearest(codes)) is None:
+                    self._colours.pop(kind, None)
+                else:
+                    self._colours[kind] = name
             elif code == 0:
                 self._weights.clear()
                 self._colours.clear()

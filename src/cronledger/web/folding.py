@@ -10,6 +10,11 @@ from cronledger.ledger.reports import Row
 
 LEAST = 3
 """Fewer successes stay rows of their own."""
+EQUAL = (
+    ("job_name", "scope_kind", "scope_id", "trigger", "attempt"),
+    ("job_name", "plan_time", "trigger", "attempt"),
+)
+"""What the successes of a line have in common: the scope, or else the plan_time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,11 @@ class Line:
     def is_folded(self) -> bool:
         """Whether the line has several rows."""
         return len(self.rows) > 1
+
+    @property
+    def scopes(self) -> int:
+        """The number of scopes."""
+        return len({(row["scope_kind"], row["scope_id"]) for row in self.rows})
 
     @property
     def duration(self) -> Any:
@@ -48,17 +58,14 @@ def folded(rows: Sequence[Row]) -> list[Line]:
 
 
 def _lines(successes: Sequence[Row]) -> Iterator[Line]:
-    equal: dict[tuple[object, ...], list[Row]] = {}
-    for row in successes:
-        equal.setdefault(_key(row), []).append(row)
-    for row in successes:
-        same = equal[_key(row)]
-        if len(same) < LEAST:
-            yield Line([row])
-        elif row is same[0]:
-            yield Line(same)
-
-
-def _key(row: Row) -> tuple[object, ...]:
-    names = ("job_name", "scope_kind", "scope_id", "trigger", "attempt")
-    return tuple(row[name] for name in names)
+    place = {id(row): index for index, row in enumerate(successes)}
+    folds, rest = list[list[Row]](), list(successes)
+    for names in EQUAL:
+        equal: dict[tuple[object, ...], list[Row]] = {}
+        for row in rest:
+            equal.setdefault(tuple(row[name] for name in names), []).append(row)
+        folds += [rows for rows in equal.values() if len(rows) >= LEAST]
+        few = [row for rows in equal.values() if len(rows) < LEAST for row in rows]
+        rest = sorted(few, key=lambda row: place[id(row)])
+    for rows in sorted([*folds, *([row] for row in rest)], key=lambda rows: place[id(rows[0])]):
+        yield Line(rows)

@@ -1,9 +1,10 @@
 """How values look on the page: instants in a zone, durations, numbers, foreign text."""
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from cronledger.rules import instants, zones
 from cronledger.rules.cron_fields import CronError
@@ -128,6 +129,11 @@ def span(value: timedelta | float | None) -> str:
         if count or parts:
             parts.append(f"{count}{unit}")
     return sign + " ".join(part for part in parts[:2] if not part.startswith("0"))
+
+
+def code(text: str) -> Markup:
+    """Return a text in which the words between backquotes are code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(clean(text)))))
 
 
 def number(value: float | None) -> str:

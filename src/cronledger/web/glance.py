@@ -92,8 +92,14 @@ def is_cut(found: Mapping[str, Reading]) -> bool:
     return any(found[name].has_more(MOST) for name in TROUBLE)
 
 
+_READINGS = {"alert": "alerts"}
+
+
 def counts(troubles: Sequence[Trouble], found: Mapping[str, Reading]) -> list[tuple[str, str, str]]:
-    """Return the counters: the word, the number, and what its link selects or leads to."""
+    """Return the counters: the word, the number, and what its link selects or leads to.
+
+    What was never read has no number.
+    """
     numbers = [
         (kind.value, len(attention.of_kind(troubles, kind)), kind.value) for kind in SELECTABLE
     ]
@@ -102,8 +108,13 @@ def counts(troubles: Sequence[Trouble], found: Mapping[str, Reading]) -> list[tu
         ("paused", len(found["paused"].known), "#held"),
     ]
     words = {"alert": "with alerts"}
+    unread = {word for word, _, _ in numbers if found[_READINGS.get(word, word)].rows is None}
     return [
-        (words.get(word, word), f"{MOST}+" if number > MOST else f"{number:,}", target)
+        (
+            words.get(word, word),
+            "–" if word in unread else f"{MOST}+" if number > MOST else f"{number:,}",
+            target,
+        )
         for word, number, target in numbers
     ]
 

@@ -105,7 +105,7 @@ def _templates() -> Environment:
     )
     made.filters |= {
         "instant": _instant, "age": _age, "ago": formats.ago, "span": formats.span,
-        "number": formats.number, "iso": iso, "part": parts.part,
+        "number": formats.number, "code": formats.code, "iso": iso, "part": parts.part,
         "known_zone": formats.known_zone, "wall_time": formats.wall_time,
     }  # fmt: skip
     made.globals["version"] = metadata.version("cronledger")
@@ -143,11 +143,14 @@ class Frame:
         """Return a page that reads nothing from the database."""
         identity: Identity | None = request.scope.get("state", {}).get(IDENTITY)
         here = path_of(request)
-        entries = {entry.path for group in self.groups for entry in group.entries}
+        entries = {entry.path: entry for group in self.groups for entry in group.entries}
+        own_page = next(
+            (one for path, one in entries.items() if f"{here}/".startswith(f"{path}/")), None
+        )
         message = None if parts.is_again(request) else _message(request)
         common: dict[str, object] = {
             "to": Links(request), "identity": identity, "signs_in": self.access.signs_in,
-            "navigation": self.groups if identity else (), "here": here,
+            "navigation": self.groups if identity else (), "own_page": own_page,
             "own_group": next((one for one in self.groups if one.has(here)), None),
             "message": message, "head": None, "is_live": False, "ledger": self._ledger_name,
             "now": None, "parts": {}, "shown_zone": formats.known_zone(request.cookies.get(ZONE)),

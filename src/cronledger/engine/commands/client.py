@@ -51,14 +51,14 @@ class CommandEnd:
     unknown. `reason`: it exited by itself; `stop`, `kill` or a cancellation stopped it; its lease
     ended; its guardian died; the supervisor was closed (eof) or died; or it was not started,
     because of `error`, or because its deadline had passed (too_late). `output` is the decoded tail
-    of stdout and stderr. `truncated`: there was more.
+    of stdout and stderr. `missing`: the bytes before it.
     """
 
     returncode: int | None
     signal: int | None
     reason: Reason
     output: str
-    truncated: bool
+    missing: int
     error: str | None
 
 
@@ -325,7 +325,7 @@ class Supervisor:
             for key in runs:
                 del self._runs[key]
         status = process.popen.returncode
-        end = CommandEnd(None, None, "supervisor_died", "", False, f"it ended with status {status}")
+        end = CommandEnd(None, None, "supervisor_died", "", 0, f"it ended with status {status}")
         if not process.is_ready:
             end = _not_started(f"the command supervisor exited with status {status} at startup")
         for run in runs.values():
@@ -368,8 +368,8 @@ class Supervisor:
                 self._settle(event["key"], _not_started(event["error"], event["reason"]))
             case "ended":
                 code, number = event["returncode"], event["signal"]
-                output, truncated = event["output"], event["truncated"]
-                end = CommandEnd(code, number, event["reason"], output, truncated, None)
+                output, missing = event["output"], event["missing"]
+                end = CommandEnd(code, number, event["reason"], output, missing, None)
                 self._settle(event["key"], end)
 
     def _settle(self, key: str, end: CommandEnd) -> None:
@@ -426,7 +426,7 @@ class Supervisor:
 
 
 def _not_started(error: str, reason: Reason = "not_started") -> CommandEnd:
-    return CommandEnd(None, None, reason, "", False, error)
+    return CommandEnd(None, None, reason, "", 0, error)
 
 
 def _unfit(

@@ -93,8 +93,7 @@ class Command:
         if self.left and self.reason is None:
             self._note_left()
         tail = bytes(self.tail[max(0, len(self.tail) - self.tail_bytes) :])
-        truncated = self.total_bytes > len(tail)
-        if truncated:  # do not begin inside a UTF-8 character
+        if self.total_bytes > len(tail):  # do not begin inside a UTF-8 character
             start = next((i for i, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
             tail = tail[start:]
         code = self.exit_code
@@ -105,8 +104,7 @@ class Command:
             "signal": -code if code is not None and code < 0 else None,
             "reason": self.reason or ("exited" if code is not None else "guardian_died"),
             "output": tail.decode("utf-8", "replace").replace("\0", ""),
-            "truncated": truncated,
-            "total_bytes": self.total_bytes,
+            "missing": self.total_bytes - len(tail),
         }
 
     def _note_left(self) -> None:

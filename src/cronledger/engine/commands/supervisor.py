@@ -16,7 +16,7 @@ Requests::
     {"op": "ping"}            the supervisor responds with the event pong
 
 Events: ``ready`` once; then for each start either ``failed`` (key, error) or ``started`` (key, pid)
-followed by ``ended`` (key, returncode, signal, reason, output, truncated, total_bytes), once each.
+followed by ``ended`` (key, returncode, signal, reason, output, missing), once each.
 Between these, ``progress`` (key, done, total, text) for the newest progress line of each part of
 the output. Progress lines are not part of the output.
 In between, if it is ``shown``, ``output`` (key, text, missing) has what it has written since the

@@ -37,7 +37,8 @@ class Capture:
     """The output of one attempt. Every thread may `write`.
 
     `written`: a chunk was sent, so that the end of the attempt has to delete chunks. `due`: when
-    the next chunk is due, if there is something to write. `over`: the attempt has ended.
+    the next chunk is due, if there is something to write. `over`: the attempt has ended. `_sizes`:
+    the bytes of the text of each stored chunk, and of the output that it stands for.
     """
 
     # Defaults of the class, because most executions write nothing.
@@ -47,7 +48,7 @@ class Capture:
     _pending: LongText | None = None
     _chunk: OutputChunk | None = None
     _number = _dropped = _size = 0
-    _sizes: dict[int, int]
+    _sizes: dict[int, tuple[int, int]]
 
     def __init__(self, lease: Lease, live: "LiveOutput") -> None:
         self.lease = lease
@@ -62,17 +63,20 @@ class Capture:
         """Return whether somebody follows the execution."""
         return bool(self._live.followed.among([self.execution_id]))
 
-    def write(self, text: str) -> None:
-        """Add to the output. Nothing is added after the end of the attempt."""
-        if not text or self.over:
+    def write(self, text: str, missing: int = 0) -> None:
+        """Add to the output, in which so many bytes before `text` are missing.
+
+        Nothing is added after the end of the attempt.
+        """
+        if not (text or missing) or self.over:
             return
         with self._live.lock:
             if self._pending is None:
                 self._pending = LongText(self._live.limit)
-            self._pending.add(text)
+            self._pending.add(text, missing)
             if self.stored is None:
                 self.stored = LongText(self._live.limit)
-            self.stored.add(text)
+            self.stored.add(text, missing)
             noted, self._noted = self._noted, True
         if not noted:
             self._live.note(self)
@@ -92,30 +96,37 @@ class Capture:
         """Return the next chunk to write, the same one until it is `settled`; None: none."""
         with self._live.lock:
             if self._chunk is None and self._pending is not None:
-                text, self._pending = self._pending.text(), None
+                text, missing = self._pending.text(), self._pending.missing
+                self._pending = None
                 self._number += 1
                 self.written = True
                 self._chunk = OutputChunk(
-                    self.lease.claimed.key, self.lease.token, self._number, text, *self._gap(text)
+                    self.lease.claimed.key,
+                    self.lease.token,
+                    self._number,
+                    text,
+                    *self._gap(text, missing),
                 )
             return self._chunk
 
-    def _gap(self, text: str) -> tuple[int | None, int | None, str | None]:
+    def _gap(self, text: str, missing: int) -> tuple[int | None, int | None, str | None]:
         """Drop chunks from the middle of what is written, until it is not too long."""
         limit = self._live.limit
         if self._number == 1:
             self._sizes = {}
-        self._sizes[self._number] = size = len(text.encode())
+        size = len(text.encode())
+        whole = size - len(left_out(missing)) + missing if missing else size
+        self._sizes[self._number] = size, whole
         self._size += size
-        first = 2 if self._sizes.get(1, limit) <= limit // 4 else 1
+        first = 2 if self._sizes.get(1, (limit, 0))[0] <= limit // 4 else 1
         through = None
         while self._size > limit:
             oldest = next((one for one in self._sizes if first <= one < self._number), None)
             if oldest is None:
                 break
-            size = self._sizes.pop(oldest)
+            size, whole = self._sizes.pop(oldest)
             self._size -= size
-            self._dropped += size
+            self._dropped += whole
             through = oldest
         return (None, None, None) if through is None else (first, through, left_out(self._dropped))
 

@@ -1,6 +1,7 @@
 """Job: the accounted day of a scope, what comes next, sums, scopes and revisions."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -46,6 +47,7 @@ MOST_BREACHES = 20
 MOST_MONTHS = 12
 SUMS_DAYS = 7
 SUMS_SECONDS = 10.0
+ALL_SUMS_SECONDS = 60.0
 DURATIONS_DAYS = (7, 30)
 MOST_CELLS = 1_000
 CELLS_SECONDS = 5.0
@@ -100,11 +102,15 @@ async def show(request: Request) -> Response:
     )
     key = scope_of(request, row, scopes)
     find = queries.text(request, "find")
-    cells = Reading()
+    cells = all_sums = Reading()
     if find or len(scopes.known) > 1:
         cells = await site.reader.read(
             "list_scope_cells", job=row["name"], search=find, max_rows=MOST_CELLS + 1,
             fresh=CELLS_SECONDS,
+        )  # fmt: skip
+        all_sums = await site.reader.read(
+            "show_scope_sums", job=row["name"], search=find, max_scopes=MOST_CELLS,
+            since=_whole_hour(now) - timedelta(days=1), fresh=ALL_SUMS_SECONDS,
         )  # fmt: skip
     days = int(next(iter(queries.choices(request, "days", [*map(str, DURATIONS_DAYS)])), "7"))
     shown_since = _whole_hour(now) - timedelta(days=days)
@@ -129,6 +135,7 @@ async def show(request: Request) -> Response:
         asyncio.to_thread(_firings, row, calendars, skips.known, key, now),
         _of_scope(request, key),
     )
+    outcomes = Counter(one["status"] or "never ran" for one in cells.first(MOST_CELLS))
     return await site.page(
         request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
         changes=_changes(revisions, site.redaction), day=day, target=target,
@@ -137,6 +144,7 @@ async def show(request: Request) -> Response:
         ending=[one for one in ending.known if one["name"] == row["calendar"]],
         sums=sums, sums_days=SUMS_DAYS, durations=durations, durations_days=days,
         all_durations_days=DURATIONS_DAYS, find=find, cells=cells, most_cells=MOST_CELLS,
+        outcomes=outcomes.most_common(), all_sums=all_sums,
         durations_figure=Markup(draw_durations(durations.known, shown_since, now)),
         most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS, **kept,
     )  # fmt: skip

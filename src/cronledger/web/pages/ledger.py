@@ -224,7 +224,8 @@ def _chips(filters: Filters, fields: Mapping[str, str]) -> list[tuple[str, dict[
     for name, value in query.items():
         for one in filters.outcomes if name == "outcome" else [value] if value else []:
             left = [x for x in filters.outcomes if x != one] if name == "outcome" else None
-            chips.append((f"{name}: {one}", query | {name: left}))
+            words = "each execution" if name == "unfold" else f"{name}: {one}"
+            chips.append((words, query | {name: left}))
     return chips
 
 

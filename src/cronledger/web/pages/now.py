@@ -22,6 +22,9 @@ SCOPES_SECONDS = 60.0
 MOST_WAITING = 10_000
 MOST_NEXT = 10_000
 """Firings of one queue that are searched for those of an owner or a label."""
+MOST_NEXT_OF_ALL = 2_000
+LISTED = (*glance.TROUBLE, "violating", "paused", "waiting")
+"""The readings of *Needs attention* and *Held on purpose*."""
 
 ENTRY = Entry("Now", "/")
 
@@ -44,6 +47,7 @@ async def show(request: Request) -> Response:
     scopes = readings["scopes"]
     are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= glance.MOST_SCOPES
     runners, running = readings["runners"], readings["running"]
+    most_next = MOST_NEXT if is_filtered else MOST_NEXT_OF_ALL
     rows = running.rows and await site.expectations.of(running.rows, running.now)
     live = [row for row in runners.known if row["state"] != "stopped"]
     states = {row["state"] for row in live}
@@ -61,8 +65,9 @@ async def show(request: Request) -> Response:
         violating=readings["violating"], runners=replace(runners, rows=runners.rows and live),
         ending=readings["ending"], are_all_known=are_all_known, most_scopes=glance.MOST_SCOPES,
         filters=filters, is_filtered=is_filtered, is_empty=sources.rows == [],
-        owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT, runbooks=runbooks,
+        owners=owners.distinct(sources, "owner"), most_next=most_next, runbooks=runbooks,
         of_scopes=of_scopes,
+        is_read=all(readings[name].rows is not None for name in LISTED),
         is_calm="alive" in states
         and "failing" not in states
         and sources.rows != []
@@ -88,7 +93,7 @@ async def _readings(
         "violating": read("list_violating_runs", fresh=CHECK_SECONDS, max_rows=glance.MOST),
         "waiting": read("list_waiting", max_read=MOST_WAITING, **most),
         "upcoming": read(
-            "list_next_hour", max_read=MOST_NEXT if is_filtered else glance.MOST + 1, **most
+            "list_next_hour", max_read=MOST_NEXT if is_filtered else MOST_NEXT_OF_ALL, **most
         ),
         "runners": read("list_runners", with_former=False, max_rows=glance.MOST + 1),
         "ending": read("examine_calendars", days=ENDS_SOON.days, fresh=CALENDARS_SECONDS),
@@ -108,9 +113,7 @@ async def _of_jobs(
 
 def _problems(readings: dict[str, Reading]) -> list[str]:
     """Return why parts of the list are not up to date, each reason once."""
-    parts = ("overdue", "failing", "breaches", "alerts", "violations", "violating", "paused",
-             "waiting")  # fmt: skip
-    return glance.problems_of(readings[name] for name in parts)
+    return glance.problems_of(readings[name] for name in LISTED)
 
 
 ROUTES = [Route("/", show, methods=["GET"])]

@@ -18,7 +18,6 @@ from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.engine.running.handlers.variables import secrets, unset
 from cronledger.engine.running.output import Capture
 from cronledger.rules import outcome
-from cronledger.rules.long_text import left_out
 from cronledger.rules.masks import StreamMask, longest_spelling, redacted, redacted_tail
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome
@@ -117,16 +116,15 @@ class CommandHandlers:
             output=None if capture is None else _shown(capture, StreamMask(hidden)),
             follow_seconds=FOLLOW_SECONDS if capture is not None and capture.is_followed else 0.0,
         )
-        if not hidden:
-            return end
-        return replace(end, output=redacted_tail(end.output, hidden, self.tail_bytes))
+        output = redacted_tail(end.output, hidden, self.tail_bytes, end.missing)
+        return replace(end, output=output)
 
 
 def _shown(capture: Capture, mask: StreamMask) -> OnOutput:
     """Return what passes the output of a command to its capture, with its secrets masked."""
 
     def write(text: str, missing: int) -> None:
-        capture.write(left_out(missing) + mask.after_gap(text) if missing else mask.feed(text))
+        capture.write(mask.after_gap(text) if missing else mask.feed(text), missing)
 
     return write
 

@@ -151,14 +151,15 @@ async def _tail(response: aiohttp.ClientResponse, limit: int, hidden: tuple[str,
     More bytes are kept until then, because the tail could begin in the middle of a secret.
     """
     more = longest_spelling(hidden)
-    kept = b""
+    kept, total = b"", 0
     async for chunk in response.content.iter_chunked(CHUNK):
+        total += len(chunk)
         kept = (kept + chunk)[-limit - more :] if limit else b""
     try:
         text = kept.decode(response.charset or "utf-8", "replace")
     except LookupError:
         text = kept.decode("utf-8", "replace")
-    return redacted_tail(text, hidden, limit)
+    return redacted_tail(text, hidden, limit, total - len(kept))
 
 
 def _why(error: Exception, hidden: tuple[str, ...]) -> str:
