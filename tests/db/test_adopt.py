@@ -9,8 +9,8 @@ import pytest
 
 from cronledger.audit.verify import verify
 from tests.db.support import rows
-from tests.db.support.engine import Ledger, Runner
-from tests.db.test_observed import MINUTE, SECOND, end
+from tests.db.support.engine import MINUTE, SECOND, Ledger, Runner
+from tests.db.test_observed import end
 
 SWITCH = "SELECT adopt('job', %s, back => %s, reason => 'the move', requested_by => 'ann')"
 

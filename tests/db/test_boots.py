@@ -9,11 +9,9 @@ import pytest
 from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
 from cronledger.sources.backfill import past
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import MINUTE, SECOND, Ledger, runners
 from tests.db.support.rows import Db
 from tests.db.test_hosts import DB, WEB, WEB2, hosts_of
-
-SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
 async def test_each_boot_of_a_host_runs_once_F100(ledger: Ledger) -> None:

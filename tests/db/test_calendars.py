@@ -10,12 +10,10 @@ from psycopg.types.json import Jsonb
 
 from cronledger.ledger.statements import Statements
 from cronledger.rules.calendars import Calendar
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import DAY, Ledger, Runner
 from tests.db.support.rows import connected
 from tests.marks import first_short
 from tests.waiting import eventually
-
-DAY = timedelta(days=1)
 
 
 def set_calendar(ledger: Ledger, excluded: dict[str, str], name: str = "de", **given: Any) -> int:

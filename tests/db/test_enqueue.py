@@ -8,8 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import FAILURE, Ledger, Runner
 from tests.db.support.pushes import claimed, enqueue, fail, finish
 from tests.db.support.rows import Db, start_blocked
 
@@ -93,7 +92,7 @@ async def test_an_older_payload_does_not_run_after_a_newer_one(
     old = enqueue(ledger, key="a", payload={"n": 1})
     (start,) = await one.settle()
     new = enqueue(ledger, key="a", payload={"n": 2})
-    one.put(start, outcome.failure(ValueError("no")))
+    one.put(start, FAILURE)
     ended = "SELECT status, next_attempt_at IS NULL, error_msg FROM executions WHERE id = %s"
     if crash:
         await one.only_write()

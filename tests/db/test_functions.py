@@ -10,6 +10,7 @@ import pytest
 from psycopg import errors, sql
 
 from cronledger.ledger.migrate import directory, migrations
+from tests.db.support.engine import HOUR, MINUTE
 from tests.db.support.rows import (
     Db,
     execution,
@@ -23,7 +24,6 @@ from tests.db.support.rows import (
 )
 from tests.waiting import PATIENCE
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 NOT_NOW = errors.ObjectNotInPrerequisiteState
 
 

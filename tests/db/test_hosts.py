@@ -6,12 +6,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronledger.rules import outcome
 from tests.db.support import rows
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import FAILURE, MINUTE, Ledger, Runner, runners
 from tests.db.support.rows import Db
 
-MINUTE = timedelta(minutes=1)
 WEB = ["host=web1", "role=web"]
 DB = ["host=db1", "role=db"]
 
@@ -30,7 +28,7 @@ async def test_only_a_runner_with_the_labels_runs_a_job(ledger: Ledger) -> None:
         assert [lease.claimed.key.job_name for lease in started].count("scheduled") == 1
         assert len(started) == 2  # of `other` one at a time
         for lease in started:
-            await web.finish(lease, outcome.failure(ValueError("no")))
+            await web.finish(lease, FAILURE)
         assert await db.settle() == []
         (retried,) = await web.settle()
         assert retried.claimed.key.job_name == "other"
@@ -523,7 +521,7 @@ async def test_only_the_host_of_a_scope_runs_retries_and_triggers(ledger: Ledger
         ledger.values("SELECT trigger('job', 'host', 'web2')")
         assert await one.settle() == []
         (lease,) = await two.settle()
-        await two.finish(lease, outcome.failure(ValueError("no")))
+        await two.finish(lease, FAILURE)
         assert await one.settle() == []
         assert hosts_of(await two.settle()) == ["web2"]
         two.crash()
@@ -583,7 +581,7 @@ async def test_what_waits_for_a_retired_host_is_given_up(ledger: Ledger) -> None
         for host in ("web1", "web1", "web2"):
             ledger.values(f"SELECT trigger('job', 'host', '{host}')")
         (lease,) = await one.settle()
-        await one.finish(lease, outcome.failure(ValueError("no")))
+        await one.finish(lease, FAILURE)
         one.crash()
         ledger.travel(by=15 * MINUTE)
         await two.check_in()

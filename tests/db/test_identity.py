@@ -16,10 +16,8 @@ from cronledger.ledger.access import connect
 from cronledger.ledger.identity import Accepted
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import MINUTE, Ledger, Runner, runners
 from tests.marks import first_fast
-
-MINUTE = timedelta(minutes=1)
 
 
 def why(ledger: Ledger) -> str | None:

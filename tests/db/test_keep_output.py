@@ -8,12 +8,11 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import DAY, HOUR, Ledger, Runner
 from tests.db.support.rolled_hours import round_of, totals
 from tests.db.support.rows import Db, execution, value
 from tests.db.test_redact import KEPT, SECRET, holders
 
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 WEEK = "7 days"
 HELD = "SELECT id FROM executions WHERE output IS NOT NULL ORDER BY plan_time"
 READ = (

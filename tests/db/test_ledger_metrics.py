@@ -8,6 +8,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.metrics.ledger_families import BREACHES, METRICS, OVERDUE, STATES, VIOLATIONS
 from tests.db.support import rows
+from tests.db.support.engine import DAY, HOUR
 from tests.db.support.rows import Db
 from tests.db.support.scrapes import read_text, scrape
 from tests.promtool import complaints, needs_promtool
@@ -22,8 +23,6 @@ ABSENT = {
     "job_overdue_seconds", "job_skipped_plan_times", "job_failures_final", "job_breaches",
     "job_progress_ratio",
 }  # fmt: skip
-HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
 
 
 def test_an_empty_ledger_has_every_metric_that_needs_nothing(database_url: str, db: Db) -> None:

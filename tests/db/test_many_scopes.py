@@ -11,14 +11,13 @@ from cronledger.engine.claiming.breadth import MAX_EXTRA_SCHEDULES
 from cronledger.engine.lease import Lease
 from cronledger.ledger.queries import text
 from tests.bench import plans
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import SECOND, Ledger, Runner, runners
 
 pytestmark = pytest.mark.slow
 
 
 MANY = 500
 NAMES = [f"s{n:05}" for n in range(MANY)]
-SECOND = timedelta(seconds=1)
 
 
 def woken(ledger: Ledger, job: str) -> int:

@@ -7,10 +7,8 @@ import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import MINUTE, SECOND, Ledger, Runner
 
-MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 STALE = (
     "SELECT job_name FROM cronledger_internal.lock_stale('{default}', '{python}', '{tests:work}',"
     " '{}', false, '{}', '-infinity', 10)"

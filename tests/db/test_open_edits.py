@@ -3,19 +3,17 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import TICK, Ledger, Runner, waiting
+from tests.db.support.engine import MINUTE, SECOND, TICK, Ledger, Runner, waiting
 from tests.marks import first_fast
 from tests.waiting import eventually
 
-MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 OPEN = 14 * MINUTE
 """For so long the transaction stays open."""
 EVERY_SECOND = "UPDATE jobs SET schedule = '* * * * * *'"

@@ -9,14 +9,12 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.engine.claiming import lead
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import MINUTE, SECOND, Ledger, Runner, runners
 from tests.db.support.rows import Db, connected, start_blocked, value
 from tests.marks import first_short
 
 NOON = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 TICK = timedelta(microseconds=1)
-SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture

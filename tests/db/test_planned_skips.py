@@ -7,12 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.db.support.engine import Ledger, Runner, waiting
+from tests.db.support.engine import HOUR, Ledger, Runner, waiting
 from tests.db.support.rows import connected
 from tests.marks import first_short
 from tests.waiting import eventually
-
-HOUR = timedelta(hours=1)
 
 
 def skip(ledger: Ledger, first: Any, last: datetime | None = None, **given: Any) -> int:

@@ -13,11 +13,10 @@ from aiohttp import web
 from cronledger.declaring.app import Context
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome, Retry
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import MINUTE, Ledger, Runner
 from tests.db.support.sites import Site
 from tests.db.support.whole_replica import Whole
 
-MINUTE = timedelta(minutes=1)
 EXTERNAL: dict[str, Any] = {"handler": "external", "target": {}, "schedule": None}
 
 

@@ -11,10 +11,10 @@ import pytest
 from psycopg import errors, sql
 
 from cronledger.ledger.migrate import directory
+from tests.db.support.engine import DAY, HOUR, MINUTE
 from tests.db.support.rows import Db, execution, insert, job, now, one, start_blocked, travel, value
 
 LEDGER_SQL = Path(__file__).parents[2] / "src" / "cronledger" / "ledger" / "sql"
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 MONDAY = datetime(2001, 1, 1, tzinfo=UTC)
 
 

@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from tests.db.support.engine import Ledger
+from tests.db.support.engine import DAY, HOUR, MINUTE, SECOND, Ledger
 from tests.db.support.rows import (
     Db,
     copies,
@@ -23,9 +23,6 @@ from tests.db.support.rows import (
     travel,
     value,
 )
-
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-DAY = timedelta(days=1)
 
 
 def rows(db: Db, view: str, order: str = "job_name") -> list[dict[str, Any]]:

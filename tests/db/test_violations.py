@@ -2,7 +2,7 @@
 
 The stateful tests and the simulator find it empty after what the engine did."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +12,7 @@ from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
 from cronledger.audit.accepted import ACCEPTABLE
+from tests.db.support.engine import DAY, HOUR, MINUTE, SECOND
 from tests.db.support.rows import (
     Db,
     execution,
@@ -23,9 +24,6 @@ from tests.db.support.rows import (
     skip,
     start_blocked,
 )
-
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-DAY = timedelta(days=1)
 
 
 def violations(db: Db) -> list[tuple[str, datetime | None]]:

@@ -13,13 +13,11 @@ from cronledger.engine.lease import Lease
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Discard, Outcome, Retry
 from tests.db.support import rows
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import HOUR, MINUTE, Ledger, Runner
 from tests.db.support.whole_replica import Whole
 from tests.marks import first_short
 from tests.waiting import eventually
 
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 FAILED = outcome.failure(Discard("broken"))
 RETRIED = outcome.failure(Retry("10m"))
 

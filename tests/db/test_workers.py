@@ -10,10 +10,9 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.engine.clock import DatabaseClock
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import MINUTE, Ledger, Runner
 from tests.db.support.rows import Db, start_blocked
 
-MINUTE = timedelta(minutes=1)
 CALLS = {
     "heartbeat": "SELECT heartbeat(%s, %s)",
     "finish": "SELECT finish(%s, %s)",

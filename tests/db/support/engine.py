@@ -36,6 +36,8 @@ from tests.db.support.rows import TARGETS, Db
 FUNCTION = "tests:work"
 JSON_COLUMNS = ("target", "payload", "requires", "after")
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3_600, 86_400))
+FAILURE = outcome.failure(ValueError("no"))
 TICK = timedelta(milliseconds=1)
 _STOPPED = """
 UPDATE cronledger.time_travel SET ahead = '0';
