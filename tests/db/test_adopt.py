@@ -222,20 +222,6 @@ def test_an_impossible_switch_is_refused(
         ledger.one(SWITCH.replace("'job'", "'none'"), now + MINUTE, back)
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"jitter": "1 s"}, {"schedule_delay": "1 s"}, {"windows": True},
-        {"scope_kind": "host", "every": ["role=web"], "on": ["role=web"]},
-    ],
-)  # fmt: skip
-def test_what_another_scheduler_does_not_know_is_refused(
-    ledger: Ledger, columns: dict[str, Any]
-) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation):
-        ledger.job(observed=True, **columns)
-
-
 def test_a_job_that_was_never_observed_runs_wherever_it_is_started(ledger: Ledger) -> None:
     ledger.job()
     for job in ("job", "unknown"):

@@ -1,7 +1,6 @@
 """F100: a job with `@reboot` runs once for each boot of each of its hosts."""
 
 from datetime import timedelta
-from typing import Any
 
 import psycopg
 import pytest
@@ -198,18 +197,6 @@ async def test_verify_finds_wrong_accounts_of_boots_F100(ledger: Ledger) -> None
     ledger.values("DELETE FROM skips")
     (found,) = ledger.violations()
     assert "kind='missing'" in found
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {}, {"on": ["role=web"]}, {"every": ["role=web"], "windows": True, "overlap": "wait"},
-        {"every": ["role=web"], "start_by": "5m"},
-    ],
-)  # fmt: skip
-def test_a_boot_needs_hosts_and_has_no_plan_F100(ledger: Ledger, more: dict[str, Any]) -> None:
-    with pytest.raises(psycopg.Error, match="reboot_needs_hosts"):
-        ledger.job(schedule=" @Reboot", **more)
 
 
 def test_no_job_waits_for_a_boot_F100(ledger: Ledger) -> None:

@@ -77,8 +77,10 @@ async def test_i10_retirement_cancels_what_waits_and_what_fails_later(
     ledger.trigger()
     (running,) = await one.settle()
     ledger.trigger()
-    ledger.values("SELECT retire('job')")
+    ledger.values("SELECT retire('job', 'alice')")
     assert ledger.statuses() == ["CANCELLED", "RUNNING"]
+    cancelled = "SELECT cancel_requested_by FROM executions WHERE status = 'CANCELLED'"
+    assert ledger.values(cancelled) == ["alice"]
     await one.finish(running, FAILURE)  # would be retried in a minute
     await one.repair()
     assert ledger.statuses() == ["CANCELLED", "CANCELLED"]

@@ -3,7 +3,6 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
@@ -208,9 +207,3 @@ async def test_the_sweeper_redacts_with_its_hourly_maintenance(
     one.sweeper._hours.begin()
     await one.sweeper.step()
     assert ledger.values(HELD) == []
-
-
-def test_a_length_that_cannot_be_kept_is_refused(ledger: Ledger) -> None:
-    for length in ("59 minutes", "-1 day", "36526 days"):
-        with pytest.raises(psycopg.errors.CheckViolation, match="keep_output"):
-            ledger.job(keep_output=length)

@@ -331,11 +331,6 @@ async def test_windows_that_are_turned_off_and_on_continue(
     assert ledger.violations() == []
 
 
-def test_windows_need_another_overlap_than_allow(ledger: Ledger, began: datetime) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match="windows_need_an_order"):
-        ledger.edit(overlap="allow")
-
-
 # --- constraints, upkeep and verify ---------------------------------------------------------------
 
 
