@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from tests.db.support import rows
-from tests.db.support.engine import FAILURE, MINUTE, Ledger, Runner, runners
+from tests.db.support.engine import FAILURE, MINUTE, Ledger, runners
 from tests.db.support.rows import Db
 
 WEB = ["host=web1", "role=web"]
@@ -115,22 +115,21 @@ def test_labels_that_no_runner_can_have_are_refused(ledger: Ledger, bad: list[An
         ledger.job(on=bad)
 
 
-def test_a_trigger_names_the_missing_labels(ledger: Ledger) -> None:
-    ledger.job(on=["role=web"])
+def test_a_trigger_names_the_labels_that_no_runner_has(ledger: Ledger) -> None:
+    ledger.job("labelled", on=["role=web"])
+    ledger.job("listed", scope_kind="host", scopes=["web1"])
     ledger.runner(handlers=["tests:work"], labels=DB)
-    call = "SELECT trigger('job', require_runner => true)"
-    with pytest.raises(
-        psycopg.Error, match="and the labels role=web; those with the queue and the function have"
-    ):
-        ledger.values(call)
+    calls = {
+        "SELECT trigger('labelled', require_runner => true)": "role=web",
+        "SELECT trigger('listed', 'host', 'web1', require_runner => true)": "host=web1",
+    }
+    for call, labels in calls.items():
+        said = f"and the labels {labels}; those with the queue and the function have"
+        with pytest.raises(psycopg.Error, match=said):
+            ledger.values(call)
     ledger.runner("r2", handlers=["tests:work"], labels=WEB)
-    ledger.values(call)
-
-
-async def test_jobs_without_labels_run_everywhere(one: Runner, ledger: Ledger) -> None:
-    ledger.job()
-    ledger.trigger()
-    assert len(await one.settle()) == 1
+    for call in calls:
+        ledger.values(call)
 
 
 def scopes(ledger: Ledger) -> dict[str, bool]:
@@ -152,11 +151,8 @@ WEB2 = ["host=web2", "role=web"]
 
 async def test_each_host_with_the_labels_runs_each_plan_time(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", every=["role=web"], grace="2 m")
-    async with runners(ledger.url, {"labels": WEB}, {"labels": WEB2}, {"labels": DB}) as (
-        one,
-        two,
-        db,
-    ):
+    specs = [{"labels": labels} for labels in (WEB, WEB2, DB)]
+    async with runners(ledger.url, *specs) as (one, two, db):
         for runner in (one, two, db):
             await runner.repair()
         assert scopes(ledger) == {"web1": True, "web2": True}
@@ -490,12 +486,6 @@ async def test_a_host_that_is_gone_is_retired_by_an_operator_F99(ledger: Ledger)
     assert ledger.violations() == []
 
 
-def test_work_is_not_enqueued_for_a_host_that_is_unknown(ledger: Ledger) -> None:
-    ledger.job(every=["role=web"])
-    with pytest.raises(psycopg.Error, match="has no scope host/web9"):
-        ledger.values("SELECT enqueue('job', 'web9')")
-
-
 @pytest.mark.parametrize(
     ("columns", "shows"),
     [
@@ -604,18 +594,6 @@ async def test_the_restart_of_one_of_two_replicas_keeps_the_scope_of_their_host(
             ledger.travel(by=minutes * MINUTE)
             await batch.repair()
             assert scopes(ledger) == {"web1": kept}
-
-
-def test_a_trigger_for_a_host_wants_a_runner_of_that_host(ledger: Ledger) -> None:
-    ledger.job(scope_kind="host", scopes=["web1"])
-    ledger.runner(handlers=["tests:work"], labels=DB)
-    call = "SELECT trigger('job', 'host', 'web1', require_runner => true)"
-    with pytest.raises(
-        psycopg.Error, match="and the labels host=web1; those with the queue and the function have"
-    ):
-        ledger.values(call)
-    ledger.runner("r2", handlers=["tests:work"], labels=WEB)
-    ledger.values(call)
 
 
 @pytest.mark.parametrize(
