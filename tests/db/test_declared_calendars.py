@@ -54,7 +54,7 @@ CALLS: tuple[Callable[..., Any], ...] = (apply, lambda *a, **k: diff(*a, **k, da
 """A refusal of `apply` is one of `diff` too."""
 
 
-def test_calendars_and_jobs_are_applied_together(ledger: Ledger) -> None:
+def test_calendars_are_applied_with_jobs_and_stay_when_undeclared(ledger: Ledger) -> None:
     found = applied(ledger, [job()], {"de": WEEKEND, "unused": WEEKEND})
     assert (found.added, found.calendars, found.warnings) == (("a",), ("de", "unused"), ())
     assert revisions(ledger) == [("a", 1, 1)]
@@ -69,6 +69,9 @@ def test_calendars_and_jobs_are_applied_together(ledger: Ledger) -> None:
     again = applied(ledger, [job()], {"de": WEEKEND, "unused": WEEKEND})
     assert (again.changed, again.unchanged, again.calendars) == ((), 1, ())
     assert revisions(ledger) == [("a", 1, 1)]
+    undeclared = applied(ledger, [job()], {})
+    assert (undeclared.calendars, undeclared.unchanged) == ((), 1)
+    assert ledger.values("SELECT name FROM calendars ORDER BY 1") == ["de", "unused"]
 
 
 def test_an_edit_of_a_calendar_changes_the_jobs_of_all_sources(ledger: Ledger) -> None:
@@ -93,13 +96,6 @@ def test_one_apply_may_change_a_calendar_and_its_job(ledger: Ledger) -> None:
         "SELECT definition ->> 'schedule' FROM job_revisions ORDER BY revision"
     ) == (["@daily", "@daily", "@hourly"])
     assert ledger.values("SELECT * FROM violations") == []
-
-
-def test_a_calendar_that_is_not_declared_any_more_stays(ledger: Ledger) -> None:
-    applied(ledger, [job()], {"de": WEEKEND})
-    found = applied(ledger, [job()], {})
-    assert (found.calendars, found.unchanged) == ((), 1)
-    assert ledger.values("SELECT name FROM calendars") == ["de"]
 
 
 def test_an_unknown_calendar_is_refused_with_the_known_ones(ledger: Ledger) -> None:

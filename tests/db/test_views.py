@@ -19,6 +19,7 @@ from tests.db.support.rows import (
     now,
     one,
     runner,
+    schedule,
     skip,
     travel,
     value,
@@ -28,15 +29,6 @@ from tests.db.support.rows import (
 def rows(db: Db, view: str, order: str = "job_name") -> list[dict[str, Any]]:
     statement = sql.SQL("SELECT * FROM cronledger.{} ORDER BY {}")
     return db.execute(statement.format(sql.Identifier(view), sql.Identifier(order))).fetchall()
-
-
-def schedule(db: Db, name: str = "job", **columns: Any) -> None:
-    """Sets columns of the job's schedules, as a claim would."""
-    pairs = sql.SQL(", ").join(
-        sql.SQL("{} = {}").format(sql.Identifier(n), sql.Literal(v)) for n, v in columns.items()
-    )
-    statement = sql.SQL("UPDATE cronledger.schedules SET {} WHERE job_name = {}")
-    db.execute(statement.format(pairs, sql.Literal(name)))
 
 
 @pytest.fixture
@@ -288,9 +280,8 @@ def test_overdue_paused(db: Db) -> None:
 def test_overdue_spec_error(db: Db) -> None:
     job(db)
     db.execute("UPDATE cronledger.jobs SET spec_error = 'unknown zone'")
-    parked(db, "spec_error")
     for next_plan_time in (None, "2001-01-01"):
-        schedule(db, next_plan_time=next_plan_time, planned_through=now(db) - HOUR)
+        parked(db, "spec_error", next_plan_time=next_plan_time, planned_through=now(db) - HOUR)
         assert why(db) == ("spec_error", "unknown zone")
 
 
@@ -351,7 +342,7 @@ def test_overdue_executions(db: Db) -> None:
     waiting = execution(db, "PENDING")
     retried = execution(db, "FAILED", "other", plan_time=now(db) - HOUR, next_attempt_at=now(db))
     db.execute("UPDATE cronledger.executions SET next_attempt_at = due_at")
-    schedule(db, next_plan_time=now(db) + HOUR, next_due_at=now(db) + HOUR)
+    schedule(db, "job", next_plan_time=now(db) + HOUR, next_due_at=now(db) + HOUR)
     assert [r["id"] for r in rows(db, "overdue")] == [waiting["id"], retried["id"]]
     db.execute("DELETE FROM cronledger.executions WHERE id = %s", [retried["id"]])
     assert overdue(db)["reason"] == "no_runner"
@@ -360,7 +351,7 @@ def test_overdue_executions(db: Db) -> None:
     running = execution(db, "RUNNING", plan_time=now(db) - HOUR)
     assert (overdue(db)["reason"], overdue(db)["blocked_by"]) == ("waiting", running["id"])
     db.execute("UPDATE cronledger.jobs SET overlap = 'allow'")
-    schedule(db, next_due_at=now(db) + HOUR)
+    schedule(db, "job", next_due_at=now(db) + HOUR)
     assert overdue(db)["reason"] == "behind"
     db.execute("UPDATE cronledger.jobs SET handler = 'external'")
     assert overdue(db)["reason"] == "external"
