@@ -118,9 +118,7 @@ async def test_a_boot_that_a_newer_one_overtook_is_pruned_without_a_plan_time_F1
             assert ledger.values(boots) == kept
 
 
-async def test_the_boots_of_containers_with_one_host_name_count_once_F100(
-    ledger: Ledger,
-) -> None:
+async def test_the_boots_of_containers_with_one_host_name_count_once_F100(ledger: Ledger) -> None:
     ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])
     specs = [{"labels": WEB, "boot_id": x} for x in ("1", "2")]
     async with runners(ledger.url, *specs) as containers:

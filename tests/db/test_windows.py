@@ -324,10 +324,7 @@ async def test_windows_that_are_turned_off_and_on_continue(
     await one.finish(lease)
     ledger.edit(windows=True)
     await run(ledger, one)
-    assert chain(ledger)[1:] == [
-        (at + HOUR, at + 2 * HOUR),
-        (at + 2 * HOUR, at + 4 * HOUR),
-    ]
+    assert chain(ledger)[1:] == [(at + HOUR, at + 2 * HOUR), (at + 2 * HOUR, at + 4 * HOUR)]
     assert ledger.violations() == []
 
 
