@@ -119,15 +119,11 @@ def test_the_status_of_a_job_is_that_of_its_scopes_unless_they_are_retired(
     ran("RUNNING", "b", 1)
     ran("RUNNING", "c", 2)
     assert scrape(database_url).of_job() == {
-        "failures_final": 4,
-        "scopes": 3,
-        "spec_suspend": 0,
-        "next_schedule_time": (at + HOUR).timestamp(),
+        "failures_final": 4, "scopes": 3, "spec_suspend": 0, "status_active": 2,
+        "status_consecutive_failures": 3, "next_schedule_time": (at + HOUR).timestamp(),
         "status_last_schedule_time": (at - timedelta(minutes=1)).timestamp(),
         "status_last_successful_time": (at - timedelta(minutes=20, seconds=-2)).timestamp(),
-        "status_active": 2,
-        "status_consecutive_failures": 3,
-    }
+    }  # fmt: skip
     rows.schedule(db, scope_id="a", retired_at=at, parked="retired", next_due_at=None)
     assert scrape(database_url).of_job()["status_consecutive_failures"] == 1
     rows.schedule(db, scope_id="a", retired_at=at, returned_at=at, next_due_at=at)
