@@ -11,9 +11,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger import App, Notify
 from cronledger.explain.doctor_alerts import alerts as check_alerts
-from cronledger.explain.findings import DoctorContext
 from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from tests.db.support import rows
 from tests.db.support.commands import read
@@ -764,9 +762,7 @@ def test_the_command_lists_alerts_and_open_states(ledger: Ledger) -> None:
 
 def findings(ledger: Ledger) -> list[str]:
     """What `doctor` finds wrong with alerts."""
-    with psycopg.connect(ledger.url, autocommit=True) as c:
-        context = DoctorContext(c, Settings(), ledger.url)
-        return [one.found for one in check_alerts(context) if one.severity != "ok"]
+    return [one.found for one in ledger.findings(check_alerts) if one.severity != "ok"]
 
 
 def test_doctor_names_deliveries_that_no_replica_claims(ledger: Ledger) -> None:

@@ -13,7 +13,6 @@ from pydantic import SecretStr
 
 from cronledger import App, CalendarSpec, Replica
 from cronledger.explain.doctor_ledger import calendars as check_calendars
-from cronledger.explain.findings import DoctorContext
 from cronledger.rules.model import Handler, Job, Overlap
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
@@ -204,9 +203,7 @@ async def test_a_replica_applies_the_calendars_of_its_app(ledger: Ledger, one: R
 
 
 def findings(ledger: Ledger) -> list[tuple[str, str, str | None]]:
-    with psycopg.connect(ledger.url, autocommit=True) as connection:
-        context = DoctorContext(connection, Settings(), ledger.url)
-        return [(x.severity, x.found, x.remedy) for x in check_calendars(context)]
+    return [(x.severity, x.found, x.remedy) for x in ledger.findings(check_calendars)]
 
 
 def test_doctor_warns_90_days_before_the_end_of_a_calendar_that_a_job_uses(ledger: Ledger) -> None:

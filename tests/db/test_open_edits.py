@@ -265,10 +265,7 @@ def test_a_commit_ends_though_the_clock_went_back_during_it(ledger: Ledger) -> N
     """It would otherwise date its edits again and again until the clock has caught up."""
     ledger.job(schedule="* * * * *")
     began = ledger.now()
-    ledger.values(
-        "CREATE OR REPLACE FUNCTION db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE"
-        " AS $$ SELECT cronledger.db_now() - interval '1 second' $$"
-    )
+    ledger.show("cronledger.db_now() - interval '1 second'")
     with transaction(ledger) as execute:
         execute("SET LOCAL statement_timeout = '30s'")
         execute(EVERY_SECOND)
