@@ -132,10 +132,7 @@ def test_a_definition_is_taken_apart_once_and_without_its_scopes(
     ledger.job("many", schedule="@yearly", scope_kind="shard", scopes=NAMES)
     ledger.edit("many", schedule="@monthly")
     explain = f"EXPLAIN (VERBOSE) {statement.text}"
-    with (
-        psycopg.connect(ledger.url) as c,
-        psycopg.ClientCursor(c, row_factory=dict_row) as cursor,
-    ):
+    with psycopg.connect(ledger.url) as c, psycopg.ClientCursor(c, row_factory=dict_row) as cursor:
         lines = cursor.execute(explain.encode(), statement.params).fetchall()
         rows = cursor.execute(statement.text.encode(), statement.params).fetchall()
     explained = "\n".join(line["QUERY PLAN"] for line in lines)

@@ -20,8 +20,7 @@ async def wait_for_locks(runner: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    "how",
-    ["released", "claimed again", "cancelled", "cancelled afterwards", "retried", "swept"],
+    "how", ["released", "claimed again", "cancelled", "cancelled afterwards", "retried", "swept"]
 )
 async def test_an_outcome_whose_answer_is_lost_counts_as_written(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, how: str
