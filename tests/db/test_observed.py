@@ -442,10 +442,3 @@ async def test_verify_states_what_its_proof_rests_on(
     report = verify(ledger.url)
     assert list(report) == []
     assert report.tally.observed == 2
-
-
-@pytest.mark.parametrize("claim", ["claim('job', 'observed')", "claim_next('default', 'observed')"])
-def test_no_worker_has_the_name_of_observed_runs(ledger: Ledger, claim: str) -> None:
-    ledger.job(handler="external")
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="runner observed: this name"):
-        ledger.values(f"SELECT {claim}")
