@@ -389,17 +389,6 @@ def test_a_refusal_on_a_connection_of_the_caller(filled: Db, database_url: str) 
     assert len(actions(filled)) == before + 1
 
 
-def test_a_refusal_is_checked(db: Db) -> None:
-    for arguments, message in (
-        ("'drop', '{}', 'no'", "verb drop is not an operator function"),
-        ("NULL, '{}', 'no'", "verb NULL is not an operator function"),
-        ("'pause', '[]', 'no'", "arguments is not an object"),
-        ("'pause', '{}', NULL", "error <NULL>"),
-    ):
-        with pytest.raises(errors.InvalidParameterValue, match=message):
-            db.execute(f"SELECT cronledger.record_refusal({arguments})".encode())
-
-
 def test_the_command_lists_and_filters(filled: Db, database_url: str) -> None:
     filled.execute("""UPDATE cronledger.jobs SET labels = '{"team": "data"}' WHERE name = 'job'""")
     filled.execute("SELECT cronledger.pause('job', 'night', requested_by => 'ann')")

@@ -380,12 +380,6 @@ def test_a_bad_pause_is_refused_with_its_value(
     assert refused.value.diag.message_hint
 
 
-def test_an_unknown_pause_is_refused(ledger: Ledger) -> None:
-    for call in ("end_pause(99)", "change_pause(99, reason => 'x')"):
-        with pytest.raises(psycopg.Error, match="pause 99 does not exist"):
-            ledger.values(f"SELECT {call}")
-
-
 async def test_a_job_that_is_being_edited_waits_without_delay_for_the_others(
     ledger: Ledger, one: Runner
 ) -> None:

@@ -643,13 +643,3 @@ def test_pruned_through_is_recorded_and_never_goes_back(db: Db) -> None:
     db.execute("SELECT cronledger_internal.record_pruned(%s)", [at])
     db.execute("SELECT cronledger_internal.record_pruned(NULL)")
     assert bounds(db)[0][0] - value(db, pruned) == timedelta(microseconds=1)
-
-
-def test_maintenance_refuses_a_narrow_width_and_a_short_time_ahead(db: Db) -> None:
-    for arguments, message in (
-        ({"width": "1 minute"}, "partition width 00:01:00 is less than an hour"),
-        ({"ahead": "-1 day"}, "ahead -1 days is less than a day"),
-    ):
-        with pytest.raises(errors.InvalidParameterValue, match=message) as caught:
-            maintain(db, **arguments)
-        assert caught.value.diag.message_hint
