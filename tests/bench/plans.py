@@ -160,10 +160,11 @@ def _run(cursor: Cursor, name: str, statement: Sent) -> Measured:
     return _measured(explained[0])
 
 
-def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the node at the top of a plan, and all nodes below it."""
     yield plan
     for child in plan.get("Plans", ()):
-        yield from _nodes(child)
+        yield from nodes(child)
 
 
 def _reads_a_whole_table(node: Mapping[str, Any]) -> bool:
@@ -175,11 +176,11 @@ def _reads_a_whole_table(node: Mapping[str, Any]) -> bool:
 
 def _measured(explained: Mapping[str, Any]) -> Measured:
     top = explained["Plan"]
-    nodes = [node for node in _nodes(top) if node["Actual Loops"]]
-    large = [node for node in nodes if LARGE.match(node.get("Relation Name", ""))]
+    ran = [node for node in nodes(top) if node["Actual Loops"]]
+    large = [node for node in ran if LARGE.match(node.get("Relation Name", ""))]
     removed = sum(
         node[key] * node["Actual Loops"]
-        for node in nodes
+        for node in ran
         for key in node
         if key.startswith("Rows Removed by") and key != "Rows Removed by Conflict Filter"
     )
@@ -191,9 +192,9 @@ def _measured(explained: Mapping[str, Any]) -> Measured:
         partitions=len({n["Relation Name"] for n in large if n["Relation Name"] != "schedules"}),
         seq_scans=sorted({n["Relation Name"] for n in large if _reads_a_whole_table(n)}),
         planning_ms=explained["Planning Time"],
-        indexes=frozenset(n["Index Name"] for n in nodes if "Index Name" in n),
+        indexes=frozenset(n["Index Name"] for n in ran if "Index Name" in n),
         nested=sum(
-            node["Plans"][1]["Actual Loops"] for node in nodes if node["Node Type"] == "Nested Loop"
+            node["Plans"][1]["Actual Loops"] for node in ran if node["Node Type"] == "Nested Loop"
         ),
         jit="JIT" in explained,
     )

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -20,9 +20,8 @@ from cronledger.ledger.days import Row
 from cronledger.rules import cron
 from cronledger.rules.model import GLOBAL, ScopeKey
 from cronledger.rules.outcome import failure
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import DAY, HOUR, MINUTE, SECOND, Ledger, Runner
 
-SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3600, 86_400))
 YEAR = 2026
 KEY = ScopeKey("job", GLOBAL, GLOBAL)
 STATUS = {"on_time": "SUCCESS", "late": "SUCCESS", "failed": "FAILED", "cancelled": "CANCELLED"}

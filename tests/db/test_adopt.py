@@ -9,8 +9,8 @@ import pytest
 
 from cronledger.audit.verify import verify
 from tests.db.support import rows
-from tests.db.support.engine import Ledger, Runner
-from tests.db.test_observed import MINUTE, SECOND, end
+from tests.db.support.engine import MINUTE, SECOND, Ledger, Runner
+from tests.db.test_observed import end
 
 SWITCH = "SELECT adopt('job', %s, back => %s, reason => 'the move', requested_by => 'ann')"
 
@@ -220,20 +220,6 @@ def test_an_impossible_switch_is_refused(
         ledger.one(SWITCH, now + at, back)
     with pytest.raises(psycopg.Error, match="does not exist"):
         ledger.one(SWITCH.replace("'job'", "'none'"), now + MINUTE, back)
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"jitter": "1 s"}, {"schedule_delay": "1 s"}, {"windows": True},
-        {"scope_kind": "host", "every": ["role=web"], "on": ["role=web"]},
-    ],
-)  # fmt: skip
-def test_what_another_scheduler_does_not_know_is_refused(
-    ledger: Ledger, columns: dict[str, Any]
-) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation):
-        ledger.job(observed=True, **columns)
 
 
 def test_a_job_that_was_never_observed_runs_wherever_it_is_started(ledger: Ledger) -> None:

@@ -11,9 +11,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger import App, Notify
 from cronledger.explain.doctor_alerts import alerts as check_alerts
-from cronledger.explain.findings import DoctorContext
 from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from tests.db.support import rows
 from tests.db.support.commands import read
@@ -395,9 +393,7 @@ def test_a_skip_of_a_scope_that_retires_is_raised_once(ledger: Ledger) -> None:
     assert step(ledger) == [("skipped", "opened")] * 2
 
 
-def test_an_execution_of_a_retired_scope_that_waits_raises_nothing_twice(
-    ledger: Ledger,
-) -> None:
+def test_an_execution_of_a_retired_scope_that_waits_raises_nothing_twice(ledger: Ledger) -> None:
     watched(ledger, "overdue", scope_kind="shard")
     scopes(ledger, "a", "b")
     ledger.trigger("job", scope="a")
@@ -699,13 +695,6 @@ def test_more_than_500_alerts_make_several_deliveries(ledger: Ledger) -> None:
     assert found == [1, 500, 500, 1]
 
 
-def test_deliveries_raise_no_alerts(ledger: Ledger) -> None:
-    open_alert(ledger)
-    ledger.deliver(accepted=False)
-    assert step(ledger) == [OPENED]
-    assert ledger.one("SELECT delivery_status FROM alerts") == "FAILED"
-
-
 def test_alerts_are_pruned_with_executions(ledger: Ledger) -> None:
     open_alert(ledger)
     assert ledger.one("SELECT cronledger_internal.prune_alerts(10)") == 0
@@ -773,9 +762,7 @@ def test_the_command_lists_alerts_and_open_states(ledger: Ledger) -> None:
 
 def findings(ledger: Ledger) -> list[str]:
     """What `doctor` finds wrong with alerts."""
-    with psycopg.connect(ledger.url, autocommit=True) as c:
-        context = DoctorContext(c, Settings(), ledger.url)
-        return [one.found for one in check_alerts(context) if one.severity != "ok"]
+    return [one.found for one in ledger.findings(check_alerts) if one.severity != "ok"]
 
 
 def test_doctor_names_deliveries_that_no_replica_claims(ledger: Ledger) -> None:
@@ -796,10 +783,12 @@ def test_doctor_names_deliveries_that_no_replica_claims(ledger: Ledger) -> None:
     assert ledger.values("SELECT reason FROM overdue") == []
 
 
-def test_doctor_names_what_is_not_delivered(ledger: Ledger) -> None:
+def test_a_failed_delivery_raises_no_alert_and_doctor_names_it(ledger: Ledger) -> None:
     open_alert(ledger)
     assert findings(ledger) == []
     ledger.deliver(accepted=False)
+    assert step(ledger) == [OPENED]
+    assert ledger.one("SELECT delivery_status FROM alerts") == "FAILED"
     ledger.values("DELETE FROM channels")
     end(ledger, "+")
     step(ledger)

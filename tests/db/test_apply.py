@@ -1,7 +1,6 @@
 """Applying a source: its jobs become those of the ledger, and older deploys change nothing."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -10,10 +9,8 @@ import pytest
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.apply import Applied, apply
-from tests.db.support.engine import FUNCTION, Ledger, Runner, waiting
+from tests.db.support.engine import FUNCTION, MINUTE, Ledger, Runner, waiting
 from tests.waiting import eventually
-
-MINUTE = timedelta(minutes=1)
 
 
 def job(name: str, schedule: str = "* * * * *", **more: Any) -> Job:

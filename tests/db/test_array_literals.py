@@ -14,10 +14,8 @@ INSTANT = datetime(2026, 3, 29, 1, 2, 3, 4, UTC)
 EAST = timezone(timedelta(hours=5))
 
 COLUMNS: dict[str, tuple[str, list[Any]]] = {
-    "texts": (
-        "text[]",
-        ["", " ", "NULL", "null", 'say "x"', "a\\b", "\\", '"', "{a,b}", "a,b", "é\n\t", "\\n"],
-    ),
+    "texts": ("text[]", ["", " ", "NULL", "null", 'say "x"', "a\\b", "\\", '"', "{a,b}", "a,b",
+                         "é\n\t", "\\n"]),
     "texts with NULL": ("text[]", [None, 'say "x"', "a\\b", ""]),
     "one empty text": ("text[]", [""]),
     "nothing but NULL": ("text[]", [None, None]),
@@ -25,10 +23,8 @@ COLUMNS: dict[str, tuple[str, list[Any]]] = {
     "numbers": ("bigint[]", [1, None, -(2**63)]),
     "booleans": ("boolean[]", [True, None, False]),
     "tokens": ("uuid[]", [UUID(int=0), None, UUID(int=2**128 - 1)]),
-    "instants": (
-        "timestamptz[]",
-        [INSTANT, None, INSTANT.replace(microsecond=0), INSTANT.astimezone(EAST)],
-    ),
+    "instants": ("timestamptz[]", [INSTANT, None, INSTANT.replace(microsecond=0),
+                                   INSTANT.astimezone(EAST)]),
     "durations": ("interval[]", [timedelta(days=40, microseconds=1), None]),
 }  # fmt: skip
 

@@ -290,16 +290,12 @@ def test_edits_of_queues_are_recorded(filled: Db) -> None:
         assert (row["verb"], row["object_kind"]) == (verb, "queue")
 
 
-def test_an_edit_beside_a_function_is_not_hidden(filled: Db) -> None:
+def test_a_function_hides_no_edit_beside_it_or_after_its_failure(filled: Db) -> None:
     edit = """UPDATE cronledger.jobs SET target = '{"command": ["x"]}' WHERE name = 'job'"""
+    pause, resume = "SELECT cronledger.pause('job')", "SELECT cronledger.resume('job')"
     with filled.transaction():
-        rows = added(
-            filled, "SELECT cronledger.pause('job')", edit, "SELECT cronledger.resume('job')"
-        )
+        rows = added(filled, pause, edit, resume)
     assert [row["verb"] for row in rows] == ["pause", "edit", "resume"]
-
-
-def test_a_failed_function_hides_nothing_after_it(filled: Db) -> None:
     with filled.transaction():
         with pytest.raises(errors.InvalidParameterValue), filled.transaction():
             filled.execute("SELECT cronledger.limit_queue('default', 0)")
@@ -391,17 +387,6 @@ def test_a_refusal_on_a_connection_of_the_caller(filled: Db, database_url: str) 
             Client(connection=own).pause("gone")
     # The transaction of the caller cannot write it.
     assert len(actions(filled)) == before + 1
-
-
-def test_a_refusal_is_checked(db: Db) -> None:
-    for arguments, message in (
-        ("'drop', '{}', 'no'", "verb drop is not an operator function"),
-        ("NULL, '{}', 'no'", "verb NULL is not an operator function"),
-        ("'pause', '[]', 'no'", "arguments is not an object"),
-        ("'pause', '{}', NULL", "error <NULL>"),
-    ):
-        with pytest.raises(errors.InvalidParameterValue, match=message):
-            db.execute(f"SELECT cronledger.record_refusal({arguments})".encode())
 
 
 def test_the_command_lists_and_filters(filled: Db, database_url: str) -> None:

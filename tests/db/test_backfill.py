@@ -12,10 +12,9 @@ from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.backfill import past
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import HOUR, Ledger, Runner
 from tests.db.support.rows import Db, execution, start_blocked
 
-HOUR = timedelta(hours=1)
 KEY = ScopeKey("job", "global", "global")
 
 

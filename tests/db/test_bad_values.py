@@ -3,7 +3,6 @@
 They never fail at each firing, and never cost another job its claim.
 """
 
-from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -17,9 +16,8 @@ from cronledger.ledger.reports import Reports
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.targets import TARGETS
 from cronledger.sources.backfill import past
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import MINUTE, Ledger, Runner
 
-MINUTE = timedelta(minutes=1)
 BIG = "x" * JSON_BYTES
 
 

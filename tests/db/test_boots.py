@@ -1,7 +1,6 @@
 """F100: a job with `@reboot` runs once for each boot of each of its hosts."""
 
 from datetime import timedelta
-from typing import Any
 
 import psycopg
 import pytest
@@ -9,11 +8,9 @@ import pytest
 from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
 from cronledger.sources.backfill import past
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import MINUTE, SECOND, Ledger, runners
 from tests.db.support.rows import Db
 from tests.db.test_hosts import DB, WEB, WEB2, hosts_of
-
-SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
 async def test_each_boot_of_a_host_runs_once_F100(ledger: Ledger) -> None:
@@ -121,9 +118,7 @@ async def test_a_boot_that_a_newer_one_overtook_is_pruned_without_a_plan_time_F1
             assert ledger.values(boots) == kept
 
 
-async def test_the_boots_of_containers_with_one_host_name_count_once_F100(
-    ledger: Ledger,
-) -> None:
+async def test_the_boots_of_containers_with_one_host_name_count_once_F100(ledger: Ledger) -> None:
     ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])
     specs = [{"labels": WEB, "boot_id": x} for x in ("1", "2")]
     async with runners(ledger.url, *specs) as containers:
@@ -200,18 +195,6 @@ async def test_verify_finds_wrong_accounts_of_boots_F100(ledger: Ledger) -> None
     ledger.values("DELETE FROM skips")
     (found,) = ledger.violations()
     assert "kind='missing'" in found
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {}, {"on": ["role=web"]}, {"every": ["role=web"], "windows": True, "overlap": "wait"},
-        {"every": ["role=web"], "start_by": "5m"},
-    ],
-)  # fmt: skip
-def test_a_boot_needs_hosts_and_has_no_plan_F100(ledger: Ledger, more: dict[str, Any]) -> None:
-    with pytest.raises(psycopg.Error, match="reboot_needs_hosts"):
-        ledger.job(schedule=" @Reboot", **more)
 
 
 def test_no_job_waits_for_a_boot_F100(ledger: Ledger) -> None:

@@ -10,12 +10,10 @@ from psycopg.types.json import Jsonb
 
 from cronledger.ledger.statements import Statements
 from cronledger.rules.calendars import Calendar
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import DAY, Ledger, Runner
 from tests.db.support.rows import connected
 from tests.marks import first_short
 from tests.waiting import eventually
-
-DAY = timedelta(days=1)
 
 
 def set_calendar(ledger: Ledger, excluded: dict[str, str], name: str = "de", **given: Any) -> int:
@@ -178,18 +176,15 @@ def test_set_calendar_needs_read_committed(ledger: Ledger, level: str) -> None:
         set_calendar(ledger, {})
 
 
-async def test_a_job_that_is_added_during_an_edit_gets_the_new_dates(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_a_job_that_is_added_during_an_edit_gets_the_new_dates(ledger: Ledger) -> None:
     set_calendar(ledger, {})
     ledger.job("old", calendar="de", schedule="@daily")
     longer = "SELECT cronledger.set_calendar('de', '{}', '2100-12-31')"
     with (
-        connected(database_url) as adding,
-        connected(database_url) as editing,
-        connected(database_url) as pausing,
+        psycopg.connect(ledger.url) as adding,
+        connected(ledger.url) as editing,
+        connected(ledger.url) as pausing,
     ):
-        adding.execute("BEGIN")
         adding.execute(
             "INSERT INTO cronledger.jobs (name, handler, target, calendar)"
             " VALUES ('new', 'python', '{\"python\": \"a:b\"}', 'de')"
@@ -201,7 +196,7 @@ async def test_a_job_that_is_added_during_an_edit_gets_the_new_dates(
             asyncio.to_thread(pausing.execute, "SELECT cronledger.pause('old')")
         )
         await eventually("pause waits", lambda: _waits(ledger, "pause"))
-        adding.execute("COMMIT")
+        adding.commit()
         await edit
         await pause
     assert revisions(ledger, "new") == [(1, 1), (2, 2)]

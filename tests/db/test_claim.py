@@ -7,10 +7,7 @@ import pytest
 
 from cronledger.engine.claiming.breadth import LARGEST_CLAIM
 from cronledger.rules import outcome
-from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
-
-MINUTE = timedelta(minutes=1)
-FAILURE = outcome.failure(ValueError("no"))
+from tests.db.support.engine import FAILURE, FUNCTION, MINUTE, Ledger, Runner, runners
 
 
 async def test_i1_a_cursor_that_is_wrong_makes_no_second_row(ledger: Ledger, one: Runner) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import errors
 
 from tests.db.support.engine import Ledger, Runner, waiting
 from tests.db.support.pushes import answer, claimed, enqueue, fail, finish
@@ -100,19 +99,6 @@ def test_a_stale_lease_is_stolen_if_its_job_is_reentrant(ledger: Ledger, reentra
         (ended,) = ledger.one("SELECT attempts FROM executions")
         assert (ended["error_code"], ended["runner_id"]) == ("runner_crashed", "worker")
         assert ledger.one("SELECT finish(%s, %s)", *first) == "lost"
-
-
-def test_bad_input_is_refused(ledger: Ledger) -> None:
-    external(ledger)
-    refused: list[tuple[str, type[psycopg.Error], str]] = [
-        ("claim('nobody', 'w')", errors.NoDataFound, "nobody"),
-        ("claim('job', 'w', 'acme')", errors.NoDataFound, "acme"),
-        ("claim('job', '')", errors.InvalidParameterValue, "runner"),
-    ]
-    for call, error, names in refused:
-        with pytest.raises(error, match=names) as raised:
-            ledger.values(f"SELECT * FROM {call}")
-        assert raised.value.diag.message_hint
 
 
 async def test_of_two_at_once_one_wins(ledger: Ledger, database_url: str) -> None:

@@ -7,11 +7,9 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import FAILURE, HOUR, Ledger, Runner
 
-HOUR = timedelta(hours=1)
 OPENED, CLOSED = ("deadline", "opened"), ("deadline", "closed")
-FAILURE = outcome.failure(ValueError("no"))
 
 
 def job(ledger: Ledger, **policies: Any) -> datetime:

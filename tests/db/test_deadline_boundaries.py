@@ -7,11 +7,10 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import HOUR, MINUTE, SECOND, Ledger, Runner
 from tests.db.support.rolled_hours import round_of
 from tests.db.support.rows import skip
 
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 TICK = timedelta(microseconds=1)
 
 

@@ -14,9 +14,7 @@ from cronledger.engine.maintenance import deadlines
 from cronledger.ledger.rows import deadline_scope
 from cronledger.rules.deadline_plan import Planning, Scope
 from tests.db.support.commands import read
-from tests.db.support.engine import Ledger, Runner, runners
-
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+from tests.db.support.engine import HOUR, MINUTE, Ledger, Runner, runners
 
 
 def utc(text: str) -> datetime:

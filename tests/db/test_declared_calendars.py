@@ -13,7 +13,6 @@ from pydantic import SecretStr
 
 from cronledger import App, CalendarSpec, Replica
 from cronledger.explain.doctor_ledger import calendars as check_calendars
-from cronledger.explain.findings import DoctorContext
 from cronledger.rules.model import Handler, Job, Overlap
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
@@ -54,7 +53,7 @@ CALLS: tuple[Callable[..., Any], ...] = (apply, lambda *a, **k: diff(*a, **k, da
 """A refusal of `apply` is one of `diff` too."""
 
 
-def test_calendars_and_jobs_are_applied_together(ledger: Ledger) -> None:
+def test_calendars_are_applied_with_jobs_and_stay_when_undeclared(ledger: Ledger) -> None:
     found = applied(ledger, [job()], {"de": WEEKEND, "unused": WEEKEND})
     assert (found.added, found.calendars, found.warnings) == (("a",), ("de", "unused"), ())
     assert revisions(ledger) == [("a", 1, 1)]
@@ -69,6 +68,9 @@ def test_calendars_and_jobs_are_applied_together(ledger: Ledger) -> None:
     again = applied(ledger, [job()], {"de": WEEKEND, "unused": WEEKEND})
     assert (again.changed, again.unchanged, again.calendars) == ((), 1, ())
     assert revisions(ledger) == [("a", 1, 1)]
+    undeclared = applied(ledger, [job()], {})
+    assert (undeclared.calendars, undeclared.unchanged) == ((), 1)
+    assert ledger.values("SELECT name FROM calendars ORDER BY 1") == ["de", "unused"]
 
 
 def test_an_edit_of_a_calendar_changes_the_jobs_of_all_sources(ledger: Ledger) -> None:
@@ -93,13 +95,6 @@ def test_one_apply_may_change_a_calendar_and_its_job(ledger: Ledger) -> None:
         "SELECT definition ->> 'schedule' FROM job_revisions ORDER BY revision"
     ) == (["@daily", "@daily", "@hourly"])
     assert ledger.values("SELECT * FROM violations") == []
-
-
-def test_a_calendar_that_is_not_declared_any_more_stays(ledger: Ledger) -> None:
-    applied(ledger, [job()], {"de": WEEKEND})
-    found = applied(ledger, [job()], {})
-    assert (found.calendars, found.unchanged) == ((), 1)
-    assert ledger.values("SELECT name FROM calendars") == ["de"]
 
 
 def test_an_unknown_calendar_is_refused_with_the_known_ones(ledger: Ledger) -> None:
@@ -208,9 +203,7 @@ async def test_a_replica_applies_the_calendars_of_its_app(ledger: Ledger, one: R
 
 
 def findings(ledger: Ledger) -> list[tuple[str, str, str | None]]:
-    with psycopg.connect(ledger.url, autocommit=True) as connection:
-        context = DoctorContext(connection, Settings(), ledger.url)
-        return [(x.severity, x.found, x.remedy) for x in check_calendars(context)]
+    return [(x.severity, x.found, x.remedy) for x in ledger.findings(check_calendars)]
 
 
 def test_doctor_warns_90_days_before_the_end_of_a_calendar_that_a_job_uses(ledger: Ledger) -> None:

@@ -254,6 +254,12 @@ async def test_a_mail_has_a_subject_and_the_output(bench: Bench, mailbox: Mailbo
     body = mail.get_content()
     assert "report failed: no disk" in body
     assert "no space left" in body
+    # Line breaks of a job do not reach the header.
+    alert = ALERT | {"scope": "a\r\nBcc: victim@example.org"}
+    assert await bench.deliver(channel, alert) == SUCCESS
+    _, (envelope, mail) = mailbox.mails
+    assert envelope.rcpt_tos == ["ops@example.org", "night@example.org"]
+    assert mail["Bcc"] is None
 
 
 async def test_a_mail_is_sent_encrypted_with_a_login(
@@ -269,17 +275,6 @@ async def test_a_mail_is_sent_encrypted_with_a_login(
         )  # fmt: skip
         assert await bench.deliver(channel) == SUCCESS
     assert (len(mailbox.mails), mailbox.logins) == (2, ["cron", "cron"])
-
-
-async def test_line_breaks_of_a_job_do_not_reach_the_header_of_a_mail(
-    bench: Bench, mailbox: Mailbox
-) -> None:
-    channel = mail_to("ops@example.org", port=await listen(mailbox))
-    alert = ALERT | {"scope": "a\r\nBcc: victim@example.org"}
-    assert await bench.deliver(channel, alert) == SUCCESS
-    ((envelope, mail),) = mailbox.mails
-    assert envelope.rcpt_tos == ["ops@example.org"]
-    assert mail["Bcc"] is None
 
 
 # -- commands, functions, Apprise ------------------------------------------------------------------

@@ -17,9 +17,7 @@ from tests.db.support.django_process import on_database
 
 @pytest.mark.long
 def test_a_command_writes_to_its_stdout_or_raises_its_error_and_exit_status(
-    empty_database_url: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    empty_database_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor_server, "ARRIVES_SECONDS", 60.0)  # this machine may be busy
     listed, missing, err = StringIO(), StringIO(), StringIO()

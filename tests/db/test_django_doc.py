@@ -91,9 +91,7 @@ async def test_the_project_of_the_documentation_runs(project: Project, whole: Wh
 
 
 @pytest.mark.slow
-def test_the_tests_of_the_documentation_run_with_the_runner_of_django(
-    project: Project,
-) -> None:
+def test_the_tests_of_the_documentation_run_with_the_runner_of_django(project: Project) -> None:
     project.environment["CRONLEDGER_DATABASE_URL"] = "postgresql://127.0.0.1:1/of_the_reader"
     for options in (("--keepdb",), ("--parallel", "2", "--noinput")):
         ran = project.manage("test", *options)

@@ -21,13 +21,10 @@ from cronledger.explain.doctor import DoctorContext, Finding, examine
 from cronledger.ledger.migrate import REPEATED, migrate
 from cronledger.rules import cron
 from cronledger.settings import Settings
-from tests.db.support.engine import Ledger
+from tests.db.support.engine import DAY, Ledger
 from tests.db.support.pgbouncer import needs_pgbouncer, pgbouncer
 from tests.db.support.rows import execution
 from tests.waiting import until
-
-DAY = timedelta(days=1)
-
 
 CHECKS = (*doctor_server.CHECKS, doctor_ledger.schema, *doctor_ledger.CHECKS)
 

@@ -1,12 +1,6 @@
 """Edits, pauses, retirements, deletions: the past belongs to the definition it had (I10)."""
 
-from datetime import timedelta
-
-from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, Runner, runners
-
-MINUTE = timedelta(minutes=1)
-FAILURE = outcome.failure(ValueError("no"))
+from tests.db.support.engine import FAILURE, MINUTE, Ledger, Runner, runners
 
 
 async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_to(
@@ -83,8 +77,10 @@ async def test_i10_retirement_cancels_what_waits_and_what_fails_later(
     ledger.trigger()
     (running,) = await one.settle()
     ledger.trigger()
-    ledger.values("SELECT retire('job')")
+    ledger.values("SELECT retire('job', 'alice')")
     assert ledger.statuses() == ["CANCELLED", "RUNNING"]
+    cancelled = "SELECT cancel_requested_by FROM executions WHERE status = 'CANCELLED'"
+    assert ledger.values(cancelled) == ["alice"]
     await one.finish(running, FAILURE)  # would be retried in a minute
     await one.repair()
     assert ledger.statuses() == ["CANCELLED", "CANCELLED"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Any, LiteralString, NamedTuple
 from uuid import uuid4
 
@@ -67,16 +67,11 @@ def test_messages_become_executions_of_their_own_in_their_order(ledger: Ledger) 
     assert ledger.one("SELECT payload FROM executions WHERE id = %s", last) == {"of": "job"}
 
 
-def test_no_plan_time_is_a_whole_second_or_has_two_executions(
-    ledger: Ledger,
-) -> None:
+def test_no_plan_time_is_a_whole_second_or_has_two_executions(ledger: Ledger) -> None:
     """The clock stands still at a whole second, and the ids return to the same fractions."""
     ledger.job(schedule=None)
     noon = ledger.now().replace(microsecond=0)
-    ledger.values(
-        "CREATE OR REPLACE FUNCTION db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE"
-        f" AS $$ SELECT timestamptz '{noon.astimezone(UTC).isoformat()}' $$"
-    )
+    ledger.show(f"timestamptz '{noon.astimezone(UTC).isoformat()}'")
     first = [i for size in (3, 1, 9, 100) for i in messages(ledger, [{}] * size)]
     first.append(enqueue(ledger) or 0)
     assert ledger.values("SELECT id FROM executions ORDER BY plan_time") == first
@@ -138,27 +133,6 @@ def test_it_leaves_the_ledger_as_one_call_for_each_item_does(
         assert ledger.values(INPUT, "many") == ledger.values(INPUT, "single")
         same = [[i == j for j in together] for i in together]
         assert same == [[i == j for j in one_by_one] for i in one_by_one]
-
-
-BAD: list[tuple[str, type[psycopg.Error], str]] = [
-    ("'job'", errors.InvalidParameterValue, "have no elements"),
-    ("'job', '{null, null}', '{a}'", errors.InvalidParameterValue, "2 and 1 elements"),
-    ("'job', array_fill(NULL::jsonb, '{100001}')", errors.InvalidParameterValue, "100001"),
-    ("'job', ARRAY[to_jsonb(repeat('x', 70000))]", errors.InvalidParameterValue, "bytes"),
-    ("'nobody', '{null}'", errors.NoDataFound, "nobody"),
-    ("'job', '{null}', scope_ids => '{null}'", errors.InvalidParameterValue, "NULL"),
-    ("'fixed', '{null, null}', scope_ids => '{a, b}'", errors.NoDataFound, "b"),
-]
-
-
-def test_bad_input_is_refused_whole_and_names_the_remedy(ledger: Ledger) -> None:
-    ledger.job(schedule=None)
-    ledger.job("fixed", schedule=None, scope_kind="tenant", scopes=["a"])
-    for call, error, names in BAD:
-        with pytest.raises(error, match=names) as raised:
-            ledger.values(f"SELECT enqueue_many({call})")
-        assert raised.value.diag.message_hint
-    assert ledger.values("SELECT id FROM executions") == []
 
 
 def test_calls_with_the_same_scopes_in_any_order_never_deadlock(
@@ -225,11 +199,7 @@ def test_a_plan_time_without_a_partition_is_refused_by_name(ledger: Ledger) -> N
     """Also when the bounds of the partition of the last call are kept in the session."""
     ledger.job(schedule=None)
     messages(ledger, [{}])
-    later = datetime(2999, 1, 1, 12, 30, 15, 250000, tzinfo=UTC)
-    ledger.values(
-        "CREATE OR REPLACE FUNCTION db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE"
-        f" AS $$ SELECT timestamptz '{later.isoformat()}' $$"
-    )
+    ledger.show("timestamptz '2999-01-01 12:30:15.25Z'")
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match="no partition") as raised:
         messages(ledger, [{}])
     assert "maintain_partitions" in str(raised.value.diag.message_hint)

@@ -12,10 +12,9 @@ import pytest
 
 from cronledger.audit.verify import verify
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import HOUR, MINUTE, Ledger, Runner
 from tests.db.support.rolled_hours import round_of, totals
 
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 COUNTS = ("success", "failed", "cancelled", "retries")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -13,10 +13,8 @@ from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
 from cronledger.sources.backfill import past
 from tests.db.support.commands import command
-from tests.db.support.engine import TICK, Ledger, Runner, runners
+from tests.db.support.engine import MINUTE, SECOND, TICK, Ledger, Runner, runners
 
-MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 FLAPS = (("{b}", 2), ("{a,b}", 11), ("{b}", 3), ("{a,b}", 5))
 """The scopes from then on, and for how many firings."""
 Set = Callable[[str], None]

@@ -10,20 +10,10 @@ import pytest
 from psycopg import errors, sql
 
 from cronledger.ledger.migrate import directory, migrations
-from tests.db.support.rows import (
-    Db,
-    execution,
-    job,
-    now,
-    one,
-    runner,
-    start_blocked,
-    travel,
-    value,
-)
+from tests.db.support.engine import HOUR, MINUTE
+from tests.db.support.rows import Db, execution, job, now, one, runner, start_blocked, travel, value
 from tests.waiting import PATIENCE
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 NOT_NOW = errors.ObjectNotInPrerequisiteState
 
 
@@ -112,6 +102,50 @@ def test_unknown_jobs_scopes_queues_and_executions_are_refused(db: Db) -> None:
                 assert "job_status" in str(caught.value.diag.message_hint)
 
 
+INVALID, MISSING = errors.InvalidParameterValue, errors.NoDataFound
+BAD_INPUT: list[tuple[str, type[psycopg.Error], str]] = [
+    ("claim_next('default', 'w', 0)", INVALID, "n = 0"),
+    ("claim_next('default', '', 1)", INVALID, "runner = ,"),
+    ("claim_next(NULL, 'w', 1)", INVALID, "queue = <NULL>"),
+    ("claim('nobody', 'w')", MISSING, "nobody"),
+    ("claim('job', 'w', 'acme')", MISSING, "acme"),
+    ("claim('job', '')", INVALID, "runner"),
+    ("fail(1, gen_random_uuid(), '', 'no')", INVALID, "code = "),
+    ("fail(1, gen_random_uuid(), 'stale_timeout', 'no')", INVALID, "stale_timeout"),
+    ("fail(1, gen_random_uuid(), 'x', 'no', retry_after => '-1 s')", INVALID, "retry_after"),
+    ("take_results('default', 0)", INVALID, "n is 0"),
+    ("take_results('defualt', 1)", MISSING, "defualt"),
+    ("enqueue_many('job')", INVALID, "have no elements"),
+    ("enqueue_many('job', '{null, null}', '{a}')", INVALID, "2 and 1 elements"),
+    ("enqueue_many('job', array_fill(NULL::jsonb, '{100001}'))", INVALID, "100001"),
+    ("enqueue_many('job', ARRAY[to_jsonb(repeat('x', 70000))])", INVALID, "bytes"),
+    ("enqueue_many('nobody', '{null}')", MISSING, "nobody"),
+    ("enqueue_many('job', '{null}', scope_ids => '{null}')", INVALID, "NULL"),
+    ("enqueue_many('fixed', '{null, null}', scope_ids => '{a, b}')", MISSING, "b"),
+    ("progress(1, gen_random_uuid(), -1)", INVALID, "invalid progress -1 of NULL"),
+    ("progress(1, gen_random_uuid(), NULL, 1)", INVALID, "invalid progress NULL of 1"),
+    ("progress(1, gen_random_uuid(), 1, -1)", INVALID, "invalid progress 1 of -1"),
+    ("end_pause(99)", MISSING, "pause 99 does not exist"),
+    ("change_pause(99, reason => 'x')", MISSING, "pause 99 does not exist"),
+    ("maintain_partitions('1 minute')", INVALID, "width 00:01:00 is less than an hour"),
+    ("maintain_partitions('7 days', '-1 day')", INVALID, "ahead -1 days is less than a day"),
+    ("record_refusal('drop', '{}', 'no')", INVALID, "verb drop is not an operator function"),
+    ("record_refusal(NULL, '{}', 'no')", INVALID, "verb NULL is not an operator function"),
+    ("record_refusal('pause', '[]', 'no')", INVALID, "arguments is not an object"),
+    ("record_refusal('pause', '{}', NULL)", INVALID, "error <NULL>"),
+]
+
+
+def test_bad_input_is_refused_as_a_whole_with_a_hint(db: Db) -> None:
+    job(db, handler="external", schedule=None)
+    job(db, "fixed", handler="external", schedule=None, scope_kind="tenant", scopes=["a"])
+    for text, error, names in BAD_INPUT:
+        with pytest.raises(error, match=names) as raised:
+            db.execute(f"SELECT * FROM cronledger.{text}".encode())
+        assert raised.value.diag.message_hint, text
+    assert db.execute("SELECT FROM cronledger.executions").fetchall() == []
+
+
 def test_trigger_refuses_a_retired_job_and_scope_even_if_forced(db: Db) -> None:
     job(db)
     call(db, "retire", "job")
@@ -185,6 +219,10 @@ def test_trigger_that_waited_for_a_claim_sees_what_it_started(db: Db, other: Db)
 
 def test_pause_and_resume(db: Db, other: Db) -> None:
     job(db)
+    with pytest.raises(errors.InvalidParameterValue, match=r"until .* is in the past") as e:
+        call(db, "pause", "job", until=now(db) - MINUTE)
+    assert e.value.diag.message_hint
+    assert state_of(db) == "active"
     other.execute("LISTEN cronledger")
     until = now(db) + HOUR
     assert call(db, "pause", "job", "why", until, "alice") is True
@@ -204,16 +242,6 @@ def test_pause_and_resume(db: Db, other: Db) -> None:
     assert call(db, "resume", "job") is False
     asked = db.execute("SELECT requested_by FROM cronledger.job_revisions ORDER BY revision")
     assert [r["requested_by"] for r in asked][1:] == ["alice", "bob", "carol"]
-
-
-def test_a_pause_until_the_past_is_refused(db: Db) -> None:
-    job(db)
-    with pytest.raises(
-        errors.InvalidParameterValue, match=r"job job: until .* is in the past"
-    ) as caught:
-        call(db, "pause", "job", until=now(db) - MINUTE)
-    assert caught.value.diag.message_hint
-    assert state_of(db) == "active"
 
 
 def test_retire(db: Db) -> None:

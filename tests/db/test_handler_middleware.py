@@ -10,21 +10,17 @@ import pytest
 
 from cronledger import App, Context, Discard, Middleware, Retry
 from tests.db.support.whole_replica import Whole
+from tests.db.test_handler_transaction import WRITE, done
 from tests.waiting import eventually
 
 Next = Callable[[], Any]
 AsyncNext = Callable[[], Awaitable[Any]]
-WRITE = "INSERT INTO done VALUES (%s)"
 
 
 @pytest.fixture
 def whole(whole: Whole) -> Whole:
     whole.rows("CREATE TABLE done (what text)")
     return whole
-
-
-def done(whole: Whole) -> list[str]:
-    return [row["what"] for row in whole.rows("SELECT what FROM done ORDER BY 1")]
 
 
 @pytest.mark.long
@@ -140,9 +136,7 @@ async def swallow_async(ctx: Context, call_next: AsyncNext) -> Any:
 
 
 @pytest.mark.long
-async def test_the_transaction_commits_with_the_success_and_is_of_the_handler(
-    whole: Whole,
-) -> None:
+async def test_the_transaction_commits_with_the_success_and_is_of_the_handler(whole: Whole) -> None:
     async def breaks(ctx: Context, call_next: AsyncNext) -> Any:
         await call_next()
         raise ValueError("after the handler")
@@ -177,9 +171,7 @@ async def test_the_transaction_commits_with_the_success_and_is_of_the_handler(
 
 
 @pytest.mark.long
-async def test_middleware_that_swallows_everything_makes_no_success_of_a_stop(
-    whole: Whole,
-) -> None:
+async def test_middleware_that_swallows_everything_makes_no_success_of_a_stop(whole: Whole) -> None:
     """A lost lease is one of `tests/unit/test_wrapped_handler.py`."""
     began: list[int] = []
 

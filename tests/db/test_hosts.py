@@ -6,12 +6,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronledger.rules import outcome
 from tests.db.support import rows
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import FAILURE, MINUTE, Ledger, runners
 from tests.db.support.rows import Db
 
-MINUTE = timedelta(minutes=1)
 WEB = ["host=web1", "role=web"]
 DB = ["host=db1", "role=db"]
 
@@ -30,7 +28,7 @@ async def test_only_a_runner_with_the_labels_runs_a_job(ledger: Ledger) -> None:
         assert [lease.claimed.key.job_name for lease in started].count("scheduled") == 1
         assert len(started) == 2  # of `other` one at a time
         for lease in started:
-            await web.finish(lease, outcome.failure(ValueError("no")))
+            await web.finish(lease, FAILURE)
         assert await db.settle() == []
         (retried,) = await web.settle()
         assert retried.claimed.key.job_name == "other"
@@ -117,22 +115,21 @@ def test_labels_that_no_runner_can_have_are_refused(ledger: Ledger, bad: list[An
         ledger.job(on=bad)
 
 
-def test_a_trigger_names_the_missing_labels(ledger: Ledger) -> None:
-    ledger.job(on=["role=web"])
+def test_a_trigger_names_the_labels_that_no_runner_has(ledger: Ledger) -> None:
+    ledger.job("labelled", on=["role=web"])
+    ledger.job("listed", scope_kind="host", scopes=["web1"])
     ledger.runner(handlers=["tests:work"], labels=DB)
-    call = "SELECT trigger('job', require_runner => true)"
-    with pytest.raises(
-        psycopg.Error, match="and the labels role=web; those with the queue and the function have"
-    ):
-        ledger.values(call)
+    calls = {
+        "SELECT trigger('labelled', require_runner => true)": "role=web",
+        "SELECT trigger('listed', 'host', 'web1', require_runner => true)": "host=web1",
+    }
+    for call, labels in calls.items():
+        said = f"and the labels {labels}; those with the queue and the function have"
+        with pytest.raises(psycopg.Error, match=said):
+            ledger.values(call)
     ledger.runner("r2", handlers=["tests:work"], labels=WEB)
-    ledger.values(call)
-
-
-async def test_jobs_without_labels_run_everywhere(one: Runner, ledger: Ledger) -> None:
-    ledger.job()
-    ledger.trigger()
-    assert len(await one.settle()) == 1
+    for call in calls:
+        ledger.values(call)
 
 
 def scopes(ledger: Ledger) -> dict[str, bool]:
@@ -154,11 +151,8 @@ WEB2 = ["host=web2", "role=web"]
 
 async def test_each_host_with_the_labels_runs_each_plan_time(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", every=["role=web"], grace="2 m")
-    async with runners(ledger.url, {"labels": WEB}, {"labels": WEB2}, {"labels": DB}) as (
-        one,
-        two,
-        db,
-    ):
+    specs = [{"labels": labels} for labels in (WEB, WEB2, DB)]
+    async with runners(ledger.url, *specs) as (one, two, db):
         for runner in (one, two, db):
             await runner.repair()
         assert scopes(ledger) == {"web1": True, "web2": True}
@@ -492,12 +486,6 @@ async def test_a_host_that_is_gone_is_retired_by_an_operator_F99(ledger: Ledger)
     assert ledger.violations() == []
 
 
-def test_work_is_not_enqueued_for_a_host_that_is_unknown(ledger: Ledger) -> None:
-    ledger.job(every=["role=web"])
-    with pytest.raises(psycopg.Error, match="has no scope host/web9"):
-        ledger.values("SELECT enqueue('job', 'web9')")
-
-
 @pytest.mark.parametrize(
     ("columns", "shows"),
     [
@@ -523,7 +511,7 @@ async def test_only_the_host_of_a_scope_runs_retries_and_triggers(ledger: Ledger
         ledger.values("SELECT trigger('job', 'host', 'web2')")
         assert await one.settle() == []
         (lease,) = await two.settle()
-        await two.finish(lease, outcome.failure(ValueError("no")))
+        await two.finish(lease, FAILURE)
         assert await one.settle() == []
         assert hosts_of(await two.settle()) == ["web2"]
         two.crash()
@@ -583,7 +571,7 @@ async def test_what_waits_for_a_retired_host_is_given_up(ledger: Ledger) -> None
         for host in ("web1", "web1", "web2"):
             ledger.values(f"SELECT trigger('job', 'host', '{host}')")
         (lease,) = await one.settle()
-        await one.finish(lease, outcome.failure(ValueError("no")))
+        await one.finish(lease, FAILURE)
         one.crash()
         ledger.travel(by=15 * MINUTE)
         await two.check_in()
@@ -606,18 +594,6 @@ async def test_the_restart_of_one_of_two_replicas_keeps_the_scope_of_their_host(
             ledger.travel(by=minutes * MINUTE)
             await batch.repair()
             assert scopes(ledger) == {"web1": kept}
-
-
-def test_a_trigger_for_a_host_wants_a_runner_of_that_host(ledger: Ledger) -> None:
-    ledger.job(scope_kind="host", scopes=["web1"])
-    ledger.runner(handlers=["tests:work"], labels=DB)
-    call = "SELECT trigger('job', 'host', 'web1', require_runner => true)"
-    with pytest.raises(
-        psycopg.Error, match="and the labels host=web1; those with the queue and the function have"
-    ):
-        ledger.values(call)
-    ledger.runner("r2", handlers=["tests:work"], labels=WEB)
-    ledger.values(call)
 
 
 @pytest.mark.parametrize(

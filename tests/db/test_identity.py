@@ -10,16 +10,13 @@ from psycopg import errors
 from cronledger.audit.verify import verify
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.explain import doctor_ledger
-from cronledger.explain.findings import DoctorContext, Finding
+from cronledger.explain.findings import Finding
 from cronledger.ledger import identity
 from cronledger.ledger.access import connect
 from cronledger.ledger.identity import Accepted
 from cronledger.rules.model import Job
-from cronledger.settings import Settings
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import MINUTE, Ledger, Runner, runners
 from tests.marks import first_fast
-
-MINUTE = timedelta(minutes=1)
 
 
 def why(ledger: Ledger) -> str | None:
@@ -43,12 +40,10 @@ def accept(ledger: Ledger, *, skip_missed: bool) -> Accepted:
         return identity.accept(connection, skip_missed=skip_missed, by="me@here")
 
 
-def seen(url: str) -> Finding:
+def seen(ledger: Ledger) -> Finding:
     """What doctor finds out about the identity."""
-    with connect(url) as connection:
-        connection.autocommit = True
-        (found,) = doctor_ledger.identity(DoctorContext(connection, Settings(), url))
-        return found
+    (found,) = ledger.findings(doctor_ledger.identity)
+    return found
 
 
 async def begin(ledger: Ledger) -> None:
@@ -217,20 +212,20 @@ async def test_a_failover_is_reported_until_a_person_confirms_it(
 ) -> None:
     ledger.job()
     await one.check_in()
-    assert seen(ledger.url).severity == "ok"
+    assert seen(ledger).severity == "ok"
     fail_over(ledger)
-    trusted = seen(ledger.url)
+    trusted = seen(ledger)
     assert trusted.severity == "warning"
     assert trusted.found.startswith("the server changed from timeline 99 to 1 (not recorded")
     await one.check_in()
     assert (why(ledger), ledger.one("SELECT timeline FROM identity")) == (None, 1)
-    recorded = seen(ledger.url)
+    recorded = seen(ledger)
     assert recorded.found.startswith("the server changed from timeline 99 to 1 (at ")
     assert "refuse-database" in str(recorded.remedy)
     assert accept(ledger, skip_missed=True) == Accepted(None, 0, 0, 0)
-    assert seen(ledger.url) == recorded
+    assert seen(ledger) == recorded
     assert accept(ledger, skip_missed=False) == Accepted(None, 0, 0, 0)
-    assert seen(ledger.url).severity == "ok"
+    assert seen(ledger).severity == "ok"
     outcomes = "SELECT outcome FROM audit WHERE verb = 'accept_database' ORDER BY id"
     assert ledger.values(outcomes) == ["unchanged", "done"]
 
@@ -248,7 +243,7 @@ async def test_a_person_refuses_a_copy_that_looks_like_a_failover(
     assert await one.settle() == []
     assert str(why(ledger)).startswith("ann refused it at ")
     assert accept(ledger, skip_missed=False).why is not None
-    assert seen(ledger.url).severity == "ok"
+    assert seen(ledger).severity == "ok"
     assert len(await one.settle()) == 1
 
 

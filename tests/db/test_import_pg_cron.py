@@ -151,9 +151,7 @@ def test_pg_cron_starts_jobs_when_the_model_does(start: str, tmp_path: Path) -> 
 
 @needs_pg_cron
 @pytest.mark.slow
-def test_the_import_reads_the_table_and_pg_cron_accepts_what_the_model_does(
-    tmp_path: Path,
-) -> None:
+def test_the_import_reads_the_table_and_pg_cron_accepts_what_the_model_does(tmp_path: Path) -> None:
     with pg_cron(tmp_path, STARTS[0]) as connection:
         connection.execute("CREATE EXTENSION pg_cron")
         for text in schedules(8, 250):

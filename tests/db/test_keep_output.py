@@ -3,17 +3,15 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import DAY, HOUR, Ledger, Runner
 from tests.db.support.rolled_hours import round_of, totals
 from tests.db.support.rows import Db, execution, value
 from tests.db.test_redact import KEPT, SECRET, holders
 
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 WEEK = "7 days"
 HELD = "SELECT id FROM executions WHERE output IS NOT NULL ORDER BY plan_time"
 READ = (
@@ -209,9 +207,3 @@ async def test_the_sweeper_redacts_with_its_hourly_maintenance(
     one.sweeper._hours.begin()
     await one.sweeper.step()
     assert ledger.values(HELD) == []
-
-
-def test_a_length_that_cannot_be_kept_is_refused(ledger: Ledger) -> None:
-    for length in ("59 minutes", "-1 day", "36526 days"):
-        with pytest.raises(psycopg.errors.CheckViolation, match="keep_output"):
-            ledger.job(keep_output=length)

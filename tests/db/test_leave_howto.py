@@ -25,11 +25,7 @@ def first_column(db: Db, statement: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("command", "printed"),
-    [
-        (WORDS, 'it\'s|100%|a b|"$HOME"|'),
-        ("echo 50% | tr 5 6", "60%\n"),
-    ],
+    ("command", "printed"), [(WORDS, 'it\'s|100%|a b|"$HOME"|'), ("echo 50% | tr 5 6", "60%\n")]
 )
 def test_an_exported_line_runs_the_same_command(db: Db, command: object, printed: str) -> None:
     insert(db, "report", SCHEDULE, command)

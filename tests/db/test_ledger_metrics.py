@@ -8,6 +8,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.metrics.ledger_families import BREACHES, METRICS, OVERDUE, STATES, VIOLATIONS
 from tests.db.support import rows
+from tests.db.support.engine import DAY, HOUR
 from tests.db.support.rows import Db
 from tests.db.support.scrapes import read_text, scrape
 from tests.promtool import complaints, needs_promtool
@@ -22,8 +23,6 @@ ABSENT = {
     "job_overdue_seconds", "job_skipped_plan_times", "job_failures_final", "job_breaches",
     "job_progress_ratio",
 }  # fmt: skip
-HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
 
 
 def test_an_empty_ledger_has_every_metric_that_needs_nothing(database_url: str, db: Db) -> None:
@@ -120,15 +119,11 @@ def test_the_status_of_a_job_is_that_of_its_scopes_unless_they_are_retired(
     ran("RUNNING", "b", 1)
     ran("RUNNING", "c", 2)
     assert scrape(database_url).of_job() == {
-        "failures_final": 4,
-        "scopes": 3,
-        "spec_suspend": 0,
-        "next_schedule_time": (at + HOUR).timestamp(),
+        "failures_final": 4, "scopes": 3, "spec_suspend": 0, "status_active": 2,
+        "status_consecutive_failures": 3, "next_schedule_time": (at + HOUR).timestamp(),
         "status_last_schedule_time": (at - timedelta(minutes=1)).timestamp(),
         "status_last_successful_time": (at - timedelta(minutes=20, seconds=-2)).timestamp(),
-        "status_active": 2,
-        "status_consecutive_failures": 3,
-    }
+    }  # fmt: skip
     rows.schedule(db, scope_id="a", retired_at=at, parked="retired", next_due_at=None)
     assert scrape(database_url).of_job()["status_consecutive_failures"] == 1
     rows.schedule(db, scope_id="a", retired_at=at, returned_at=at, next_due_at=at)

@@ -1,18 +1,14 @@
 """max_running of jobs and queues is exact (I11); what it holds back is parked, not in the way."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import FAILURE, MINUTE, Ledger, Runner, runners
 from tests.marks import first_fast
 
-MINUTE = timedelta(minutes=1)
 SHARDS = [f"s{n:02}" for n in range(15)]
-FAILURE = outcome.failure(ValueError("no"))
 
 
 @pytest.mark.parametrize("of", first_fast(["queue", "job"]))

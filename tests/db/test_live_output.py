@@ -65,17 +65,25 @@ async def test_f85_prints_and_log_lines_become_the_output(whole: Whole) -> None:
         print("before the error")
         raise RuntimeError("oops")
 
-    jobs = [whole.job(one) for one in (sync, asynchronous, silent, failing)]
+    async def transaction(ctx: Context) -> None:
+        async with ctx.transaction() as c:
+            await c.execute("SELECT 1")
+        print("commits with the writes")
+
+    jobs = [whole.job(one) for one in (sync, asynchronous, silent, failing, transaction)]
     out = sys.stdout
     async with whole.replica():
         print("of the program")
-        found = {job: (await whole.run(job))["output"] for job in jobs}
+        rows = {job: await whole.run(job) for job in jobs}
     assert sys.stdout is out
-    assert found == {
+    assert [job for job in jobs if rows[job]["status"] != "SUCCESS"] == ["failing"]
+    assert rows["transaction"]["error_msg"] is None
+    assert {job: row["output"] for job, row in rows.items()} == {
         "sync": "sync\nto stderr\nWARNING shop: logged 1\nof a thread\nof a pool\n",
         "asynchronous": "async\ntask\nto_thread\n",
         "silent": None,
         "failing": "before the error\n",
+        "transaction": "commits with the writes\n",
     }
 
 
@@ -230,18 +238,6 @@ async def test_f85_a_job_may_opt_out(whole: Whole, handler: str) -> None:
     async with whole.replica(allow_sql_commands=True):
         row = await whole.run(job)
     assert (row["status"], row["output"]) == ("SUCCESS", None)
-
-
-async def test_f85_output_commits_with_the_writes_of_the_handler(whole: Whole) -> None:
-    async def speaks(ctx: Context) -> None:
-        async with ctx.transaction() as c:
-            await c.execute("SELECT 1")
-        print("done")
-
-    job = whole.job(speaks)
-    async with whole.replica():
-        row = await whole.run(job)
-        assert (row["status"], row["error_msg"], row["output"]) == ("SUCCESS", None, "done\n")
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

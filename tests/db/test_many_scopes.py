@@ -11,14 +11,13 @@ from cronledger.engine.claiming.breadth import MAX_EXTRA_SCHEDULES
 from cronledger.engine.lease import Lease
 from cronledger.ledger.queries import text
 from tests.bench import plans
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import SECOND, Ledger, Runner, runners
 
 pytestmark = pytest.mark.slow
 
 
 MANY = 500
 NAMES = [f"s{n:05}" for n in range(MANY)]
-SECOND = timedelta(seconds=1)
 
 
 def woken(ledger: Ledger, job: str) -> int:
@@ -133,10 +132,7 @@ def test_a_definition_is_taken_apart_once_and_without_its_scopes(
     ledger.job("many", schedule="@yearly", scope_kind="shard", scopes=NAMES)
     ledger.edit("many", schedule="@monthly")
     explain = f"EXPLAIN (VERBOSE) {statement.text}"
-    with (
-        psycopg.connect(ledger.url) as c,
-        psycopg.ClientCursor(c, row_factory=dict_row) as cursor,
-    ):
+    with psycopg.connect(ledger.url) as c, psycopg.ClientCursor(c, row_factory=dict_row) as cursor:
         lines = cursor.execute(explain.encode(), statement.params).fetchall()
         rows = cursor.execute(statement.text.encode(), statement.params).fetchall()
     explained = "\n".join(line["QUERY PLAN"] for line in lines)

@@ -7,10 +7,8 @@ import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import MINUTE, SECOND, Ledger, Runner
 
-MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 STALE = (
     "SELECT job_name FROM cronledger_internal.lock_stale('{default}', '{python}', '{tests:work}',"
     " '{}', false, '{}', '-infinity', 10)"
@@ -444,10 +442,3 @@ async def test_verify_states_what_its_proof_rests_on(
     report = verify(ledger.url)
     assert list(report) == []
     assert report.tally.observed == 2
-
-
-@pytest.mark.parametrize("claim", ["claim('job', 'observed')", "claim_next('default', 'observed')"])
-def test_no_worker_has_the_name_of_observed_runs(ledger: Ledger, claim: str) -> None:
-    ledger.job(handler="external")
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="runner observed: this name"):
-        ledger.values(f"SELECT {claim}")

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from tests.db.support import rows
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import HOUR, MINUTE, Ledger, Runner
 from tests.db.support.pushes import answer, claimed, enqueue, finish
 from tests.db.support.rows import Db
 
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 ENDLESS = "SELECT status, cancel_requested_at FROM executions WHERE runner_id = 'observed'"
 UNTOUCHED = ("RUNNING", None)
 

@@ -3,19 +3,17 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import TICK, Ledger, Runner, waiting
+from tests.db.support.engine import MINUTE, SECOND, TICK, Ledger, Runner, waiting
 from tests.marks import first_fast
 from tests.waiting import eventually
 
-MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 OPEN = 14 * MINUTE
 """For so long the transaction stays open."""
 EVERY_SECOND = "UPDATE jobs SET schedule = '* * * * * *'"
@@ -267,10 +265,7 @@ def test_a_commit_ends_though_the_clock_went_back_during_it(ledger: Ledger) -> N
     """It would otherwise date its edits again and again until the clock has caught up."""
     ledger.job(schedule="* * * * *")
     began = ledger.now()
-    ledger.values(
-        "CREATE OR REPLACE FUNCTION db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE"
-        " AS $$ SELECT cronledger.db_now() - interval '1 second' $$"
-    )
+    ledger.show("cronledger.db_now() - interval '1 second'")
     with transaction(ledger) as execute:
         execute("SET LOCAL statement_timeout = '30s'")
         execute(EVERY_SECOND)

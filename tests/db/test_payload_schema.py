@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from click.testing import CliRunner
 from pydantic import BaseModel, Field, WithJsonSchema
 
 from cronledger import App, Context
-from cronledger.cli import main
+from tests.db.support import commands
 from tests.db.support.engine import Ledger, Runner
 
 ORDER = """
@@ -37,16 +36,13 @@ def command(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., str]]:
     """Call the command line in an empty directory, from which it imports the module `shop`."""
-    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def call(*arguments: str) -> str:
         sys.modules.pop("shop", None)
         importlib.invalidate_caches()
-        done = CliRunner().invoke(main, arguments)
-        assert done.exit_code == 0, done.output
-        return done.stdout
+        return commands.command(database_url, *arguments).stdout
 
     yield call
     sys.modules.pop("shop", None)

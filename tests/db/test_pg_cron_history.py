@@ -12,13 +12,12 @@ from psycopg.conninfo import make_conninfo
 
 from cronledger.cli import main
 from tests.cli.support.results import refused
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import HOUR, Ledger, Runner
 from tests.db.test_import_pg_cron import STARTS, needs_pg_cron, pg_cron
 from tests.unreachable import CLOSED
 from tests.waiting import until
 
 Call = Callable[..., Result]
-HOUR = timedelta(hours=1)
 WRAPPED = "DO 'BEGIN PERFORM cronledger.observe_start(''tidy''); END'"
 TABLES = """
 CREATE SCHEMA cron;

@@ -12,9 +12,8 @@ import psycopg
 import pytest
 
 from cronledger.ledger.queries import encoded
-from cronledger.rules import outcome
 from tests.bench.pinned import pinned_horizon
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import FAILURE, Ledger, Runner, runners
 
 JOBS = 20
 FIRINGS = 60
@@ -94,7 +93,7 @@ async def test_an_old_execution_that_is_claimed_again_still_blocks(ledger: Ledge
         await runner.run_due()
         ledger.pass_time(timedelta(seconds=1))
         (first,) = await runner.step()
-        await runner.finish(first, outcome.failure(ValueError("no")))
+        await runner.finish(first, FAILURE)
         ledger.pass_time(timedelta(seconds=1))
         (second,) = await runner.step()
         await runner.finish(second)

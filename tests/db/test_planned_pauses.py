@@ -9,14 +9,12 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.engine.claiming import lead
-from tests.db.support.engine import Ledger, Runner, runners
-from tests.db.support.rows import Db, connected, start_blocked, value
+from tests.db.support.engine import MINUTE, SECOND, Ledger, Runner, runners
+from tests.db.support.rows import Db, start_blocked, value
 from tests.marks import first_short
 
 NOON = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 TICK = timedelta(microseconds=1)
-SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -382,21 +380,14 @@ def test_a_bad_pause_is_refused_with_its_value(
     assert refused.value.diag.message_hint
 
 
-def test_an_unknown_pause_is_refused(ledger: Ledger) -> None:
-    for call in ("end_pause(99)", "change_pause(99, reason => 'x')"):
-        with pytest.raises(psycopg.Error, match="pause 99 does not exist"):
-            ledger.values(f"SELECT {call}")
-
-
 async def test_a_job_that_is_being_edited_waits_without_delay_for_the_others(
-    ledger: Ledger, one: Runner, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     """The pause is due, and the job must not start by its old definition either."""
     ledger.job("other", schedule="* * * * *")
     await one.settle()
     plan(ledger, NOON + MINUTE)
-    with connected(database_url) as editing:
-        editing.execute("BEGIN")
+    with psycopg.connect(ledger.url) as editing:
         editing.execute("SELECT FROM cronledger.jobs WHERE name = 'job' FOR UPDATE")
         assert await pass_minutes(ledger, one, 1) == 0
         assert (paused(ledger), paused(ledger, "other")) == (False, True)
@@ -404,7 +395,6 @@ async def test_a_job_that_is_being_edited_waits_without_delay_for_the_others(
         execution = ledger.trigger(force=True)
         ledger.pass_time(SECOND)
         assert not await one.settle()
-        editing.execute("COMMIT")
     await one.settle()
     await one.settle()
     assert starts(ledger)[-1] == ("paused", NOON + MINUTE - TICK)
@@ -427,31 +417,28 @@ async def test_a_pause_of_many_schedules_is_applied_in_several_transactions(
 
 
 async def test_what_exists_does_not_start_before_the_pause_of_its_job_is_applied(
-    ledger: Ledger, one: Runner, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     """Neither an enqueued execution nor a retry."""
-    with connected(database_url) as editing:
-        editing.execute("BEGIN")
+    with psycopg.connect(ledger.url) as editing:
         editing.execute("SELECT FROM cronledger.jobs WHERE name = 'job' FOR UPDATE")
         ledger.values("SELECT enqueue('job')")
         plan(ledger, NOON + SECOND)
         ledger.pass_time(2 * SECOND)
         await one.live_through()
         assert not [*await one.settle(), *await one.settle()]
-        editing.execute("COMMIT")
     assert not [*await one.settle(), *await one.settle()]
     assert ledger.statuses() == ["PENDING"]
 
 
 @pytest.mark.parametrize("ends", [False, True])
 async def test_an_edit_that_is_open_while_a_pause_begins_or_ends_follows_it(
-    ledger: Ledger, one: Runner, database_url: str, ends: bool
+    ledger: Ledger, one: Runner, ends: bool
 ) -> None:
     """Neither transaction sees the row of the other."""
     pause = plan(ledger, None if ends else NOON + MINUTE, labels={"tier": "night"})
     await one.settle()
-    with connected(database_url) as editing:
-        editing.execute("BEGIN")
+    with psycopg.connect(ledger.url) as editing:
         editing.execute(
             "UPDATE cronledger.jobs SET labels = '{\"tier\": \"night\"}' WHERE name = 'job'"
         )
@@ -460,7 +447,6 @@ async def test_an_edit_that_is_open_while_a_pause_begins_or_ends_follows_it(
         if ends:
             ledger.values("SELECT end_pause(%s)", pause)
         await one.settle()
-        editing.execute("COMMIT")
     assert paused(ledger) is ends
     await one.settle()
     assert paused(ledger) is not ends
@@ -507,16 +493,13 @@ def test_workers_begin_pauses_without_replicas(ledger: Ledger, call: str) -> Non
     assert not ledger.values("SELECT job_name FROM unsettled_pauses")
 
 
-def test_a_worker_gets_nothing_of_a_job_before_its_pause_is_applied(
-    ledger: Ledger, database_url: str
-) -> None:
+def test_a_worker_gets_nothing_of_a_job_before_its_pause_is_applied(ledger: Ledger) -> None:
     ledger.stop_clock(NOON)
     ledger.job(handler="external", target={}, queue="workers")
     ledger.values("SELECT enqueue('job')")
     plan(ledger, NOON + MINUTE, queue="workers")
     ledger.pass_time(2 * MINUTE)
-    with connected(database_url) as editing:
-        editing.execute("BEGIN")
+    with psycopg.connect(ledger.url) as editing:
         editing.execute("SELECT FROM cronledger.jobs WHERE name = 'job' FOR UPDATE")
         assert not ledger.values("SELECT * FROM claim_next('workers', 'w')")
     assert not paused(ledger)

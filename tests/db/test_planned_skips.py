@@ -7,12 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.db.support.engine import Ledger, Runner, waiting
+from tests.db.support.engine import HOUR, Ledger, Runner, waiting
 from tests.db.support.rows import connected
 from tests.marks import first_short
 from tests.waiting import eventually
-
-HOUR = timedelta(hours=1)
 
 
 def skip(ledger: Ledger, first: Any, last: datetime | None = None, **given: Any) -> int:
@@ -270,24 +268,22 @@ async def test_the_audit_trail_names_who_skipped_what_and_why(ledger: Ledger, on
 
 
 async def test_a_claim_starts_nothing_that_a_transaction_before_it_skips(
-    ledger: Ledger, one: Runner, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     at = await hourly(ledger, one)
-    with connected(database_url) as skipping:
-        skipping.execute("BEGIN")
+    with psycopg.connect(ledger.url) as skipping:
         skipping.execute("SELECT cronledger.skip('job', %s, 'stocktaking')", (at,))
         assert await come_to(ledger, one, at) == []  # the schedule is locked
         assert skips(ledger) == []
-        skipping.execute("COMMIT")
     assert await come_to(ledger, one, at) == []
     assert skips(ledger) == [("operator", "stocktaking", 1)]
 
 
 async def test_a_skip_that_waits_for_a_claim_sees_what_it_planned(
-    ledger: Ledger, one: Runner, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     at = await hourly(ledger, one)
-    with connected(database_url) as skipping:
+    with connected(ledger.url) as skipping:
         waits: list[asyncio.Task[Any]] = []
 
         async def act(name: str) -> None:
@@ -303,16 +299,15 @@ async def test_a_skip_that_waits_for_a_claim_sees_what_it_planned(
 
 
 async def test_a_scope_that_appears_meanwhile_waits_for_the_skip(
-    ledger: Ledger, one: Runner, database_url: str
+    ledger: Ledger, one: Runner
 ) -> None:
     at = await hourly(ledger, one, scope_kind="shard", scopes=None)
     adds = "SELECT appeared FROM cronledger_internal.set_scopes('job', 'shard', ARRAY['a'])"
-    with connected(database_url) as skipping, connected(database_url) as adding:
-        skipping.execute("BEGIN")
+    with psycopg.connect(ledger.url) as skipping, connected(ledger.url) as adding:
         skipping.execute("SELECT cronledger.skip('job', %s, 'stocktaking')", (at,))
         task = asyncio.create_task(asyncio.to_thread(adding.execute, adds))
         await eventually("the scope waits", lambda: waiting(ledger))
-        skipping.execute("COMMIT")
+        skipping.commit()
         await task
     assert await come_to(ledger, one, at) == []
     assert skips(ledger) == [("operator", "stocktaking", 1)]
@@ -336,7 +331,10 @@ async def test_verify_finds_a_plan_time_that_ran_although_it_was_skipped(
 ) -> None:
     at = await hourly(ledger, one)
     await come_to(ledger, one, at)
-    _decide(ledger, at)
+    ledger.values(
+        "INSERT INTO planned_skips (job_name, from_plan_time, through_plan_time, reason,"
+        " requested_by) VALUES ('job', %s, %s, 'stocktaking', 'ann')", at, at,
+    )  # fmt: skip
     (violation,) = ledger.violations()
     assert "extra" in violation
     assert "a planned skip contains it (stocktaking)" in violation
@@ -384,10 +382,3 @@ async def test_verify_finds_a_missed_plan_time_that_had_to_run_before_a_skipped_
     )  # fmt: skip
     (violation,) = ledger.violations()
     assert "the reason is missed, but it was recorded" in violation
-
-
-def _decide(ledger: Ledger, at: datetime) -> None:
-    ledger.values(
-        "INSERT INTO planned_skips (job_name, from_plan_time, through_plan_time, reason,"
-        " requested_by) VALUES ('job', %s, %s, 'stocktaking', 'ann')", at, at,
-    )  # fmt: skip

@@ -1,16 +1,13 @@
 """Overlap, catch-up and parking: what a due plan_time does when it cannot simply start."""
 
-from datetime import timedelta
 from typing import Any
 
 import psycopg
 
 from cronledger.engine.running.follow_up import LOCKED_SECONDS
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import MINUTE, Ledger, Runner, runners
 from tests.db.support.rows import connected
-
-MINUTE = timedelta(minutes=1)
 
 
 async def test_i7_overlap_replace_asks_first_and_starts_after_the_end(

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
+from tests.db.support.engine import FUNCTION, MINUTE, Ledger, Runner, runners
 
-MINUTE = timedelta(minutes=1)
 OTHER: dict[str, Any] = {"functions": frozenset({"tests:other"})}
 JANUARY = "0 0 1 1 *"
 

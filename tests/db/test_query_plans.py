@@ -1,7 +1,7 @@
 """The plans of the hot statements as the product runs them; `make bench` has the full size."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
@@ -171,19 +171,14 @@ def test_parked_schedules_cost_a_poll_one_probe_for_each_job(filled: psycopg.Con
     assert few_examined_now.buffers <= few_examined.buffers + 20 * few
 
 
-def _scans(c: psycopg.Connection, query: LiteralString) -> list[dict[str, Any]]:
+def _scans(c: psycopg.Connection, query: LiteralString) -> list[Mapping[str, Any]]:
     """The scans that the query makes, of partitions with rows."""
     row = c.execute(
         sql.SQL("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {}").format(sql.SQL(query))
     ).fetchone()
     assert row is not None
-    pending, scans = [row[0][0]["Plan"]], []
-    while pending:
-        node = pending.pop()
-        pending += node.get("Plans", [])
-        if node.get("Relation Name", "").startswith("executions_p"):
-            scans.append(node)
-    return scans
+    found = plans.nodes(row[0][0]["Plan"])
+    return [node for node in found if node.get("Relation Name", "").startswith("executions_p")]
 
 
 @pytest.mark.long

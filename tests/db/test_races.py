@@ -1,7 +1,6 @@
 """Races and unknown ends of COMMITs: nothing doubled, nothing lost, nothing run twice."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -10,11 +9,8 @@ from psycopg import errors
 from structlog.testing import capture_logs
 
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, Runner, runners, waiting
+from tests.db.support.engine import FAILURE, MINUTE, Ledger, Runner, runners, waiting
 from tests.waiting import eventually
-
-MINUTE = timedelta(minutes=1)
-FAILURE = outcome.failure(ValueError("no"))
 
 
 async def wait_for_locks(runner: Runner) -> None:
@@ -24,8 +20,7 @@ async def wait_for_locks(runner: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    "how",
-    ["released", "claimed again", "cancelled", "cancelled afterwards", "retried", "swept"],
+    "how", ["released", "claimed again", "cancelled", "cancelled afterwards", "retried", "swept"]
 )
 async def test_an_outcome_whose_answer_is_lost_counts_as_written(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, how: str

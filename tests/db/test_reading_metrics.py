@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import timedelta
 from importlib import resources
 from time import monotonic
@@ -17,6 +17,7 @@ from cronledger.metrics import ledger_metrics
 from cronledger.metrics.ledger_families import METRICS
 from cronledger.metrics.ledger_metrics import LedgerMetrics
 from cronledger.metrics.ledger_snapshot import PACKAGE, SET
+from tests.bench.plans import nodes
 from tests.cluster.support.proxy import Proxy
 from tests.database import Databases
 from tests.db.support import rows
@@ -211,19 +212,14 @@ def test_the_document_lists_every_metric_with_its_labels() -> None:
     assert listed == [(metric.name, metric.labels) for metric in METRICS]
 
 
-def plan(db: Db, name: str, **params: Any) -> list[dict[str, Any]]:
+def plan(db: Db, name: str, **params: Any) -> list[Mapping[str, Any]]:
     """The nodes of the plan of a statement, as a viewer gets it."""
     text = queries.text(name, "cronledger", PACKAGE)
     with db.transaction():
         db.execute("SET LOCAL ROLE cronledger_viewer")
         db.execute(SET)
         found = rows.one(db.execute(f"EXPLAIN (FORMAT JSON) {text}".encode(), params))
-    pending, nodes = [found["QUERY PLAN"][0]["Plan"]], []
-    while pending:
-        node = pending.pop()
-        nodes.append(node)
-        pending += node.get("Plans", [])
-    return nodes
+    return [*nodes(found["QUERY PLAN"][0]["Plan"])]
 
 
 PARAMETERS: dict[str, dict[str, Any]] = {

@@ -85,6 +85,8 @@ def test_unknown_and_revoked_tokens_report_nothing(db: Db) -> None:
     assert report(db, token_hash="0" * 64)["outcome"] == "unknown"
     assert value(db, "SELECT cronledger.revoke_report_token(%s, 'ann')", made) is True
     assert value(db, "SELECT cronledger.revoke_report_token(%s, 'bob')", made) is False
+    with pytest.raises(errors.NoDataFound, match="report token 4711 does not exist"):
+        db.execute("SELECT cronledger.revoke_report_token(4711)")
     assert report(db)["outcome"] == "unknown"
     assert reports(db) == []
     row = one(db.execute("SELECT * FROM cronledger.report_token_status"))
@@ -169,11 +171,6 @@ def test_a_token_belongs_to_one_job(db: Db) -> None:
     job(db, "other", handler="observed", target="{}")
     with pytest.raises(errors.InvalidParameterValue, match="this token exists already"):
         create(db, of_job="other")
-
-
-def test_an_unknown_token_cannot_be_revoked(db: Db) -> None:
-    with pytest.raises(errors.NoDataFound, match="report token 4711 does not exist"):
-        db.execute("SELECT cronledger.revoke_report_token(4711)")
 
 
 def test_no_view_and_no_row_of_the_audit_trail_has_the_hash(db: Db) -> None:

@@ -2,7 +2,7 @@
 commits. What a replica has read before must not outlive the rows that it read."""
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import product
 
 import psycopg
@@ -17,12 +17,11 @@ from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Travel
 from tests.database import Databases
-from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
+from tests.db.support.engine import FUNCTION, MINUTE, Ledger, Runner, runners
 from tests.marks import first_fast
 
 pytestmark = pytest.mark.own_database  # its database is copied and replaced
 
-MINUTE = timedelta(minutes=1)
 _TABLES = """
 SELECT c.relname, ARRAY(
     SELECT a.attname::text FROM pg_attribute a

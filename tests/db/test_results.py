@@ -3,13 +3,10 @@
 from typing import Any
 
 import psycopg
-import pytest
-from psycopg import errors
 
 from tests.db.support.engine import Ledger
 from tests.db.support.pushes import claimed, enqueue, fail, finish
 
-EXTERNAL: dict[str, Any] = {"schedule": None, "handler": "external", "target": {}}
 TAKE = "SELECT execution_id, status, result FROM cronledger.take_results('default', %s)"
 
 
@@ -27,7 +24,7 @@ def made(ledger: Ledger, count: int) -> list[tuple[int, str, Any]]:
 def test_two_consumers_share_the_results_oldest_first_and_a_rollback_gives_back(
     ledger: Ledger,
 ) -> None:
-    ledger.job(**EXTERNAL)
+    ledger.job(handler="external")
     done = made(ledger, 4)
     with psycopg.connect(ledger.url) as one, psycopg.connect(ledger.url) as two:
         one.execute("SET lock_timeout = '5s'")
@@ -44,7 +41,7 @@ def test_two_consumers_share_the_results_oldest_first_and_a_rollback_gives_back(
 def test_a_failure_brings_its_result_once_it_is_final_and_a_retry_its_new_one(
     ledger: Ledger,
 ) -> None:
-    ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
+    ledger.job(handler="external", max_attempts=2, retry_backoff=["1 h"])
     enqueue(ledger)
     for attempt, found in ((1, []), (2, [2]), (3, [3])):
         claim = claimed(ledger)
@@ -55,8 +52,8 @@ def test_a_failure_brings_its_result_once_it_is_final_and_a_retry_its_new_one(
 
 
 def test_results_of_other_queues_and_missing_results_are_not_taken(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL)
-    ledger.job("heavy", **EXTERNAL, queue="heavy")
+    ledger.job(handler="external")
+    ledger.job("heavy", handler="external", queue="heavy")
     enqueue(ledger, "heavy")
     finish(ledger, claimed(ledger, "heavy"), {"n": 1})
     enqueue(ledger)
@@ -64,18 +61,8 @@ def test_results_of_other_queues_and_missing_results_are_not_taken(ledger: Ledge
     assert ledger.values(TAKE, 5) == []
 
 
-def test_bad_input_is_refused(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL)
-    for call, names in (("'default', 0", "n is 0"), ("'defualt', 1", "defualt")):
-        with pytest.raises(
-            (errors.InvalidParameterValue, errors.NoDataFound), match=names
-        ) as raised:
-            ledger.values(f"SELECT * FROM take_results({call})")
-        assert raised.value.diag.message_hint
-
-
 def test_results_are_found_by_their_index(ledger: Ledger) -> None:
-    ledger.job(**EXTERNAL)
+    ledger.job(handler="external")
     with psycopg.connect(ledger.url) as c:
         c.execute("SET enable_seqscan = off")
         plan = c.execute(

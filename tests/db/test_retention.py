@@ -1,14 +1,11 @@
 """The retention of the ledger: one value for all replicas, set by an operator."""
 
-from datetime import timedelta
-
 import pytest
 from psycopg import errors
 
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import DAY, Ledger, runners
 from tests.db.support.rows import Db, execution, now, value
 
-DAY = timedelta(days=1)
 KEEP = "SELECT keep FROM cronledger.retention"
 
 

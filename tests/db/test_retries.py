@@ -9,10 +9,7 @@ from cronledger.engine.running.ended import Ended
 from cronledger.rules import outcome
 from cronledger.rules.model import Status
 from cronledger.rules.outcome import Outcome
-from tests.db.support.engine import Ledger, Runner, runners
-
-MINUTE = timedelta(minutes=1)
-FAILURE = outcome.failure(ValueError("no"))
+from tests.db.support.engine import FAILURE, MINUTE, Ledger, Runner, runners
 
 
 async def test_i5_attempts_end_with_max_attempts(ledger: Ledger, one: Runner) -> None:

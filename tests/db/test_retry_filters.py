@@ -13,13 +13,9 @@ from aiohttp import web
 from cronledger.declaring.app import Context
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome, Retry
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import MINUTE, Ledger, Runner
 from tests.db.support.sites import Site
 from tests.db.support.whole_replica import Whole
-
-MINUTE = timedelta(minutes=1)
-EXTERNAL: dict[str, Any] = {"handler": "external", "target": {}, "schedule": None}
-
 
 # -- replicas -----------------------------------------------------------------------------------
 
@@ -205,7 +201,7 @@ def test_a_filter_decides_whether_fail_retries(ledger: Ledger) -> None:
     for n, (filters, code, note) in enumerate(WORKER_CASES):
         for wait in (None, timedelta(minutes=5)):
             name = f"job{n}" if wait is None else f"given{n}"
-            ledger.job(name, **EXTERNAL, max_attempts=2, retry_backoff=["5 m"], **filters)
+            ledger.job(name, handler="external", max_attempts=2, retry_backoff=["5 m"], **filters)
             ledger.trigger(name)
             execution, token = claim(ledger)
             assert ledger.one(fail, execution, token, code, wait) == "ok"
@@ -218,7 +214,7 @@ def test_a_filter_decides_whether_fail_retries(ledger: Ledger) -> None:
 
 def test_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) -> None:
     code = "c" * 100
-    ledger.job(**EXTERNAL, max_attempts=2, never_retry_on=[code], overlap="allow")
+    ledger.job(handler="external", max_attempts=2, never_retry_on=[code], overlap="allow")
     fail = "SELECT fail(%s, %s, %s, %s, final => %s)"
     for message, final, expected in (
         ("x" * 5000, False, "…\nnot retried: never_retry_on has " + code),
@@ -243,7 +239,7 @@ def test_a_cancelled_execution_a_last_attempt_and_a_deleted_job_have_no_note(
 ) -> None:
     attempts = {"cancelled": 2, "last": 1, "deleted": 3}
     for name, most in attempts.items():
-        ledger.job(name, **EXTERNAL, max_attempts=most, never_retry_on=["no"])
+        ledger.job(name, handler="external", max_attempts=most, never_retry_on=["no"])
         execution = ledger.trigger(name)
         held = claim(ledger)
         if name == "cancelled":

@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,9 @@ from cronledger.rules import sql_words
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.apply import apply
 from tests.database import Databases
-from tests.db.support.engine import Ledger, runners
+from tests.db.support.engine import HOUR, MINUTE, Ledger, runners
 from tests.marks import first_fast
 from tests.waiting import eventually
-
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 # In groups that do not contradict each other, because each group runs everything once.
 SETTINGS: dict[str, dict[str, str]] = {

@@ -11,10 +11,10 @@ import pytest
 from psycopg import errors, sql
 
 from cronledger.ledger.migrate import directory
+from tests.db.support.engine import DAY, HOUR, MINUTE
 from tests.db.support.rows import Db, execution, insert, job, now, one, start_blocked, travel, value
 
 LEDGER_SQL = Path(__file__).parents[2] / "src" / "cronledger" / "ledger" / "sql"
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 MONDAY = datetime(2001, 1, 1, tzinfo=UTC)
 
 
@@ -79,6 +79,7 @@ def test_no_statement_reads_another_clock() -> None:
     }
 
 
+BOOT: dict[str, Any] = {"schedule": " @Reboot", "every": ["role=web"]}
 BAD_JOBS: list[tuple[dict[str, Any], str]] = [
     ({"name": ""}, "jobs_name_check"),
     ({"schedule": "*" * 257}, "jobs_schedule_check"),
@@ -112,6 +113,19 @@ BAD_JOBS: list[tuple[dict[str, Any], str]] = [
     ({"retry_backoff": ["1000000 years"]}, "at_most_a_century"),
     ({"starts_at": "infinity"}, "years_of_four_digits"),
     ({"ends_at": "20000-01-01"}, "years_of_four_digits"),
+    ({"windows": True, "overlap": "allow"}, "windows_need_an_order"),
+    ({"keep_output": "59 minutes"}, "jobs_keep_output_check"),
+    ({"keep_output": "-1 day"}, "jobs_keep_output_check"),
+    ({"keep_output": "36526 days"}, "jobs_keep_output_check"),
+    (BOOT | {"every": None}, "reboot_needs_hosts"),
+    (BOOT | {"every": None, "on": ["role=web"]}, "reboot_needs_hosts"),
+    (BOOT | {"windows": True, "overlap": "wait"}, "reboot_needs_hosts"),
+    (BOOT | {"start_by": "5m"}, "reboot_needs_hosts"),
+    # What another scheduler does not know.
+    ({"observed": True, "jitter": "1 s"}, "observed_has_plain_plan_times"),
+    ({"observed": True, "schedule_delay": "1 s"}, "observed_has_plain_plan_times"),
+    ({"observed": True, "windows": True}, "observed_has_plain_plan_times"),
+    ({"observed": True, "every": ["role=web"], "on": ["role=web"]}, "hosts_need_replicas"),
 ]
 
 
@@ -355,15 +369,7 @@ def test_a_deletion_ends_the_history_and_a_new_job_goes_on_with_it(db: Db) -> No
     assert job(db)["revision"] == 3
 
 
-def test_a_retirement_cancels_pending_executions(db: Db) -> None:
-    job(db)
-    execution(db, "PENDING", due_at=now(db) + HOUR)
-    db.execute("UPDATE cronledger.jobs SET retired_at = cronledger.db_now(), edited_by = 'alice'")
-    row = one(db.execute("SELECT status, cancel_requested_by FROM cronledger.executions"))
-    assert row == {"status": "CANCELLED", "cancel_requested_by": "alice"}
-
-
-def test_scopes_appear_retire_and_return(db: Db) -> None:
+def test_scopes_appear_retire_and_return_also_with_their_kind(db: Db) -> None:
     job(db, scope_kind="tenant", scopes=["a", "b"])
     born = schedules(db)
     assert set(born) == {"a", "b"}
@@ -383,6 +389,12 @@ def test_scopes_appear_retire_and_return(db: Db) -> None:
     assert again["a"]["returned_at"] == again["c"]["retired_at"] == edited
     assert again["a"]["planned_through"] == born["a"]["planned_through"]
 
+    job(db, "moved")
+    db.execute("UPDATE cronledger.jobs SET scope_kind = 'tenant' WHERE name = 'moved'")
+    assert schedules(db, "moved")["global"]["retired_at"] is not None
+    db.execute("UPDATE cronledger.jobs SET scope_kind = 'global' WHERE name = 'moved'")
+    assert schedules(db, "moved")["global"]["returned_at"] is not None
+
 
 def test_a_scope_that_goes_again_stays_retired_since_the_first_time(db: Db) -> None:
     job(db, scope_kind="tenant")
@@ -396,14 +408,6 @@ def test_a_scope_that_goes_again_stays_retired_since_the_first_time(db: Db) -> N
     row = schedules(db)["a"]
     assert row["retired_at"] is not None
     assert row["returned_at"] is None
-
-
-def test_a_change_of_kind_retires_the_old_scopes(db: Db) -> None:
-    job(db)
-    db.execute("UPDATE cronledger.jobs SET scope_kind = 'tenant'")
-    assert schedules(db)["global"]["retired_at"] is not None
-    db.execute("UPDATE cronledger.jobs SET scope_kind = 'global'")
-    assert schedules(db)["global"]["returned_at"] is not None
 
 
 def test_a_queue_is_copied_also_to_scopes_that_appear_during_an_edit(db: Db, other: Db) -> None:
@@ -481,6 +485,9 @@ def test_partitions_are_made_from_a_day_back_to_a_month_ahead(db: Db) -> None:
     assert len(bounds(db)) <= 6
     maintain(db)
     assert maintain(db) == []
+    # They are filled to 70 per cent, so that heartbeats are hot.
+    filled = "SELECT min(reloptions::text) FROM pg_class WHERE relispartition AND relkind = 'r'"
+    assert "fillfactor=70" in value(db, filled)
 
 
 def test_partitions_reach_back_as_far_as_a_job_catches_up(db: Db) -> None:
@@ -636,20 +643,3 @@ def test_pruned_through_is_recorded_and_never_goes_back(db: Db) -> None:
     db.execute("SELECT cronledger_internal.record_pruned(%s)", [at])
     db.execute("SELECT cronledger_internal.record_pruned(NULL)")
     assert bounds(db)[0][0] - value(db, pruned) == timedelta(microseconds=1)
-
-
-def test_partitions_are_filled_to_70_per_cent_so_that_heartbeats_are_hot(db: Db) -> None:
-    options = value(
-        db, "SELECT min(reloptions::text) FROM pg_class WHERE relispartition AND relkind = 'r'"
-    )
-    assert "fillfactor=70" in options
-
-
-def test_maintenance_refuses_a_narrow_width_and_a_short_time_ahead(db: Db) -> None:
-    for arguments, message in (
-        ({"width": "1 minute"}, "partition width 00:01:00 is less than an hour"),
-        ({"ahead": "-1 day"}, "ahead -1 days is less than a day"),
-    ):
-        with pytest.raises(errors.InvalidParameterValue, match=message) as caught:
-            maintain(db, **arguments)
-        assert caught.value.diag.message_hint

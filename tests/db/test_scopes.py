@@ -10,19 +10,16 @@ from datetime import timedelta
 from typing import Any
 from unittest import mock
 
-import psycopg
 import pytest
 from structlog.testing import capture_logs
 
 from cronledger.declaring.app import App
 from cronledger.engine.maintenance import scope_providers as scopes_module
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
-from cronledger.explain.doctor import DoctorContext
 from cronledger.explain.doctor_ledger import scopes as scopes_check
 from cronledger.ledger.access import Access
 from cronledger.ledger.statements import Statements
 from cronledger.rules.model import Job
-from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from tests.db.support.commands import command
 from tests.db.support.engine import Ledger
@@ -199,9 +196,7 @@ LATER = timedelta(minutes=6)
 
 def found(asked: Asked) -> list[tuple[str, str]]:
     """What the doctor says of scopes: severity and finding."""
-    with psycopg.connect(asked.ledger.url, autocommit=True) as c:
-        findings = scopes_check(DoctorContext(c, Settings(), asked.ledger.url))
-        return [(finding.severity, finding.found) for finding in findings]
+    return [(finding.severity, finding.found) for finding in asked.ledger.findings(scopes_check)]
 
 
 @pytest.mark.long

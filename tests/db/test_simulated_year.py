@@ -15,10 +15,9 @@ from cronledger.rules import outcome
 from cronledger.rules.model import Handler
 from cronledger.sources.apply import apply
 from cronledger.sources.toml import load
-from tests.db.support.engine import FUNCTION, Ledger, Runner
+from tests.db.support.engine import DAY, FUNCTION, Ledger, Runner
 from tests.docs.support.pages import ROOT
 
-DAY = timedelta(days=1)
 NEXT = """
 SELECT min(t) FROM (
     SELECT min(next_due_at) FROM schedules

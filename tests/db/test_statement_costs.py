@@ -143,9 +143,7 @@ def _ledger(databases: Databases) -> Iterator[tuple[Connection, Connection, Conn
     databases.drop(name)
 
 
-def test_each_statement_and_function_has_a_case_or_a_reason_against_it(
-    database_url: str,
-) -> None:
+def test_each_statement_and_function_has_a_case_or_a_reason_against_it(database_url: str) -> None:
     """A new one raises KeyError if it has a parameter that is not known yet."""
     with psycopg.connect(database_url, autocommit=True) as c:
         assert len(list(cases(c))) > 200

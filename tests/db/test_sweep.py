@@ -8,11 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronledger.engine.claiming import shared_plans
-from cronledger.rules import outcome, planner
-from tests.db.support.engine import LONG_AGO, Ledger, Runner, runners
-
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-FAILURE = outcome.failure(ValueError("no"))
+from cronledger.rules import planner
+from tests.db.support.engine import FAILURE, HOUR, LONG_AGO, MINUTE, Ledger, Runner, runners
 
 
 async def test_i6_a_swept_row_that_is_not_reentrant_never_comes_back(ledger: Ledger) -> None:

@@ -14,12 +14,9 @@ from cronledger.audit.verify import verify
 from cronledger.ledger.audits import Audits
 from cronledger.rules import cron
 from tests.database import Databases
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import DAY, HOUR, MINUTE, Ledger, Runner, runners
 from tests.db.support.whole_replica import Whole
 from tests.marks import first_short
-
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-DAY = timedelta(days=1)
 
 Found = list[tuple[str, datetime | None]]
 

@@ -9,7 +9,8 @@ import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from tests.db.support.engine import Ledger
+from tests.bench.plans import nodes
+from tests.db.support.engine import DAY, HOUR, MINUTE, SECOND, Ledger
 from tests.db.support.rows import (
     Db,
     copies,
@@ -19,27 +20,16 @@ from tests.db.support.rows import (
     now,
     one,
     runner,
+    schedule,
     skip,
     travel,
     value,
 )
 
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-DAY = timedelta(days=1)
-
 
 def rows(db: Db, view: str, order: str = "job_name") -> list[dict[str, Any]]:
     statement = sql.SQL("SELECT * FROM cronledger.{} ORDER BY {}")
     return db.execute(statement.format(sql.Identifier(view), sql.Identifier(order))).fetchall()
-
-
-def schedule(db: Db, name: str = "job", **columns: Any) -> None:
-    """Sets columns of the job's schedules, as a claim would."""
-    pairs = sql.SQL(", ").join(
-        sql.SQL("{} = {}").format(sql.Identifier(n), sql.Literal(v)) for n, v in columns.items()
-    )
-    statement = sql.SQL("UPDATE cronledger.schedules SET {} WHERE job_name = {}")
-    db.execute(statement.format(pairs, sql.Literal(name)))
 
 
 @pytest.fixture
@@ -291,9 +281,8 @@ def test_overdue_paused(db: Db) -> None:
 def test_overdue_spec_error(db: Db) -> None:
     job(db)
     db.execute("UPDATE cronledger.jobs SET spec_error = 'unknown zone'")
-    parked(db, "spec_error")
     for next_plan_time in (None, "2001-01-01"):
-        schedule(db, next_plan_time=next_plan_time, planned_through=now(db) - HOUR)
+        parked(db, "spec_error", next_plan_time=next_plan_time, planned_through=now(db) - HOUR)
         assert why(db) == ("spec_error", "unknown zone")
 
 
@@ -354,7 +343,7 @@ def test_overdue_executions(db: Db) -> None:
     waiting = execution(db, "PENDING")
     retried = execution(db, "FAILED", "other", plan_time=now(db) - HOUR, next_attempt_at=now(db))
     db.execute("UPDATE cronledger.executions SET next_attempt_at = due_at")
-    schedule(db, next_plan_time=now(db) + HOUR, next_due_at=now(db) + HOUR)
+    schedule(db, "job", next_plan_time=now(db) + HOUR, next_due_at=now(db) + HOUR)
     assert [r["id"] for r in rows(db, "overdue")] == [waiting["id"], retried["id"]]
     db.execute("DELETE FROM cronledger.executions WHERE id = %s", [retried["id"]])
     assert overdue(db)["reason"] == "no_runner"
@@ -363,7 +352,7 @@ def test_overdue_executions(db: Db) -> None:
     running = execution(db, "RUNNING", plan_time=now(db) - HOUR)
     assert (overdue(db)["reason"], overdue(db)["blocked_by"]) == ("waiting", running["id"])
     db.execute("UPDATE cronledger.jobs SET overlap = 'allow'")
-    schedule(db, next_due_at=now(db) + HOUR)
+    schedule(db, "job", next_due_at=now(db) + HOUR)
     assert overdue(db)["reason"] == "behind"
     db.execute("UPDATE cronledger.jobs SET handler = 'external'")
     assert overdue(db)["reason"] == "external"
@@ -596,16 +585,10 @@ def test_views_read_their_rows_through_indexes(db: Db) -> None:
         " AND scope_id = 'global' ORDER BY plan_time DESC LIMIT 20",
     ):
         explained = value(db, sql.SQL("EXPLAIN (ANALYZE, FORMAT JSON) {}").format(sql.SQL(query)))
-        assert most_rows(explained[0]["Plan"]) <= 100, query
-
-
-def most_rows(plan: dict[str, Any]) -> float:
-    """The most rows that any one node of the plan read from executions, kept or filtered away."""
-    own = 0.0
-    if str(plan.get("Relation Name", "")).startswith("executions"):
-        own = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
-        own *= plan["Actual Loops"]
-    return max([own, *(most_rows(child) for child in plan.get("Plans", []))])
+        for node in nodes(explained[0]["Plan"]):
+            if node.get("Relation Name", "").startswith("executions"):
+                read = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+                assert read * node["Actual Loops"] <= 100, query
 
 
 @pytest.mark.long

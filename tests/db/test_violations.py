@@ -2,7 +2,7 @@
 
 The stateful tests and the simulator find it empty after what the engine did."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -12,20 +12,8 @@ from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
 from cronledger.audit.accepted import ACCEPTABLE
-from tests.db.support.rows import (
-    Db,
-    execution,
-    insert,
-    job,
-    now,
-    one,
-    runner,
-    skip,
-    start_blocked,
-)
-
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-DAY = timedelta(days=1)
+from tests.db.support.engine import DAY, HOUR, MINUTE, SECOND
+from tests.db.support.rows import Db, execution, insert, job, now, one, runner, skip, start_blocked
 
 
 def violations(db: Db) -> list[tuple[str, datetime | None]]:
@@ -96,18 +84,19 @@ def test_early(db: Db) -> None:
     assert violations(db) == [("early", at), ("early", at + HOUR)]
 
 
-def test_overlapping_in_the_past(db: Db) -> None:
-    at = old_job(db)
+def test_overlapping_in_the_past_of_an_earlier_attempt_and_now(db: Db) -> None:
+    at = old_job(db, max_attempts=2)
     execution(db, plan_time=at, finished_at=at + HOUR + SECOND)
     execution(db, plan_time=at + HOUR)
     assert violations(db) == [("overlapping", at + HOUR)]
-
-
-def test_overlapping_of_an_earlier_attempt(db: Db) -> None:
-    at = old_job(db, max_attempts=2)
+    db.execute("DELETE FROM cronledger.executions")
     attempted(db, at, "boom")
     execution(db, plan_time=at + 30 * SECOND, due_at=at, trigger="manual")
     assert violations(db) == [("overlapping", at + 30 * SECOND)]
+    db.execute("DELETE FROM cronledger.executions")
+    execution(db, "RUNNING", plan_time=at - 8 * DAY, started_at=at)  # however old it is
+    execution(db, "RUNNING", plan_time=at + HOUR)
+    assert violations(db) == [("overlapping", at + HOUR)]
 
 
 def test_a_stolen_attempt_is_known_to_have_run_until_it_was_last_seen(db: Db) -> None:
@@ -118,13 +107,6 @@ def test_a_stolen_attempt_is_known_to_have_run_until_it_was_last_seen(db: Db) ->
     assert violations(db) == [("overlapping", at + 29 * SECOND)]
     db.execute("DELETE FROM cronledger.executions WHERE plan_time = %s", [at + 29 * SECOND])
     assert violations(db) == []
-
-
-def test_overlapping_now_however_old_its_plan_time(db: Db) -> None:
-    at = old_job(db)
-    execution(db, "RUNNING", plan_time=at - 8 * DAY, started_at=at)
-    execution(db, "RUNNING", plan_time=at + HOUR)
-    assert violations(db) == [("overlapping", at + HOUR)]
 
 
 def test_overlap_is_judged_by_the_revision_in_force(db: Db) -> None:
@@ -142,12 +124,17 @@ def scoped(db: Db, at: datetime, *scopes: str, **columns: Any) -> None:
         execution(db, "RUNNING", plan_time=at, scope_kind="shard", scope_id=scope, **columns)
 
 
-def test_over_the_limit_of_a_job(db: Db) -> None:
-    at = old_job(db, max_running=2, scope_kind="shard", scopes=["a", "b", "c"])
-    scoped(db, at, "a", "b")
+@pytest.mark.parametrize("of", ["job", "queue"])
+def test_over_the_limit_by_runs_that_are_not_of_another_scheduler(db: Db, of: str) -> None:
+    limit = 2 if of == "job" else None
+    at = old_job(db, max_running=limit, scope_kind="shard", scopes=["a", "b", "c", "d"])
+    if of == "queue":
+        insert(db, "queues", name="default", max_running=2)
+    scoped(db, at, "a", runner_id="observed")
+    scoped(db, at, "b", "c")
     assert violations(db) == []
-    scoped(db, at + HOUR, "c")
-    assert violations(db) == [("over_limit", at + HOUR)]
+    scoped(db, at + HOUR, "d")
+    assert violations(db) == [("over_limit", at + HOUR if of == "job" else None)]
 
 
 def test_a_limit_that_is_lowered_is_not_broken(db: Db) -> None:
@@ -162,23 +149,6 @@ def test_a_limit_that_is_lowered_is_not_broken(db: Db) -> None:
         " attempts = %s WHERE scope_id = 'a'", [Jsonb([past(1, at, "runner_crashed")])],
     )  # fmt: skip
     assert violations(db) == []  # stolen: it took no room
-
-
-def test_over_the_limit_of_a_queue(db: Db) -> None:
-    at = old_job(db, scope_kind="shard", scopes=["a", "b"])
-    insert(db, "queues", name="default", max_running=1)
-    scoped(db, at, "a")
-    assert violations(db) == []
-    scoped(db, at, "b")
-    assert violations(db) == [("over_limit", None)]
-
-
-def test_a_run_of_another_scheduler_counts_for_no_limit(db: Db) -> None:
-    at = old_job(db, scope_kind="shard", scopes=["a", "b"], max_running=1)
-    insert(db, "queues", name="default", max_running=1)
-    scoped(db, at, "a", runner_id="observed")
-    scoped(db, at + HOUR, "b")
-    assert violations(db) == []
 
 
 def test_attempts_beyond_the_most(db: Db) -> None:

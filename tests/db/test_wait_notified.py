@@ -263,13 +263,19 @@ async def test_the_waits_of_a_client_share_a_connection(
     await eventually("the connection is closed", lambda: listeners(db) == [])
 
 
-@pytest.mark.usefixtures("at_once")
-async def test_a_timeout_closes_the_connection(running: int, db: Db, database_url: str) -> None:
-    with Client(database_url) as client, pytest.raises(TimeoutError, match=f"execution {running} "):
+@pytest.mark.parametrize("after", [0.0, 2 * PATIENCE])
+async def test_a_timeout_closes_the_connection_and_a_short_wait_opens_none(
+    running: int, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch, after: float
+) -> None:
+    monkeypatch.setattr(ends, "LISTEN_AFTER_SECONDS", after)
+    said = f"execution {running} "
+    with Client(database_url) as client, pytest.raises(TimeoutError, match=said):
         client.wait(running, 0.3)
     async with AsyncClient(database_url) as async_client:
-        with pytest.raises(TimeoutError, match=f"execution {running} "):
+        with pytest.raises(TimeoutError, match=said):
             await async_client.wait(running, 0.3)
+    if after:
+        assert listeners(db) == []
     until("the connections are closed", lambda: listeners(db) == [])
 
 
@@ -285,18 +291,6 @@ async def test_a_cancelled_wait_leaves_nothing(running: int, db: Db, database_ur
                 await waits
             assert {task.get_name() for task in asyncio.all_tasks()}.isdisjoint({ends.NAME})
             await eventually("the connection is closed", lambda: listeners(db) == [])
-
-
-async def test_a_short_wait_does_not_listen(
-    running: int, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ends, "LISTEN_AFTER_SECONDS", 2 * PATIENCE)
-    with Client(database_url) as client, pytest.raises(TimeoutError):
-        client.wait(running, 0.1)
-    async with AsyncClient(database_url) as async_client:
-        with pytest.raises(TimeoutError):
-            await async_client.wait(running, 0.1)
-    assert listeners(db) == []
 
 
 @pytest.mark.usefixtures("at_once")

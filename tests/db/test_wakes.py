@@ -1,7 +1,7 @@
 """What is due and blocked starts when its block is gone: no replica waits for its next poll."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 
@@ -13,11 +13,10 @@ from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.lease import Lease
 from cronledger.ledger.round_trips import RoundTrips
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import FAILURE, MINUTE, Ledger, Runner, runners
 from tests.db.support.whole_replica import Whole
 from tests.waiting import PATIENCE, eventually
 
-MINUTE = timedelta(minutes=1)
 DUE = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
 
 
@@ -108,7 +107,7 @@ async def test_a_finish_makes_room_for_the_retry_of_another_replica(ledger: Ledg
     async with runners(ledger.url, {}, {}) as (one, two):
         ledger.trigger("failing")
         (failing,) = await two.settle()
-        await two.finish(failing, outcome.failure(ValueError("no")))
+        await two.finish(failing, FAILURE)
         ledger.trigger("other")
         (other,) = await one.settle()
         ledger.travel(by=6 * MINUTE)

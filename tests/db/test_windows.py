@@ -13,13 +13,11 @@ from cronledger.engine.lease import Lease
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Discard, Outcome, Retry
 from tests.db.support import rows
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import HOUR, MINUTE, Ledger, Runner
 from tests.db.support.whole_replica import Whole
 from tests.marks import first_short
 from tests.waiting import eventually
 
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 FAILED = outcome.failure(Discard("broken"))
 RETRIED = outcome.failure(Retry("10m"))
 
@@ -326,16 +324,8 @@ async def test_windows_that_are_turned_off_and_on_continue(
     await one.finish(lease)
     ledger.edit(windows=True)
     await run(ledger, one)
-    assert chain(ledger)[1:] == [
-        (at + HOUR, at + 2 * HOUR),
-        (at + 2 * HOUR, at + 4 * HOUR),
-    ]
+    assert chain(ledger)[1:] == [(at + HOUR, at + 2 * HOUR), (at + 2 * HOUR, at + 4 * HOUR)]
     assert ledger.violations() == []
-
-
-def test_windows_need_another_overlap_than_allow(ledger: Ledger, began: datetime) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match="windows_need_an_order"):
-        ledger.edit(overlap="allow")
 
 
 # --- constraints, upkeep and verify ---------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import product
 from typing import Any
 from uuid import uuid4
 
@@ -10,10 +11,9 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.engine.clock import DatabaseClock
-from tests.db.support.engine import Ledger, Runner
+from tests.db.support.engine import MINUTE, Ledger, Runner
 from tests.db.support.rows import Db, start_blocked
 
-MINUTE = timedelta(minutes=1)
 CALLS = {
     "heartbeat": "SELECT heartbeat(%s, %s)",
     "finish": "SELECT finish(%s, %s)",
@@ -181,23 +181,14 @@ def test_a_stale_lease_is_stolen_by_a_worker_that_was_there_long_enough(ledger: 
     assert claim(ledger, "away") == []  # a leap of the clock: its view has a gap
 
 
-def test_bad_input_is_refused(ledger: Ledger) -> None:
-    for call in (
-        "claim_next('default', 'w', 0)",
-        "claim_next('default', '', 1)",
-        "claim_next(NULL, 'w', 1)",
-        "fail(1, gen_random_uuid(), '', 'no')",
-        "fail(1, gen_random_uuid(), 'stale_timeout', 'no')",
-        "fail(1, gen_random_uuid(), 'x', 'no', retry_after => '-1 s')",
-    ):
-        with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
-            ledger.values(f"SELECT * FROM {call}")
-        assert refused.value.diag.message_hint, call
-
-
-async def test_a_worker_cannot_take_the_name_of_a_live_replica(ledger: Ledger, one: Runner) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="a live replica has"):
-        claim(ledger, one.name)
+async def test_a_worker_has_no_name_of_a_replica_or_of_observed_runs(
+    ledger: Ledger, one: Runner
+) -> None:
+    external(ledger)
+    refused = {one.name: "a live replica has", "observed": "runner observed: this name"}
+    for (name, said), call in product(refused.items(), ("claim_next('default'", "claim('job'")):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match=said):
+            ledger.values(f"SELECT * FROM {call}, %s)", name)
 
 
 # -- the beginning of a lease ----------------------------------------------------------------------
@@ -208,11 +199,8 @@ STOLEN = "UPDATE executions SET stale_after = db_now() - interval '1 s' WHERE st
 def stand_still(ledger: Ledger) -> None:
     """From now on, each statement began at this instant, and has waited for a lock for an hour."""
     began = ledger.now()
-    for name, at in (("db_now", began), ("db_clock", began + timedelta(hours=1))):
-        ledger.values(
-            f"CREATE OR REPLACE FUNCTION cronledger.{name}() RETURNS timestamptz LANGUAGE sql"
-            f" {'STABLE' if name == 'db_now' else 'VOLATILE'} AS $$ SELECT timestamptz '{at}' $$"
-        )
+    ledger.show(f"timestamptz '{began}'", "db_now")
+    ledger.show(f"timestamptz '{began + timedelta(hours=1)}'")
 
 
 def lease_left(ledger: Ledger, table: str = "executions") -> list[timedelta]:

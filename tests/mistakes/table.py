@@ -1308,7 +1308,7 @@ MISTAKES = [
     *_of(
         SQL + "operators/check_runner.sql",
         ("a trigger for a host is content with a runner of another host",
-         HOSTS + "test_a_trigger_for_a_host_wants_a_runner_of_that_host",
+         HOSTS + "test_a_trigger_names_the_labels_that_no_runner_has",
          "AND (of_host IS NULL OR 'host=' || of_host = ANY (r.labels)))", ")"),
     ),
     *_of(

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
+import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
@@ -25,17 +26,21 @@ from cronledger.engine.maintenance.sweeper import Sweeper
 from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.finisher import Finisher, Settled
 from cronledger.engine.running.follow_up import FollowUp
+from cronledger.explain.findings import DoctorContext, Finding
 from cronledger.ledger.access import Access
 from cronledger.ledger.rows import CheckInReply
 from cronledger.ledger.statements import Statements
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
+from cronledger.settings import Settings
 from tests.db.support import rows
 from tests.db.support.rows import TARGETS, Db
 
 FUNCTION = "tests:work"
 JSON_COLUMNS = ("target", "payload", "requires", "after")
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3_600, 86_400))
+FAILURE = outcome.failure(ValueError("no"))
 TICK = timedelta(milliseconds=1)
 _STOPPED = """
 UPDATE cronledger.time_travel SET ahead = '0';
@@ -145,6 +150,13 @@ class Ledger(testing.Ledger):
         self.values(_STOPPED.format(at=at.isoformat()))
         self.make_partitions()
 
+    def show(self, instant: str, clock: str = "db_clock") -> None:
+        """Let this clock show another instant from now on, which is an expression of SQL."""
+        self.values(
+            f"CREATE OR REPLACE FUNCTION cronledger.{clock}() RETURNS timestamptz LANGUAGE sql"
+            f" {'STABLE' if clock == 'db_now' else 'VOLATILE'} AS $$ SELECT {instant} $$"
+        )
+
     def make_partitions(self) -> None:
         """The partitions of the present, as `maintain_partitions()` makes them.
 
@@ -165,6 +177,11 @@ class Ledger(testing.Ledger):
         if scope != "global":
             arguments = {"scope_kind": "shard", "scope_id": scope} | arguments
         return super().trigger(job, **arguments)
+
+    def findings(self, check: Callable[[DoctorContext], Iterable[Finding]]) -> list[Finding]:
+        """What a check of `doctor` finds."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            return [*check(DoctorContext(connection, Settings(), self.url))]
 
     def parked(self, name: str = "job", scope: str = "global") -> str | None:
         found: str | None = self.one(

@@ -142,12 +142,9 @@ LEFT_OUT = {
 NULLS = (
     "after_ids", "after_kinds", "before_at", "before_job", "before_kind", "before_scope_id",
     "before_scope_kind", "before_time", "calendar", "channel", "code", "deploy", "due_at",
-    "due_from",
-    "among", "ended_before", "error", "force", "group_id", "key", "label", "labels", "message",
-    "only",
-    "outcomes", "owner", "payload", "reason", "runner", "search", "source", "state", "status",
-    "statuses",
-    "traceparent", "verb", "watermark",
+    "due_from", "among", "ended_before", "error", "force", "group_id", "key", "label", "labels",
+    "message", "only", "outcomes", "owner", "payload", "reason", "runner", "search", "source",
+    "state", "status", "statuses", "traceparent", "verb", "watermark",
 )  # fmt: skip
 """Parameters of which NULL restricts nothing."""
 
@@ -158,14 +155,8 @@ OWN: Mapping[str, Mapping[str, object]] = {
     "upsert_channels": {"channels": "{}"},
     "record_deploy": {"host": None},
     "list_ends_since": {"before": "infinity"},
-    "list_shown_jobs": {
-        "failing": "{}",
-        "overdue": "{}",
-        "sort": "next",
-        "descending": False,
-        "skipped": 0,
-        "max_scopes": 20,
-    },
+    "list_shown_jobs": {"failing": "{}", "overdue": "{}", "sort": "next", "descending": False,
+                        "skipped": 0, "max_scopes": 20},
     "list_found_scopes": {"text": "s1", "max_of_job": 3},
     "list_strip_cells": {"max_rows": [100] * BATCH},
     "mark_changed_hours": {"after": "0"},
@@ -181,7 +172,7 @@ OWN: Mapping[str, Mapping[str, object]] = {
         "keys": [f"k{n}" for n in range(BATCH)],
         "scope_ids": [f"s{1 + n}" for n in range(BATCH)],
     },
-}
+}  # fmt: skip
 """Values of one statement, where its parameter has another type than elsewhere."""
 
 _MANY = """
@@ -200,16 +191,9 @@ WHERE e.status = %s AND (e.job_name = 'worker') = %s AND e.next_attempt_at IS NU
 ORDER BY e.plan_time DESC LIMIT 1
 """
 OF_HELD = (
-    "assert_lease",
-    "cancel",
-    "fail",
-    "finish",
-    "heartbeat",
-    "not_ready",
-    "progress",
-    "release",
+    "assert_lease", "cancel", "fail", "finish", "heartbeat", "not_ready", "progress", "release",
     "upstream",
-)
+)  # fmt: skip
 HELD_OR_ENDED = (("RUNNING", True), ("FAILED", False))
 _FUNCTIONS = """
 SELECT p.proname AS name, p.proargnames[:p.pronargs - p.pronargdefaults] AS required,

@@ -17,7 +17,7 @@ from cronledger.ledger.rows import LeaseKey
 from cronledger.ledger.transactions import step_transaction
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
-from tests.db.support.engine import Runner
+from tests.db.support.engine import FAILURE, Runner
 from tests.db.support.ledger_bench import Bound, picks, policies, replicas
 from tests.db.support.model_of_gates import Skipped
 from tests.db.support.model_of_rows import EPOCH, HOSTS, PERIOD, Pause, Row
@@ -494,21 +494,14 @@ class Rules(Bound):
         assert answer == expected
 
 
-def _outcome(how: str, mark: int) -> Outcome:  # noqa: PLR0911
-    match how:
-        case "value":
-            return outcome.success(None)
-        case "mark":
-            return outcome.success(outcome.Result(None, watermark=mark))
-        case "nothing":
-            return outcome.success(outcome.Result(None, watermark=None))
-        case "retry":
-            return outcome.failure(outcome.Retry("5s"))
-        case "discard":
-            return outcome.failure(outcome.Discard("no_use"))
-        case "cancelled":
-            return outcome.cancelled()
-        case "not_ready":
-            return outcome.failure(outcome.NotReady("40s"))
-        case _:
-            return outcome.failure(ValueError("no"))
+def _outcome(how: str, mark: int) -> Outcome:
+    ends = {
+        "value": outcome.success(None),
+        "mark": outcome.success(outcome.Result(None, watermark=mark)),
+        "nothing": outcome.success(outcome.Result(None, watermark=None)),
+        "retry": outcome.failure(outcome.Retry("5s")),
+        "discard": outcome.failure(outcome.Discard("no_use")),
+        "cancelled": outcome.cancelled(),
+        "not_ready": outcome.failure(outcome.NotReady("40s")),
+    }
+    return ends.get(how, FAILURE)
