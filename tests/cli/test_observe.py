@@ -326,14 +326,10 @@ def test_what_a_crash_left_in_the_spool_is_removed(
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["seen"],
-        ["--deliver", "seen"],
-        ["--refused", "seen", "--", "true"],
-        ["--scope", "x", "seen", "--", "true"],
-        ["seen", "--scope", "tenant/x", "--", "true"],
+        [], ["seen"], ["--deliver", "seen"], ["--refused", "seen", "--", "true"],
+        ["--scope", "x", "seen", "--", "true"], ["seen", "--scope", "tenant/x", "--", "true"],
     ],
-)
+)  # fmt: skip
 def test_a_wrong_call_is_refused(bare: Cli, arguments: list[str]) -> None:
     assert bare("observe", *arguments).exit_code == 2
 

@@ -176,9 +176,7 @@ async def test_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> N
 
 
 @pytest.mark.long
-async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
-    ledger: Ledger,
-) -> None:
+async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(ledger: Ledger) -> None:
     """Its lease runs out and it runs again: the drain must not write an end for it."""
     app, other, release = App("drained"), App("drained"), threading.Event()
 
