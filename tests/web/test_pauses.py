@@ -24,7 +24,8 @@ def test_a_plan_shows_what_it_skips_and_plans_nothing(browser: TestClient, db: D
     assert value(db, "SELECT count(*) FROM cronledger.pauses") == 0
 
 
-def test_a_pause_is_planned_listed_and_withdrawn(browser: TestClient, db: Db) -> None:
+def test_a_pause_is_planned_listed_changed_and_withdrawn(browser: TestClient, db: Db) -> None:
+    assert 'href="/pauses"' in browser.get("/jobs").text
     assert "No job was ever paused." in text(browser.get("/pauses").text)
     shown = act(
         browser, "/pauses/plan", queue="slow", owner="ann", until="2d", reason="stock <count>",
@@ -33,24 +34,20 @@ def test_a_pause_is_planned_listed_and_withdrawn(browser: TestClient, db: Db) ->
     assert "Pause 1 is planned." in shown
     listed = panel(browser.get("/pauses").text, "pauses")
     assert "1 planned queue slow, owner ann (1 now)" in listed and "stock <count> by" in listed
-    assert "Pause 1 is ended." in act(browser, "/pauses/end", pause="1")
-    assert "Pause 1 was over already." in act(browser, "/pauses/end", pause="1")
-    assert "1 withdrawn queue slow" in panel(browser.get("/pauses").text, "pauses")
-    verbs = "SELECT string_agg(verb || ' ' || outcome, ', ' ORDER BY id) FROM cronledger.audit"
-    assert "plan_pause done, end_pause done, end_pause unchanged" in value(db, verbs)
-
-
-def test_a_planned_pause_is_changed(browser: TestClient, db: Db) -> None:
-    act(browser, "/pauses/plan", reason="freeze", job="pay", until="2d", **{"from": "1d"})
     changed = {"pause": "1", "until": "none", "reason": "longer", "from": ""}
     assert "Pause 1 is changed." in act(browser, "/pauses/change", **changed)
     row = "SELECT (reason, until_at IS NULL)::text FROM cronledger.pauses"
     assert value(db, row) == "(longer,t)"
     assert "Pause 1 is unchanged." in act(browser, "/pauses/change", pause="1")
-    act(browser, "/pauses/end", pause="1")
+    assert "Pause 1 is ended." in act(browser, "/pauses/end", pause="1")
+    assert "Pause 1 was over already." in act(browser, "/pauses/end", pause="1")
+    assert "1 withdrawn queue slow" in panel(browser.get("/pauses").text, "pauses")
     refused = text(act(browser, "/pauses/change", **changed | {"reason": "again"}))
     assert "is changed" not in refused
     assert value(db, row) == "(longer,t)"
+    verbs = "SELECT string_agg(verb || ' ' || outcome, ', ' ORDER BY id) FROM cronledger.audit"
+    done = "plan_pause done, change_pause done, change_pause unchanged, end_pause done"
+    assert f"{done}, end_pause unchanged" in value(db, verbs)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +67,3 @@ def test_a_bad_plan_is_refused(
     fields = {"reason": "x", "from": "", "until": "", "labels": "", "job": ""} | given
     assert said in text(act(browser, "/pauses/plan", **fields))
     assert value(db, "SELECT count(*) FROM cronledger.pauses") == 0
-
-
-def test_the_list_of_jobs_leads_to_the_pauses(browser: TestClient) -> None:
-    assert 'href="/pauses"' in browser.get("/jobs").text
