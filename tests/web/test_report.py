@@ -106,18 +106,13 @@ def test_a_body_is_the_output_without_what_the_ledger_cannot_store(
     assert stored(db)[0]["output"] == "a\ufffdb \ufffd postgresql://me:***@db/x"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_an_unknown_address_says_nothing_about_tokens_and_jobs(cron: TestClient, db: Db) -> None:
+    for path in (
         UNKNOWN, f"{UNKNOWN}/start", f"{TOKEN}/256", f"{TOKEN}/-1", f"{TOKEN}/log", f"{TOKEN}/",
         f"{TOKEN}/start/1", TOKEN[:-1], "", "jobs", "%2e%2e%2fjobs",
-    ],
-)  # fmt: skip
-def test_an_unknown_address_says_nothing_about_tokens_and_jobs(
-    cron: TestClient, db: Db, path: str
-) -> None:
-    answer = cron.post(f"/report/{path}")
-    assert (answer.status_code, answer.text) == (404, "There is no such address.\n")
+    ):  # fmt: skip
+        answer = cron.post(f"/report/{path}")
+        assert (answer.status_code, answer.text) == (404, "There is no such address.\n"), path
     assert stored(db) == []
 
 
