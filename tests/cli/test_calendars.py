@@ -152,16 +152,16 @@ def test_a_replica_applies_the_calendars_of_its_source(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["show", "diff"])
-def test_names_of_calendars_are_completed(command: str, cli: Cli, file: Path) -> None:
-    words = {"COMP_WORDS": f"cronledger calendars {command} d", "COMP_CWORD": "3"}
-    given = {"_CRONLEDGER_COMPLETE": "bash_complete", **words}
+def test_names_of_calendars_are_completed(cli: Cli, file: Path) -> None:
+    for command in ("show", "diff"):
+        words = {"COMP_WORDS": f"cronledger calendars {command} d", "COMP_CWORD": "3"}
+        given = {"_CRONLEDGER_COMPLETE": "bash_complete", **words}
 
-    def offered() -> bool:
-        done = CliRunner().invoke(main, [], prog_name="cronledger", env=given)
-        return done.stdout == "plain,de\n"
+        def offered(given: dict[str, str] = given) -> bool:
+            done = CliRunner().invoke(main, [], prog_name="cronledger", env=given)
+            return done.stdout == "plain,de\n"
 
-    until("a name", offered)
+        until(f"a name for {command}", offered)
 
 
 def test_check_shows_what_a_calendar_moves(bare: Cli, surroundings: Path) -> None:
