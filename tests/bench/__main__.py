@@ -73,22 +73,13 @@ def measure_ratios(bench: Bench) -> dict[str, float]:
 
 
 MEASUREMENTS: Mapping[str, Callable[[Bench], Any]] = {
-    "plans": measure_plans,
-    "startup": startup.measure,
-    "scheduling": scheduling.measure,
-    "schedules": schedules.measure,
-    "pinned": pinned.measure,
-    "lateness": lateness.measure,
-    "burst": burst.measure,
-    "analyzed_burst": burst.measure_analyzed,
-    "throughput": throughput.measure,
-    "enqueue": enqueue.measure,
-    "capture": capture.measure,
-    "replicas": replicas.measure,
-    "large_ledger": large_ledger.measure,
-    "idle": idle.measure,
+    "plans": measure_plans, "startup": startup.measure, "scheduling": scheduling.measure,
+    "schedules": schedules.measure, "pinned": pinned.measure, "lateness": lateness.measure,
+    "burst": burst.measure, "analyzed_burst": burst.measure_analyzed,
+    "throughput": throughput.measure, "enqueue": enqueue.measure, "capture": capture.measure,
+    "replicas": replicas.measure, "large_ledger": large_ledger.measure, "idle": idle.measure,
     "ratios": measure_ratios,
-}
+}  # fmt: skip
 ONLY_BY_NAME = {"throughput", "analyzed_burst", "schedules", "capture"}
 """Measurements that the short form leaves out unless they are asked for."""
 

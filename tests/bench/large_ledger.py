@@ -42,12 +42,9 @@ def measure(bench: Bench) -> dict[str, Any]:
         empty = stack.enter_context(new_ledger(bench.server))
         backlogs, messages = _samples(empty, large, form.backlog(SLOTS), form.repeats)
         return {
-            "rows": form.rows,
-            "seconds_to_fill": round(seconds),
-            "bytes": size,
-            "backlog": backlogs,
-            "enqueued": messages,
-        }
+            "rows": form.rows, "seconds_to_fill": round(seconds), "bytes": size,
+            "backlog": backlogs, "enqueued": messages,
+        }  # fmt: skip
 
 
 def _samples(

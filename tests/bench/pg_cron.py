@@ -28,7 +28,6 @@ def server() -> Iterator[str]:
     assert library is not None
     settings = {"shared_preload_libraries": "pg_cron", "cron.database_name": DATABASE}
     with durable_server(
-        str(library.parents[1] / "bin"),
-        lambda sockets: settings | {"cron.host": str(sockets)},
+        str(library.parents[1] / "bin"), lambda sockets: settings | {"cron.host": str(sockets)}
     ) as server:
         yield server.dsn

@@ -142,12 +142,8 @@ def _replicas(axes: Axes, found: Mapping[str, Any]) -> None:
 
 
 _PLOTS: Mapping[str, tuple[str, Callable[[Axes, Any], None]]] = {
-    "at_once": ("scheduling", _at_once),
-    "punctual": ("scheduling", _punctual),
-    "pinned": ("pinned", _pinned),
-    "lateness": ("lateness", _lateness),
-    "burst": ("burst", _burst),
-    "throughput": ("throughput", _throughput),
-    "cpu": ("throughput", _cpu),
+    "at_once": ("scheduling", _at_once), "punctual": ("scheduling", _punctual),
+    "pinned": ("pinned", _pinned), "lateness": ("lateness", _lateness), "burst": ("burst", _burst),
+    "throughput": ("throughput", _throughput), "cpu": ("throughput", _cpu),
     "replicas": ("replicas", _replicas),
-}
+}  # fmt: skip

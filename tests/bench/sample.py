@@ -21,10 +21,7 @@ class Sample(NamedTuple):
     @classmethod
     def of(cls, rows: int, seconds: float, usage: Usage) -> "Sample":
         return cls(
-            rows / seconds,
-            1e6 * usage.client / rows,
-            1e6 * usage.server / rows,
-            usage.wal / rows,
+            rows / seconds, 1e6 * usage.client / rows, 1e6 * usage.server / rows, usage.wal / rows
         )
 
     def json(self) -> dict[str, float]:

@@ -15,13 +15,9 @@ from cronledger.embedded.server import Embedded, find_binaries
 from tests.database import chosen_binaries
 
 SETTINGS = {
-    "fsync": "on",
-    "shared_buffers": "1GB",
-    "max_wal_size": "8GB",
-    "max_connections": "300",
-    "track_functions": "none",
-    "log_line_prefix": "%d ",
-}
+    "fsync": "on", "shared_buffers": "1GB", "max_wal_size": "8GB", "max_connections": "300",
+    "track_functions": "none", "log_line_prefix": "%d ",
+}  # fmt: skip
 """With the name of the database in each line of the log, so that statements can be counted."""
 
 REPORTED = (

@@ -262,18 +262,8 @@ def _count(value: float) -> str:
 
 
 _ROWS: Mapping[str, Callable[[Any], Iterator[Row]]] = {
-    "scheduling": _scheduling,
-    "schedules": _schedules,
-    "pinned": _pinned,
-    "lateness": _lateness,
-    "burst": _burst,
-    "analyzed_burst": _analyzed_burst,
-    "throughput": _backlog,
-    "enqueue": _enqueue,
-    "capture": _capture,
-    "replicas": _replicas,
-    "large_ledger": _large,
-    "idle": _idle,
-    "startup": _startup,
-    "plans": _plans,
-}
+    "scheduling": _scheduling, "schedules": _schedules, "pinned": _pinned, "lateness": _lateness,
+    "burst": _burst, "analyzed_burst": _analyzed_burst, "throughput": _backlog,
+    "enqueue": _enqueue, "capture": _capture, "replicas": _replicas, "large_ledger": _large,
+    "idle": _idle, "startup": _startup, "plans": _plans,
+}  # fmt: skip

@@ -30,11 +30,7 @@ class Usage:
         with c.cursor(row_factory=scalar_row) as cursor:
             cursor.execute("SELECT pg_current_wal_insert_lsn() - '0/0'")
             wal = cursor.fetchone()
-        return cls(
-            processor_seconds(clients),
-            sum(map(_seconds, server)),
-            float(wal or 0),
-        )
+        return cls(processor_seconds(clients), sum(map(_seconds, server)), float(wal or 0))
 
     def since(self, before: "Usage") -> "Usage":
         return Usage(

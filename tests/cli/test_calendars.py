@@ -47,7 +47,9 @@ def file(cli: Cli, surroundings: Path, year: int) -> Path:
 
 
 @pytest.mark.long
-def test_a_calendar_is_listed_with_its_end_and_its_jobs(cli: Cli, file: Path, year: int) -> None:
+def test_a_calendar_is_listed_with_its_end_and_shown_with_the_names_of_its_days(
+    cli: Cli, file: Path, year: int
+) -> None:
     (row,) = read(cli, "calendars", "list")
     assert (row["name"], row["revision"], row["jobs"]) == ("de", 1, 1)
     assert (row["first"], row["through"]) == (f"{year - 2}-01-01", f"{year + 4}-12-31")
@@ -55,10 +57,6 @@ def test_a_calendar_is_listed_with_its_end_and_its_jobs(cli: Cli, file: Path, ye
     shown = cli("calendars", "list").stdout
     assert shown.split()[:3] == ["CALENDAR", "REVISION", "THROUGH"]
     assert f"{year + 4}-12-31" in shown
-
-
-@pytest.mark.long
-def test_a_calendar_is_shown_with_the_names_of_its_days(cli: Cli, file: Path, year: int) -> None:
     found = read(cli, "calendars", "show", "de")
     assert found["dates"][f"{year}-12-24"] == "Christmas Eve"
     assert found["dates"][f"{year}-12-25"] == "Christmas Day"
@@ -71,9 +69,9 @@ def test_a_calendar_is_shown_with_the_names_of_its_days(cli: Cli, file: Path, ye
     shown = cli("calendars", "show", "de", "--year", str(year)).stdout
     assert "Christmas Eve" in shown and f"{year - 1}-12-25" not in shown
     assert f"{year}-10-03" in shown  # a holiday, whichever day of the week it is
+    every = cli("calendars", "show", "de", "--year", str(year), "--weekends").stdout
     for weekday in ("Saturday", "Sunday"):
         assert f"  {weekday}  {weekday}" not in shown
-        every = cli("calendars", "show", "de", "--year", str(year), "--weekends").stdout
         assert sum(line.split()[-2:] == [weekday] * 2 for line in every.splitlines()) > 40
 
 
@@ -115,22 +113,21 @@ def test_without_calendars_the_list_says_how_to_declare_one(cli: Cli) -> None:
     assert "a source declares them as [calendars.NAME]" in found.stderr
 
 
-def test_an_apply_without_changes_sets_no_calendar(cli: Cli, file: Path, ask: Ask) -> None:
+def test_an_apply_without_changes_sets_no_calendar_and_one_without_days_is_a_warning(
+    cli: Cli, file: Path, ask: Ask
+) -> None:
     for _ in range(2):
         assert cli("jobs", "apply", "jobs.toml").stdout == "unchanged: 1\n"
     assert ask("SELECT count(*) FROM cronledger.calendar_revisions") == [(1,)]
     found = read(cli, "jobs", "apply", "jobs.toml")
     assert (found["calendars"], found["unchanged"]) == ([], 1)
-
-
-def test_a_warning_about_a_calendar_is_printed(cli: Cli, file: Path) -> None:
-    file.write_text(file.read_text() + "\n[calendars.empty]\n")
-    found = cli("jobs", "apply", "jobs.toml")
-    assert found.exit_code == 0
-    assert "calendars.empty: excludes no day; add for example weekend = " in found.stderr
-    assert set(read(cli, "jobs", "apply", "jobs.toml")) == {
+    assert set(found) == {
         "added", "changed", "retired", "unchanged", "refused", "channels", "calendars"
     }  # fmt: skip
+    file.write_text(file.read_text() + "\n[calendars.empty]\n")
+    applied = cli("jobs", "apply", "jobs.toml")
+    assert applied.exit_code == 0
+    assert "calendars.empty: excludes no day; add for example weekend = " in applied.stderr
 
 
 def test_a_job_with_an_unknown_calendar_is_refused(cli: Cli, file: Path, ask: Ask) -> None:
@@ -155,16 +152,16 @@ def test_a_replica_applies_the_calendars_of_its_source(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["show", "diff"])
-def test_names_of_calendars_are_completed(command: str, cli: Cli, file: Path) -> None:
-    words = {"COMP_WORDS": f"cronledger calendars {command} d", "COMP_CWORD": "3"}
-    given = {"_CRONLEDGER_COMPLETE": "bash_complete", **words}
+def test_names_of_calendars_are_completed(cli: Cli, file: Path) -> None:
+    for command in ("show", "diff"):
+        words = {"COMP_WORDS": f"cronledger calendars {command} d", "COMP_CWORD": "3"}
+        given = {"_CRONLEDGER_COMPLETE": "bash_complete", **words}
 
-    def offered() -> bool:
-        done = CliRunner().invoke(main, [], prog_name="cronledger", env=given)
-        return done.stdout == "plain,de\n"
+        def offered(given: dict[str, str] = given) -> bool:
+            done = CliRunner().invoke(main, [], prog_name="cronledger", env=given)
+            return done.stdout == "plain,de\n"
 
-    until("a name", offered)
+        until(f"a name for {command}", offered)
 
 
 def test_check_shows_what_a_calendar_moves(bare: Cli, surroundings: Path) -> None:

@@ -203,13 +203,10 @@ def test_values_that_are_probably_secrets_are_warned_about_and_not_shown(
     )
     found = report(bare)["findings"]
     assert [(one["job"], one["field"], one["line"]) for one in found] == [
-        ("backup", "command", 3),
-        ("backup", "env.DB_PASSWORD", 5),
-        ("backup", "payload.Token", 4),
-        ("call", "http.url", 10),
-        ("call", "http.headers.X-Api-Key", 10),
+        ("backup", "command", 3), ("backup", "env.DB_PASSWORD", 5), ("backup", "payload.Token", 4),
+        ("call", "http.url", 10), ("call", "http.headers.X-Api-Key", 10),
         (None, "channels.pager.env.PAGER_TOKEN", 17),
-    ]
+    ]  # fmt: skip
     assert {one["level"] for one in found} == {"warning"}
     assert "hunter2" not in str(found) + bare("check").output
     assert 'write {env = "NAME"}' in found[1]["message"]

@@ -58,22 +58,15 @@ def test_a_database_without_the_schema_exits_4(
 
 PIECES = ("zebra", "okapi", SECRET)
 MISREAD = [
-    "postgresql://u:zebra%okapi@127.0.0.1:1/x",
-    "postgresql://u:zebra%00okapi@127.0.0.1:1/x",
-    "postgresql://u:zebra@okapi@127.0.0.1:1/x",
-    "postgresql://u:zebra/okapi@127.0.0.1:1/x",
-    "postgresql://u:zebra@127.0.0.1:1/okapi@x",
-    "postgresql://u:zebraokapi/x",
+    "postgresql://u:zebra%okapi@127.0.0.1:1/x", "postgresql://u:zebra%00okapi@127.0.0.1:1/x",
+    "postgresql://u:zebra@okapi@127.0.0.1:1/x", "postgresql://u:zebra/okapi@127.0.0.1:1/x",
+    "postgresql://u:zebra@127.0.0.1:1/okapi@x", "postgresql://u:zebraokapi/x",
     "postgresql://127.0.0.1:1/x?user=u&password=zebra&okapi",
     "postgresql://127.0.0.1:1/x?user=u&password=zebra&okapi=x",
-    "host=127.0.0.1 port=1 password=zebra okapi",
-    "host=127.0.0.1 port=1 password='zebra'okapi'",
-    "host=127.0.0.1 port=1 password='zebraokapi",
-    "host=127.0.0.1 port=zebraokapi",
-    "postgresql://u:zebra\udcffokapi@127.0.0.1:1/x",
-    "zebraokapi",
-    "mysql://u:zebraokapi@h/d",
-]
+    "host=127.0.0.1 port=1 password=zebra okapi", "host=127.0.0.1 port=1 password='zebra'okapi'",
+    "host=127.0.0.1 port=1 password='zebraokapi", "host=127.0.0.1 port=zebraokapi",
+    "postgresql://u:zebra\udcffokapi@127.0.0.1:1/x", "zebraokapi", "mysql://u:zebraokapi@h/d",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("variable", ["DATABASE_URL", "LISTEN_URL"])
@@ -110,14 +103,10 @@ def test_no_part_of_an_invalid_dsn_is_in_a_traceback() -> None:
 
 def test_other_dsns_are_taken_as_libpq_takes_them() -> None:
     for dsn in (
-        "postgresql:///d?user=a@b",
-        "postgres://u:p%40%25%2Fx@h:1,h2:2/d",
-        "postgresql://h/d?host=/var/run/postgresql",
-        "postgresql://u:p?#x@h/d",
-        "postgresql://",
-        "host=h password='a b\\'c@%/'",
-        "dbname=d",
-    ):
+        "postgresql:///d?user=a@b", "postgres://u:p%40%25%2Fx@h:1,h2:2/d",
+        "postgresql://h/d?host=/var/run/postgresql", "postgresql://u:p?#x@h/d", "postgresql://",
+        "host=h password='a b\\'c@%/'", "dbname=d",
+    ):  # fmt: skip
         check_dsn(dsn)
 
 

@@ -144,17 +144,40 @@ def test_an_assumed_pause_skips_its_firings(cli: Cli, file: Path, ask: Ask) -> N
 
 
 def test_the_pause_of_a_job_counts(cli: Cli, file: Path, ask: Ask) -> None:
-    ask("SELECT cronledger.pause('often', until => cronledger.db_now() + interval '12 h')")
-    assert of(read(cli, "forecast", "--days", "1", "--slots", "9"), "often") == {
-        "starts": 24,
-        "paused": 24,
-    }
-    ask("SELECT cronledger.resume('often')")
-    ask("SELECT cronledger.pause('often')")
-    assert of(read(cli, "forecast", "--days", "1", "--slots", "9"), "often") == {
-        "starts": 0,
-        "paused": 48,
-    }
+    for more, outcomes in (
+        (", until => cronledger.db_now() + interval '12 h'", {"starts": 24, "paused": 24}),
+        ("", {"starts": 0, "paused": 48}),
+    ):
+        ask(f"SELECT cronledger.pause('often'{more})")
+        assert of(read(cli, "forecast", "--days", "1", "--slots", "9"), "often") == outcomes
+        ask("SELECT cronledger.resume('often')")
+
+
+def test_a_planned_pause_and_a_planned_skip_have_the_plan_times_at_both_ends(
+    cli: Cli, file: Path, ask: Ask
+) -> None:
+    ask(
+        "SELECT cronledger.plan_pause('freeze', at + interval '2 h', at + interval '4 h',"
+        " job => 'hourly'),"
+        " cronledger.skip('often', at + interval '2 h', 'move', through => at + interval '4 h')"
+        " FROM date_trunc('hour', cronledger.db_now()) at"
+    )
+    found = read(cli, "forecast", "--days", "1", "--slots", "9")
+    assert of(found, "hourly") == {"starts": 21, "paused": 3}
+    assert of(found, "often") == {"starts": 43, "operator": 5}
+
+
+def test_limits_of_queues_count_and_queues_without_a_runner_are_named(
+    cli: Cli, file: Path, ask: Ask
+) -> None:
+    ask("SELECT cronledger.limit_queue('default', 1)")
+    found = read(cli, "forecast", "--days", "1", "--slots", "9")
+    assert found["queues"][0]["limit"] == 1
+    assert {row["cause"] for row in found["backlogs"]} == {"queue limit"}
+    ask("UPDATE cronledger.runners SET stale_after = cronledger.db_now() - interval '1 s'")
+    shown = cli("forecast", "--days", "1")
+    assert "no live runner serves these queues" in shown.stderr
+    assert read(cli, "forecast", "--days", "1")["queues"][0]["slots"] is None
 
 
 def test_a_planned_pause_counts_for_the_jobs_that_it_selects(
@@ -174,25 +197,6 @@ def test_a_planned_pause_counts_for_the_jobs_that_it_selects(
     after = read(cli, "forecast", "--days", "1", "--slots", "9", "--with", "jobs.toml")
     assert of(after, "hourly") == {"starts": 18, "paused": 6}
     assert of(after, "often") == {"starts": 48}
-
-
-def test_a_pause_from_a_plan_time_through_another_has_both(cli: Cli, file: Path, ask: Ask) -> None:
-    ask(
-        "SELECT cronledger.plan_pause('freeze', at.at + interval '2 h', at.at + interval '4 h')"
-        " FROM (SELECT date_trunc('hour', cronledger.db_now())) at(at)"
-    )
-    found = read(cli, "forecast", "--days", "1", "--slots", "9")
-    assert of(found, "hourly") == {"starts": 21, "paused": 3}
-
-
-def test_a_planned_skip_counts(cli: Cli, file: Path, ask: Ask) -> None:
-    ask(
-        "SELECT cronledger.skip('often', at.at + interval '2 h', 'move',"
-        " through => at.at + interval '4 h')"
-        " FROM (SELECT date_trunc('hour', cronledger.db_now())) at(at)"
-    )
-    found = read(cli, "forecast", "--days", "1", "--slots", "9")
-    assert of(found, "often") == {"starts": 43, "operator": 5}
 
 
 def test_gates_wait_or_expire(cli: Cli, file: Path, ask: Ask, surroundings: Path) -> None:
@@ -217,25 +221,11 @@ def test_gates_wait_or_expire(cli: Cli, file: Path, ask: Ask, surroundings: Path
     assert {row["longest"] for row in moved["gates"]} == {"15m"}
 
 
-def test_a_limit_of_a_queue_counts(cli: Cli, file: Path, ask: Ask) -> None:
-    ask("SELECT cronledger.limit_queue('default', 1)")
-    found = read(cli, "forecast", "--days", "1", "--slots", "9")
-    assert found["queues"][0]["limit"] == 1
-    assert {row["cause"] for row in found["backlogs"]} == {"queue limit"}
-
-
 def test_a_free_minute_is_suggested(cli: Cli, file: Path) -> None:
     found = read(cli, "forecast", "--suggest", "@hourly")["suggestion"]
     minute = int(found["schedule"].split()[0])
     assert found["starts"] == 0 and (15 < minute < 30 or 30 < minute < 60)
     assert "Suggestion: " in cli("forecast", "--suggest", "@daily").stdout
-
-
-def test_queues_without_a_runner_are_named(cli: Cli, file: Path, ask: Ask) -> None:
-    ask("UPDATE cronledger.runners SET stale_after = cronledger.db_now() - interval '1 s'")
-    shown = cli("forecast", "--days", "1")
-    assert "no live runner serves these queues" in shown.stderr
-    assert read(cli, "forecast", "--days", "1")["queues"][0]["slots"] is None
 
 
 def test_an_empty_ledger_has_no_firings(cli: Cli) -> None:

@@ -41,9 +41,6 @@ def test_every_command_is_listed_and_has_help(bare: Cli) -> None:
 
 def test_usage_errors_exit_2(bare: Cli) -> None:
     for arguments in (
-        ["nonsense"],
-        ["jobs", "nonsense"],
-        ["next"],
-        ["next", "@daily", "--count", "0"],
-    ):
+        ["nonsense"], ["jobs", "nonsense"], ["next"], ["next", "@daily", "--count", "0"],
+    ):  # fmt: skip
         refused(bare(*arguments), "Usage:")

@@ -1,7 +1,5 @@
 """`cronledger pauses`, and what `next` and `jobs resume` tell of pauses."""
 
-from typing import Any
-
 import pytest
 
 from tests.cli.conftest import Ask, Cli
@@ -28,22 +26,15 @@ def preview(cli: Cli, *arguments: str) -> dict[str, tuple[int, int]]:
     return {row["job"]: (row["scopes"], row["firings"]) for row in rows}
 
 
-@pytest.mark.parametrize(
-    ("options", "found"),
-    [
-        ("--all", {"daily": (1, 1), "hourly": (2, 50), "manual": (1, 0)}),
-        ("--queue q", {"daily": (1, 1), "hourly": (2, 50)}),
-        ("--owner bob", {"manual": (1, 0)}),
-        ("--label tier=batch", {"hourly": (2, 50)}),
-        ("--job daily --owner ann", {"daily": (1, 1)}),
-        ("--job daily --owner bob", {}),
-    ],
-)
-def test_a_preview_counts_what_would_be_skipped(
-    cli: Cli, ask: Ask, options: str, found: dict[str, Any]
-) -> None:
+def test_a_preview_counts_what_would_be_skipped(cli: Cli, ask: Ask) -> None:
     """Both ends are in the pause, so 25 firings of an hourly job are in a day."""
-    assert preview(cli, *options.split()) == found
+    for options, found in {
+        "--all": {"daily": (1, 1), "hourly": (2, 50), "manual": (1, 0)},
+        "--queue q": {"daily": (1, 1), "hourly": (2, 50)},
+        "--owner bob": {"manual": (1, 0)}, "--label tier=batch": {"hourly": (2, 50)},
+        "--job daily --owner ann": {"daily": (1, 1)}, "--job daily --owner bob": {},
+    }.items():  # fmt: skip
+        assert preview(cli, *options.split()) == found, options
     assert not ask("SELECT id FROM cronledger.pauses")
 
 
@@ -91,9 +82,8 @@ def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
     assert [row["state"] for row in read(cli, "pauses", "list", "--all")] == ["withdrawn"]
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
+def test_bad_input_is_refused(cli: Cli) -> None:
+    for line, said in (
         ("plan --reason x", "select jobs by --job"),
         ("plan --reason x --all --queue q", "select jobs by --job"),
         ("plan --reason x --job daly", "did you mean 'daily'?"),
@@ -104,11 +94,9 @@ def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
         ("change 1", "give --from, --until or --reason"),
         ("change 1 --reason x", "pause 1 does not exist"),
         ("end 1", "pause 1 does not exist"),
-    ],
-)
-def test_bad_input_is_refused(cli: Cli, line: str, said: str) -> None:
-    found = cli("pauses", *line.split())
-    refused(found, said, code=found.exit_code or -1)
+    ):
+        found = cli("pauses", *line.split())
+        refused(found, said, code=found.exit_code or -1)
 
 
 def test_a_job_that_a_wide_pause_holds_names_the_remedy(cli: Cli, ask: Ask) -> None:

@@ -345,9 +345,7 @@ def test_a_run_of_verify_is_recorded_for_roles_that_may_write(
         assert recorded == [("finished",)] * count
 
 
-def test_a_group_without_its_rights_names_the_migration(
-    call: Callable[..., Result],
-) -> None:
+def test_a_group_without_its_rights_names_the_migration(call: Callable[..., Result]) -> None:
     revoke = "REVOKE SELECT ON cronledger.job_overview FROM cronledger_viewer"
     remedy = "cronledger_viewer itself does not have this right; run `cronledger migrate`"
     refused(call("viewer", "jobs", "list", before=revoke), remedy)

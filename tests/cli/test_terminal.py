@@ -162,22 +162,14 @@ def test_cells_cannot_break_a_table() -> None:
 
 
 RESULTS_WITHOUT_JSON = {
-    "run": "a log, not a result",
-    "dev": "a log, not a result",
-    "metrics": "the format of Prometheus",
-    "web": "a log, not a result",
-    "observe": "the output of the command that it runs",
-    "import apscheduler": "a TOML file",
-    "import celery": "a TOML file",
-    "import crontab": "a TOML file",
-    "import kubernetes": "a TOML file",
-    "import systemd": "a TOML file",
-    "import pg_cron": "a TOML file",
-    "import github-actions": "a TOML file",
-    "check": "--format json",
-    "progress": "no result",
-    "schema": "JSON anyway",
-}
+    "run": "a log, not a result", "dev": "a log, not a result",
+    "metrics": "the format of Prometheus", "web": "a log, not a result",
+    "observe": "the output of the command that it runs", "import apscheduler": "a TOML file",
+    "import celery": "a TOML file", "import crontab": "a TOML file",
+    "import kubernetes": "a TOML file", "import systemd": "a TOML file",
+    "import pg_cron": "a TOML file", "import github-actions": "a TOML file",
+    "check": "--format json", "progress": "no result", "schema": "JSON anyway",
+}  # fmt: skip
 
 
 def test_every_command_that_prints_a_result_has_json() -> None:

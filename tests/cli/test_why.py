@@ -12,10 +12,6 @@ from tests.cli.support.clocks import set_ten_past
 from tests.cli.support.results import read, refused
 from tests.db.support import rows
 
-NOT_READY = {
-    "attempt": 1, "runner_id": "r0", "started_at": "2026-01-01T00:00:00+00:00",
-    "last_seen": "2026-01-01T00:00:20+00:00", "error_code": "not_ready", "error_msg": "no file",
-}  # fmt: skip
 MARCH = "2026-03-01T00:00:00Z"
 
 
@@ -57,6 +53,12 @@ def _why(
     return answer
 
 
+def _attempts(error_code: str, **columns: Any) -> Jsonb:
+    """One earlier attempt, on r0."""
+    began = {"attempt": 1, "runner_id": "r0", "started_at": "2026-01-01T00:00:00+00:00"}
+    return Jsonb([{**began, "error_code": error_code, "error_msg": None, **columns}])
+
+
 def test_it_ran(cli: Cli, db: rows.Db) -> None:
     at = _hour(db)
     row = rows.execution(db, plan_time=at, started_at=at + timedelta(minutes=3))
@@ -72,36 +74,33 @@ def test_it_ran(cli: Cli, db: rows.Db) -> None:
 def test_the_state_of_an_execution_and_its_earlier_attempts_are_explained(
     cli: Cli, db: rows.Db
 ) -> None:
-    before = {
-        "attempt": 1, "runner_id": "r0", "started_at": "2026-01-01T00:00:00+00:00",
-        "last_seen": "2026-01-01T00:00:20+00:00", "error_code": "runner_crashed", "error_msg": None,
-    }  # fmt: skip
-    crashed = {"attempt": 2, "attempts": Jsonb([before])}
-    cases: tuple[tuple[str, dict[str, Any], str, str], ...] = (
+    seen = {"last_seen": "2026-01-01T00:00:20+00:00"}
+    crashed = {"attempt": 2, "attempts": _attempts("runner_crashed", **seen)}
+    not_ready = {"attempt": 1, "max_attempts": 2, "next_attempt_at": "2099-01-01Z"}
+    not_ready |= {"attempts": _attempts("not_ready", error_msg="no file", **seen)}
+    cases: tuple[tuple[Any, ...], ...] = (
         ("RUNNING", {}, "running", "and still runs; its lease is valid until"),
+        ("RUNNING", {"runner_id": "observed"}, "running", "has not been reported as ended"),
         ("PENDING", {}, "pending", "it has been waiting to be claimed since"),
+        ("PENDING", not_ready, "pending", "was not ready", "2099-01-01T00:00:00Z"),
         ("FAILED", {}, "failed", "(boom: it broke); it is not retried"),
         ("FAILED", {"next_attempt_at": "2099-01-01Z"}, "pending", "retried at 2099-01-01T00"),
         ("CANCELLED", {"cancel_requested_by": "ann"}, "cancelled", "cancelled by ann at"),
         ("SUCCESS", {"trigger": "manual", "requested_by": "ann"}, "ran", "(manual by ann, rev"),
         ("SUCCESS", crashed, "ran", "Attempt 1 on r0, started 2026-01-01T00:00:00+00:00, last"),
     )
-    for ago, (status, columns, verdict, words) in enumerate(cases, 1):
-        at = _hour(db, ago)
-        rows.execution(db, status, plan_time=at, **columns)
-        _why(cli, at, words, verdict=verdict)
+    for ago, (status, columns, verdict, *words) in enumerate(cases, 1):
+        rows.execution(db, status, plan_time=_hour(db, ago), **columns)
+        _why(cli, _hour(db, ago), *words, verdict=verdict)
 
 
 def test_a_traceback_is_left_to_executions_show(cli: Cli, db: rows.Db) -> None:
     message = (
         "ValueError: bad day\n\nTraceback (most recent call last):\n  File x\nValueError: bad day"
     )
-    before = {
-        "attempt": 1, "runner_id": "r0", "started_at": "2026-01-01T00:00:00+00:00",
-        "error_code": "handler_error", "error_msg": message.replace("day", "night"),
-    }  # fmt: skip
+    before = _attempts("handler_error", error_msg=message.replace("day", "night"))
     row = rows.execution(
-        db, "FAILED", plan_time=_hour(db), attempt=2, attempts=Jsonb([before]),
+        db, "FAILED", plan_time=_hour(db), attempt=2, attempts=before,
         error_code="handler_error", error_msg=message,
     )  # fmt: skip
     printed = cli("why", "job", _hour(db).isoformat()).stdout
@@ -151,14 +150,19 @@ def test_a_filter_is_named_as_the_reason_why_it_is_not_retried(cli: Cli, db: row
 
 
 def test_a_skip_names_its_reason(cli: Cli, db: rows.Db) -> None:
-    row = rows.execution(db, plan_time=_hour(db, 4))
-    rows.skip(db, _hour(db, 3), reason="overlap", blocked_by=row["id"])
-    rows.skip(db, _hour(db, 2), reason="superseded")
-    rows.skip(db, _hour(db, 1), reason="retired")
-    blocked = f"execution {row['id']} was RUNNING on r1, from"
-    _why(cli, _hour(db, 3), blocked, "overlap is skip", verdict="skipped")
-    _why(cli, _hour(db, 2), "a newer plan_time ran instead")
-    _why(cli, _hour(db, 1), "retired")
+    ran = rows.execution(db, plan_time=_hour(db, 8))["id"]
+    unclaimed = rows.execution(db, "PENDING", plan_time=_hour(db, 7))["id"]
+    cases: tuple[tuple[Any, ...], ...] = (
+        ("overlap", {"blocked_by": ran}, f"{ran} was RUNNING on r1, from", "overlap is skip"),
+        ("overlap", {"blocked_by": unclaimed}, f"no worker had claimed execution {unclaimed} yet"),
+        ("superseded", {}, "a newer plan_time ran instead"),
+        ("retired", {}, "retired"),
+        ("upstream", {"detail": "x 03:00 FAILED"}, "a job that it requires: x 03:00 FAILED"),
+        ("not_reported", {}, "no start was reported within grace"),
+    )
+    for ago, (reason, columns, *words) in enumerate(cases, 1):
+        rows.skip(db, _hour(db, ago), reason=reason, **columns)
+        _why(cli, _hour(db, ago), *words, verdict="skipped")
 
 
 def test_a_window_is_explained(cli: Cli, db: rows.Db) -> None:
@@ -176,25 +180,14 @@ def test_a_window_is_explained(cli: Cli, db: rows.Db) -> None:
 
 def test_a_released_execution_has_no_start_but_that_of_its_attempt(cli: Cli, db: rows.Db) -> None:
     at = _hour(db, 2)
-    attempt = {
-        "attempt": 1, "runner_id": "r0", "started_at": at.isoformat(), "last_seen": None,
-        "ended_at": at.isoformat(), "error_code": "shutdown", "error_msg": None,
-    }  # fmt: skip
-    row = rows.execution(db, "PENDING", plan_time=at, attempt=1, attempts=Jsonb([attempt]))
+    released = _attempts("shutdown", started_at=at.isoformat(), ended_at=at.isoformat())
+    row = rows.execution(db, "PENDING", plan_time=at, attempt=1, attempts=released)
     rows.skip(db, _hour(db), reason="overlap", blocked_by=row["id"])
     named = f"execution {row['id']} was RUNNING on r0, from"
     for _ in range(2):
         _why(cli, _hour(db), named, f"{at:%Y-%m-%dT%H}:00:00Z and was released later, and")
         db.execute("SELECT cronledger.cancel(%s, 'ann')", [row["id"]])
     _why(cli, at, "it waited for another attempt; cancelled by ann at", "Attempt 1 on r0, started")
-
-
-def test_a_skip_behind_an_execution_that_no_worker_has_claimed_says_so(
-    cli: Cli, db: rows.Db
-) -> None:
-    row = rows.execution(db, "PENDING", plan_time=_hour(db, 2))
-    rows.skip(db, _hour(db), reason="overlap", blocked_by=row["id"])
-    _why(cli, _hour(db), f"no worker had claimed execution {row['id']} yet", verdict="skipped")
 
 
 def test_an_execution_that_may_have_ended_names_the_reason_and_so_does_a_skip_behind_it(
@@ -340,8 +333,7 @@ def test_a_plan_time_to_come_names_the_calendar_or_the_pause_that_will_skip_it(
     rows.job(db, "closed", calendar="de")
     _planned(db, "closed", now - timedelta(days=2))
     db.execute(
-        "SELECT cronledger.plan_pause('move', %s, job => 'job', requested_by => 'ann')",
-        [following],
+        "SELECT cronledger.plan_pause('move', %s, job => 'job', requested_by => 'ann')", [following]
     )
     for job, words in (
         ("job", "of ann (move) skips it"),
@@ -435,30 +427,3 @@ def test_a_waiting_execution_names_what_is_missing(cli: Cli, db: rows.Db) -> Non
     assert answer["verdict"] == "pending"
     (shown,) = read(cli, "executions", "list", "--job", "job")
     assert (shown["waits_for"], shown["status"]) == ("extract 03:00", "PENDING")
-
-
-def test_a_handler_that_was_not_ready_is_called_again(cli: Cli, db: rows.Db) -> None:
-    at = _hour(db)
-    again = at + timedelta(minutes=90)
-    rows.execution(
-        db, "PENDING", plan_time=at, due_at=at, next_attempt_at=again, attempt=1, max_attempts=2,
-        attempts=Jsonb([NOT_READY]),
-    )  # fmt: skip
-    _why(cli, at, "was not ready", again.strftime("%H:%M:%S"), verdict="pending")
-
-
-def test_a_skip_names_what_was_missing_of_a_required_job(cli: Cli, db: rows.Db) -> None:
-    rows.skip(db, _hour(db), reason="upstream", detail="extract 03:00 FAILED")
-    words = "it waited for a job that it requires: extract 03:00 FAILED"
-    _why(cli, _hour(db), words, verdict="skipped")
-
-
-def test_a_skip_without_a_report_says_so(cli: Cli, db: rows.Db) -> None:
-    rows.skip(db, _hour(db), reason="not_reported")
-    _why(cli, _hour(db), "no start was reported within grace", verdict="skipped")
-
-
-def test_an_observed_run_has_no_lease(cli: Cli, db: rows.Db) -> None:
-    at = _hour(db)
-    rows.execution(db, "RUNNING", plan_time=at, runner_id="observed")
-    _why(cli, at, "has not been reported as ended", verdict="running")

@@ -56,9 +56,7 @@ def test_outcomes_are_kept_while_the_database_cannot_be_reached(
 
 
 @pytest.mark.long
-def test_an_attempt_that_an_outage_ends_names_the_outage_and_the_setting(
-    cluster: Cluster,
-) -> None:
+def test_an_attempt_that_an_outage_ends_names_the_outage_and_the_setting(cluster: Cluster) -> None:
     with Proxy(cluster.url) as proxy:
         # So long that a heartbeat fails before the lease ends, and is the reason for that.
         replica = cluster.start("crash", url=proxy.dsn, environ={LEASE_VARIABLE: "6s"})

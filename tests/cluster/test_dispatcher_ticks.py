@@ -76,9 +76,7 @@ async def test_a_tick_never_overlaps_itself(
 
 
 @pytest.mark.long
-async def test_a_full_replica_says_so_once_and_what_is_due_has_a_reason(
-    ledger: Ledger,
-) -> None:
+async def test_a_full_replica_says_so_once_and_what_is_due_has_a_reason(ledger: Ledger) -> None:
     app, release = App("slots"), asyncio.Event()
 
     @app.job(overlap="allow")

@@ -82,14 +82,6 @@ async def test_a_start_that_fails_leaves_nothing_behind(empty_database_url: str)
     await replica.abort()
 
 
-async def test_the_ledger_shows_the_deploy_of_a_replica(ledger: Ledger) -> None:
-    older, newer = App("older", deploy=7), App("newer", deploy=8)
-    async with ledger.replica(older, newer):
-        assert ledger.rows("SELECT deploy FROM runner_status") == [{"deploy": 8}]
-        found = ledger.rows("SELECT source, deploy FROM source_status ORDER BY source")
-    assert found == [{"source": "newer", "deploy": 8}, {"source": "older", "deploy": 7}]
-
-
 async def test_apps_are_all_checked_before_one_is_applied(ledger: Ledger) -> None:
     other = App("other")
     other.job(name="theirs")(job_of_another)
@@ -176,9 +168,7 @@ async def test_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> N
 
 
 @pytest.mark.long
-async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
-    ledger: Ledger,
-) -> None:
+async def test_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(ledger: Ledger) -> None:
     """Its lease runs out and it runs again: the drain must not write an end for it."""
     app, other, release = App("drained"), App("drained"), threading.Event()
 
@@ -226,14 +216,20 @@ async def test_a_runner_is_named_after_its_host_and_process(ledger: Ledger) -> N
     assert len(ledger.rows("SELECT id FROM runners")) == 3
 
 
-async def test_lifecycle_events_say_who_and_where(ledger: Ledger) -> None:
+async def test_the_events_and_the_ledger_say_who_runs_where_and_in_which_deploy(
+    ledger: Ledger,
+) -> None:
+    older, newer = App("older", deploy=7), App("newer", deploy=8)
     with capture_logs() as logged:
-        async with ledger.replica(App("lively"), queues=("heavy",), slots=3) as replica:
-            pass
+        async with ledger.replica(older, newer, queues=("heavy",), slots=3) as replica:
+            assert ledger.rows("SELECT deploy FROM runner_status") == [{"deploy": 8}]
+            found = ledger.rows("SELECT source, deploy FROM source_status ORDER BY source")
+    assert found == [{"source": "newer", "deploy": 8}, {"source": "older", "deploy": 7}]
     events = {x["event"]: x for x in logged}
     started = events["runner_started"]
     assert started["runner"] == replica.runner_id
     assert (started["pid"], started["host"]) == (os.getpid(), socket.gethostname())
-    assert (started["queues"], started["slots"], started["apps"]) == (["heavy"], 3, ["lively"])
+    apps = (["heavy"], 3, ["older", "newer"])
+    assert (started["queues"], started["slots"], started["apps"]) == apps
     assert events["runner_draining"]["timeout_s"] == 25.0
     assert events["runner_stopped"]["runner"] == replica.runner_id

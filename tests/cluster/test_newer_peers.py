@@ -128,9 +128,7 @@ def test_a_newer_runner_that_plans_is_left_its_work_for_ever(clock: list[float])
         clock[0] += LONGEST_WAIT
 
 
-def test_nothing_waits_for_a_newer_runner_longer_than_half_of_its_grace(
-    clock: list[float],
-) -> None:
+def test_nothing_waits_for_a_newer_runner_longer_than_half_of_its_grace(clock: list[float]) -> None:
     mine = NewerPeers(OLD)
     mine.observe([check_in()])
     brief = job(timezone="Europe/Berlin", grace=timedelta(seconds=1))

@@ -79,13 +79,10 @@ async def test_what_handlers_return_and_raise(world: World) -> None:
         return awaited(ctx)
 
     returned: dict[str, tuple[Any, Any, Any]] = {
-        "value": ({"a": 1}, {"a": 1}, None),
-        "rows": (Result([1], rows_affected=7), [1], None),
-        "nothing": (None, None, None),
-        "too_large": ("x" * 20_000, None, "result_too_large"),
-        "not_json": (object(), None, "result_invalid"),
-        "nul": ("a\0b", "ab", "result_changed"),
-    }
+        "value": ({"a": 1}, {"a": 1}, None), "rows": (Result([1], rows_affected=7), [1], None),
+        "nothing": (None, None, None), "too_large": ("x" * 20_000, None, "result_too_large"),
+        "not_json": (object(), None, "result_invalid"), "nul": ("a\0b", "ab", "result_changed"),
+    }  # fmt: skip
     for name, (value, _, _) in returned.items():
         declare(world, lambda value=value: value, name)
     raised: dict[str, tuple[BaseException, str]] = {
@@ -235,16 +232,12 @@ async def test_commands_know_their_execution_and_no_secret(
     assert "hunter2" not in row["output"]
     assert (environ["HARMLESS"], environ["MINE"]) == ("yes", "1")
     assert {key: value for key, value in environ.items() if key.startswith("CRONLEDGER_")} == {
-        "CRONLEDGER_EXECUTION_ID": str(row["id"]),
-        "CRONLEDGER_JOB": "env",
-        "CRONLEDGER_SCOPE_KIND": "global",
-        "CRONLEDGER_SCOPE_ID": "global",
-        "CRONLEDGER_PLAN_TIME": row["plan_time"].isoformat(),
-        "CRONLEDGER_TRIGGER": "manual",
-        "CRONLEDGER_ATTEMPT": "1",
-        "CRONLEDGER_LEASE_TOKEN": str(row["lease_token"]),
+        "CRONLEDGER_EXECUTION_ID": str(row["id"]), "CRONLEDGER_JOB": "env",
+        "CRONLEDGER_SCOPE_KIND": "global", "CRONLEDGER_SCOPE_ID": "global",
+        "CRONLEDGER_PLAN_TIME": row["plan_time"].isoformat(), "CRONLEDGER_TRIGGER": "manual",
+        "CRONLEDGER_ATTEMPT": "1", "CRONLEDGER_LEASE_TOKEN": str(row["lease_token"]),
         "CRONLEDGER_RUNNER_ID": "me",
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.long
@@ -286,13 +279,10 @@ async def test_how_commands_end(world: World) -> None:
         rows = {row["job_name"]: row for row in await asyncio.gather(*map(world.run, jobs))}
     ends = {name: (row["status"], row["error_code"]) for name, row in rows.items()}
     assert ends == {
-        "fine": ("SUCCESS", None),
-        "fails": ("FAILED", "exit_code"),
-        "killed": ("FAILED", "signal"),
-        "missing": ("FAILED", "not_started"),
-        "long": ("SUCCESS", None),
-        "nul": ("SUCCESS", None),
-    }
+        "fine": ("SUCCESS", None), "fails": ("FAILED", "exit_code"),
+        "killed": ("FAILED", "signal"), "missing": ("FAILED", "not_started"),
+        "long": ("SUCCESS", None), "nul": ("SUCCESS", None),
+    }  # fmt: skip
     assert rows["fine"]["output"] == "out\nerr\n"
     assert (rows["fails"]["output"], rows["fails"]["attempt"]) == ("why\n", 2)
     assert rows["fails"]["error_msg"] == "exit status 7"

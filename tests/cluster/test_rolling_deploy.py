@@ -107,11 +107,7 @@ def grace_of_units() -> float:
 
 
 @pytest.mark.parametrize(
-    "replace",
-    [
-        pytest.param(pods, id="f73_kubernetes"),
-        pytest.param(units, id="f72_systemd"),
-    ],
+    "replace", [pytest.param(pods, id="f73_kubernetes"), pytest.param(units, id="f72_systemd")]
 )
 def test_a_rolling_deploy_misses_and_doubles_no_plan_time(
     replace: Callable[[Start, Replica], Replica], start: Start, cluster: Cluster, tmp_path: Path

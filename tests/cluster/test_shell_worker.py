@@ -128,8 +128,7 @@ def test_a_worker_whose_lease_was_stolen_writes_nothing(cluster: Cluster, worker
     work = _begun(old)
     # The worker starts its keeper after the work.
     (keeper,) = until(
-        "its keeper runs",
-        lambda: [pid for pid in children(old.popen.pid) if not _leads(pid, work)],
+        "its keeper runs", lambda: [pid for pid in children(old.popen.pid) if not _leads(pid, work)]
     )
     for pid in (old.popen.pid, keeper):
         os.kill(pid, signal.SIGSTOP)

@@ -217,17 +217,13 @@ REFUSED = r"jobs\.j\.payload: would be refused by the handler \(payload\.number:
 @pytest.mark.parametrize(
     ("function", "declared", "said"),
     [
-        (ships, {}, MISSING),
-        (ships, {"payload": {"number": "x"}}, REFUSED),
+        (ships, {}, MISSING), (ships, {"payload": {"number": "x"}}, REFUSED),
         (ships, {"payload": {"number": "x"}, "schedule": None}, REFUSED),
         (ships_by_default, {"payload": 3}, r"jobs\.j\.payload: would be refused by the handler"),
-        (ships, {"payload": Order(number=3)}, None),
-        (ships, {"schedule": None}, None),
-        (ships_by_default, {}, None),
-        (ships_nothing, {}, None),
-        (plain, {"payload": 3}, None),
+        (ships, {"payload": Order(number=3)}, None), (ships, {"schedule": None}, None),
+        (ships_by_default, {}, None), (ships_nothing, {}, None), (plain, {"payload": 3}, None),
     ],
-)
+)  # fmt: skip
 def test_a_job_whose_every_firing_would_fail_is_refused(
     function: Callable[..., Any], declared: dict[str, Any], said: str | None
 ) -> None:

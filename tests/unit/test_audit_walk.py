@@ -45,16 +45,13 @@ STORED = {
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("00:00:00", timedelta(0)),
-        ("1 day", DAY),
+        ("00:00:00", timedelta(0)), ("1 day", DAY),
         ("1 day 02:03:04.000005", DAY + timedelta(hours=2, minutes=3, seconds=4, microseconds=5)),
-        ("1 year 2 mons -1 days", 424 * DAY),
-        ("1 day -01:30:00", timedelta(hours=22, minutes=30)),
-        ("876600:00:00", 876_600 * HOUR),
-        ("2 days +01:30:00", 2 * DAY + timedelta(minutes=90)),
+        ("1 year 2 mons -1 days", 424 * DAY), ("1 day -01:30:00", timedelta(hours=22, minutes=30)),
+        ("876600:00:00", 876_600 * HOUR), ("2 days +01:30:00", 2 * DAY + timedelta(minutes=90)),
         ("00:01:30", timedelta(seconds=90)),
     ],
-)
+)  # fmt: skip
 def test_intervals_of_the_style_postgres(written: str, expected: timedelta) -> None:
     assert Definition.from_revision({**STORED, "jitter": written}, {}).jitter == expected
 

@@ -43,8 +43,7 @@ def by_name(ctx: Context, other: int = 1, *, payload: Order) -> Any:
 
 
 @pytest.mark.parametrize(
-    "function",
-    [first, second, positional, by_name, partial(second), partial(by_name, other=2)],
+    "function", [first, second, positional, by_name, partial(second), partial(by_name, other=2)]
 )
 def test_the_parameter_is_found_wherever_it_is(function: Callable[..., Any]) -> None:
     assert bind(function)(Given({"number": "3"})) == Order(number=3)

@@ -98,29 +98,20 @@ def test_hashed_fields_depend_on_job_and_scope_and_never_change() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("61 * * * *", "minute field '61'"),
-        ("* * 0 * *", "day of month field '0'"),
-        ("* * * foo *", "month field 'foo'"),
-        ("* * * * mon#6", "day of week field 'mon#6'"),
-        ("60 * * * * *", "second field '60'"),
-        ("*/0 * * * *", "minute field '*/0'"),
+        ("61 * * * *", "minute field '61'"), ("* * 0 * *", "day of month field '0'"),
+        ("* * * foo *", "month field 'foo'"), ("* * * * mon#6", "day of week field 'mon#6'"),
+        ("60 * * * * *", "second field '60'"), ("*/0 * * * *", "minute field '*/0'"),
         ("0 0 30 2 *", "day of month '30' never occurs in month '2'"),
         ("0 0 31 4,6 *", "day of month '31' never occurs in month '4,6'"),
-        ("0 0 1 * */9#2", "day of week field '*/9#2'"),
-        ("* * * *", "4 fields"),
-        ("", "0 fields"),
-        ("0 * * * * * 2026", "years are not supported"),
-        ("R * * * *", "R in the minute field"),
-        ("@fortnightly", "unknown alias"),
-        ("CRON_TZ=UTC 0 * * * *", "variables"),
-        ("* " * 200, "400 characters"),
-        ("@every", "the period is invalid"),
-        ("@every 90", "the period has no unit"),
-        ("@every 500ms", "shorter than a second"),
+        ("0 0 1 * */9#2", "day of week field '*/9#2'"), ("* * * *", "4 fields"), ("", "0 fields"),
+        ("0 * * * * * 2026", "years are not supported"), ("R * * * *", "R in the minute field"),
+        ("@fortnightly", "unknown alias"), ("CRON_TZ=UTC 0 * * * *", "variables"),
+        ("* " * 200, "400 characters"), ("@every", "the period is invalid"),
+        ("@every 90", "the period has no unit"), ("@every 500ms", "shorter than a second"),
         ("@every 1s500ms", "not a whole number of seconds"),
         ("@every 20000d", "longer than ten years"),
     ],
-)
+)  # fmt: skip
 def test_refused_schedules_name_field_value_and_remedy(text: str, problem: str) -> None:
     error = refusal(text)
     assert (error.field, error.value) == ("schedule", text)

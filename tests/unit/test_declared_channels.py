@@ -6,15 +6,7 @@ from typing import Any
 import pytest
 
 from cronledger import App
-from cronledger.channels import (
-    Apprise,
-    Command,
-    Email,
-    FromEnvironment,
-    Function,
-    Slack,
-    Webhook,
-)
+from cronledger.channels import Apprise, Command, Email, FromEnvironment, Function, Slack, Webhook
 from cronledger.rules.channels import KINDS, Channel, checked, read, settings
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.toml import load

@@ -13,23 +13,13 @@ from cronledger.rules.durations import DurationError
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("0", 0),
-        ("0s", 0),
-        ("90s", 90),
-        ("1h30m", 5400),
-        ("1w2d3h4m5s6ms7us", 604_800 + 172_800 + 10_800 + 240 + 5.006007),
-        ("1m500ms", 60.5),
-        ("  10s ", 10),
-        ("007s", 7),
-        ("PT1H30M", 5400),
-        ("P2W", 1_209_600),
-        ("P1DT12H", 129_600),
-        ("PT90S", 90),
-        ("PT0.5S", 0.5),
-        ("PT1M0,000001S", 60.000001),
+        ("0", 0), ("0s", 0), ("90s", 90), ("1h30m", 5400),
+        ("1w2d3h4m5s6ms7us", 604_800 + 172_800 + 10_800 + 240 + 5.006007), ("1m500ms", 60.5),
+        ("  10s ", 10), ("007s", 7), ("PT1H30M", 5400), ("P2W", 1_209_600), ("P1DT12H", 129_600),
+        ("PT90S", 90), ("PT0.5S", 0.5), ("PT1M0,000001S", 60.000001),
         ("999999999d", 86_399_999_913_600),
     ],
-)
+)  # fmt: skip
 def test_durations_are_read(text: str, seconds: float) -> None:
     assert durations.parse(text) == timedelta(seconds=seconds)
 

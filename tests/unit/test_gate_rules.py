@@ -156,9 +156,7 @@ LOST = job("@hourly").model_copy(update={"calendar": "lost"})
 
 
 @pytest.mark.parametrize("owner", [None, Revision(1, NOON - DAY, JobState.ACTIVE, LOST, None)])
-def test_a_skip_whose_revision_cannot_be_read_keeps_the_gate_closed(
-    owner: Revision | None,
-) -> None:
+def test_a_skip_whose_revision_cannot_be_read_keeps_the_gate_closed(owner: Revision | None) -> None:
     for first, last in ((NOON, NOON), (NOON - DAY, NOON + DAY), (NOON - DAY, NOON - HOUR + TICK)):
         assert lacking(state(skips=[skip(first, last)]), owner) is not None
     assert lacking(state(skips=[skip(NOON - DAY, NOON - HOUR)]), owner) is None

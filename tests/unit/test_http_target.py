@@ -53,14 +53,11 @@ DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
-        ({"Retry-After": "120"}, 120),
-        ({"Retry-After": "999999999999"}, 86_400),
+        ({"Retry-After": "120"}, 120), ({"Retry-After": "999999999999"}, 86_400),
         ({"Retry-After": "Wed, 21 Oct 2026 07:30:00 GMT", "Date": DATE}, 120),
         ({"Retry-After": DATE, "Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0),
-        ({"Retry-After": DATE}, None),
-        ({"Retry-After": "soon", "Date": DATE}, None),
-        ({}, None),
+        ({"Retry-After": DATE}, None), ({"Retry-After": "soon", "Date": DATE}, None), ({}, None),
     ],
-)
+)  # fmt: skip
 def test_retry_after_is_a_bounded_wait(headers: dict[str, str], seconds: int | None) -> None:
     assert retry_after(headers) == (None if seconds is None else timedelta(seconds=seconds))

@@ -20,7 +20,7 @@ from cronledger.sources.imported import Import, NotImportedError, checked, rende
 from cronledger.sources.kubernetes import Options, read_manifests
 from cronledger.sources.robfig import read_schedule
 from tests.unit.support import robfig_model
-from tests.unit.support.imports import loaded, run_import
+from tests.unit.support.imports import loaded, notes, run_import
 from tests.unit.support.mutations import mutated
 from tests.unit.support.planning import at, job, planned
 
@@ -147,15 +147,6 @@ def only(text: str, **options: Any) -> dict[str, Any]:
     return dict(table)
 
 
-def notes(imported: Import) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {"info": [], "changed": [], "dropped": []}
-    for source in imported.sources:
-        for entry in source.entries:
-            for note in entry.notes:
-                found[note.kind].append(note.message)
-    return found
-
-
 def edited(**edits: Any) -> str:
     """Return the manifest with other values; a key is a path such as `spec__suspend`."""
     document = yaml.safe_load(MANIFEST)
@@ -184,7 +175,7 @@ def test_a_cron_job_becomes_a_job_that_runs_the_command_of_its_pod() -> None:
         "max_attempts": 3, "retry_backoff": ["10s", "20s"], "allow_stale_reentry": True,
     }  # fmt: skip
     assert imported.complete
-    told = "\n".join(notes(imported)["info"])
+    told = notes(imported, "info")
     for part in ("image postgres:15", "K8S_PG_AUTH_PASSWORD", "API_TOKEN is probably a secret"):
         assert part in told
     assert "#   startingDeadlineSeconds: 600\n" in render(imported)
@@ -230,7 +221,7 @@ def test_each_policy_has_its_equivalent(edits: dict[str, Any], expected: dict[st
 )  # fmt: skip
 def test_what_differs_is_noted_and_is_not_complete(edits: dict[str, Any], told: str) -> None:
     imported = read(edited(**edits))
-    assert [message for message in notes(imported)["changed"] if told in message]
+    assert told in notes(imported, "changed")
     assert not imported.complete
     assert imported.sources[0].jobs == 1
 
@@ -255,7 +246,7 @@ def test_what_has_no_equivalent_is_left_out_with_the_reason(
     edits: dict[str, Any], told: str
 ) -> None:
     imported = read(edited(**edits))
-    assert [message for message in notes(imported)["dropped"] if told in message]
+    assert told in notes(imported, "dropped")
     assert imported.sources[0].jobs == 0
 
 

@@ -12,14 +12,14 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.combining import OrTrigger
 from apscheduler.triggers.cron import CronTrigger
 from celery.schedules import crontab
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from cronledger.cli import main
 from cronledger.rules import cron
 from cronledger.sources import apscheduler_jobs, celery_beat, observed, pg_cron, toml
 from cronledger.sources.celery_beat import BeatEntry
 from cronledger.sources.crontab_words import split_percent
 from cronledger.sources.imported import Entry, Import, checked, render
+from tests.unit.support.imports import run_import
 
 NIGHTLY = {"observed": True, "run_timeout": "24h", "timezone": "Europe/Berlin"}
 CRON_JOB = """\
@@ -43,8 +43,8 @@ SERVICE = "[Service]\nDescription=Backup\nType=oneshot\nTimeoutStartSec=1h\nNice
 
 def run(tmp_path: Path, kind: str, *arguments: str, stdin: str = "") -> Result:
     """Run an import whose jobs a file may have."""
-    given = ["import", kind, "--observe", "-o", str(tmp_path / "c.toml"), "--force", *arguments]
-    ended = CliRunner().invoke(main, given, input=stdin, catch_exceptions=False)
+    output = ("-o", tmp_path / "c.toml", "--force")
+    ended = run_import(kind, "--observe", *output, *arguments, stdin=stdin)
     assert ended.exit_code in (0, 1), ended.output
     assert all(job.handler == "observed" for job in toml.load(tmp_path / "c.toml").jobs)
     return ended

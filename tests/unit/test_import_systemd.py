@@ -253,34 +253,25 @@ def test_a_user_is_noted_or_changed_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timer", "told"),
+    ("timer", "service", "told"),
     [
-        ("OnCalendar=daily\nOnCalendar=12:00\n", "2 schedules"),
-        ("OnCalendar=daily\nRandomizedDelaySec=2d\n", "jitter is omitted"),
-        ("OnCalendar=daily\nFixedRandomDelay=yes\n", "FixedRandomDelay"),
-        ("OnCalendar=daily\nWakeSystem=yes\n", "WakeSystem"),
+        ("OnCalendar=12:00\n", "", "2 schedules"),
+        ("RandomizedDelaySec=2d\n", "", "jitter is omitted"),
+        ("FixedRandomDelay=yes\n", "", "FixedRandomDelay"), ("WakeSystem=yes\n", "", "WakeSystem"),
+        ("", "Type=notify\n", "Type=notify"),
+        ("", "Nice=19\nProtectSystem=full\n", "Nice, ProtectSystem"),
+        ("", "EnvironmentFile=/etc/x\nExecStart=/a $X\n", "X is not in Environment"),
+        ("", "ExecStart=+/bin/a\n", "the prefix +"),
+        ("", "WorkingDirectory=~\n", "WorkingDirectory=~"),
+        ("", "Environment=a\n", "'a' is not NAME=value"),
     ],
-)
-def test_what_differs_in_a_timer_is_noted(timer: str, told: str) -> None:
-    imported = read(f"[Timer]\n{timer}")
+)  # fmt: skip
+def test_what_differs_in_a_timer_or_a_service_is_noted(timer: str, service: str, told: str) -> None:
+    unit = f"[Service]\nUser=backup\nExecStart=/bin/x\n{service}"
+    imported = read(f"[Timer]\nOnCalendar=daily\n{timer}", unit)
     assert told in notes(imported, "changed")
     assert tables(imported)
     assert not imported.complete
-
-
-@pytest.mark.parametrize(
-    ("service", "told"),
-    [
-        ("Type=notify\n", "Type=notify"), ("Nice=19\nProtectSystem=full\n", "Nice, ProtectSystem"),
-        ("EnvironmentFile=/etc/x\nExecStart=/a $X\n", "X is not in Environment"),
-        ("ExecStart=+/bin/a\n", "the prefix +"), ("WorkingDirectory=~\n", "WorkingDirectory=~"),
-        ("Environment=a\n", "'a' is not NAME=value"),
-    ],
-)  # fmt: skip
-def test_what_differs_in_a_service_is_noted(service: str, told: str) -> None:
-    imported = read(service=f"[Service]\nUser=backup\nExecStart=/bin/x\n{service}")
-    assert told in notes(imported, "changed")
-    assert tables(imported)
 
 
 @pytest.mark.parametrize(

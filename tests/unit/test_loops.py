@@ -27,17 +27,25 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class Steps:
     """A step that raises what it is told to, then waits to be told more."""
 
-    def __init__(self, *errors: Exception | None) -> None:
+    def __init__(
+        self,
+        *errors: Exception | None,
+        before: Callable[[], object] = lambda: None,
+        succeeded: Callable[[], object] = lambda: None,
+    ) -> None:
         self._errors = list(errors)
+        self._before, self._succeeded = before, succeeded
         self.done = asyncio.Event()
 
     async def __call__(self) -> float | None:
+        self._before()
         if not self._errors:
             self.done.set()
             return None
         error = self._errors.pop(0)
         if error is not None:
             raise error
+        self._succeeded()
         return 0.0
 
 
@@ -174,19 +182,9 @@ async def test_each_new_reason_of_an_outage_is_logged_once_a_minute(
 
 
 async def test_an_outage_right_after_another_is_logged() -> None:
-    made, done = observed([]), asyncio.Event()
-    answers: list[Exception | None] = [AWAY, None, AWAY, None]
-
-    async def step() -> float | None:
-        if not answers:
-            done.set()
-            return None
-        if (error := answers.pop(0)) is not None:
-            raise error
-        made.answered()
-        return 0.0
-
-    logs = await _logged(made, step, done, observes_clock=True)
+    made = observed([])
+    steps = Steps(AWAY, None, AWAY, None, succeeded=made.answered)
+    logs = await _logged(made, steps, steps.done, observes_clock=True)
     assert [entry["event"] for entry in logs] == ["database_unreachable", "database_recovered"] * 2
 
 
@@ -268,22 +266,16 @@ async def test_errors_are_counted_and_the_age_is_that_of_the_last_success(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
-    made, ages, done = Loops(), list[float](), asyncio.Event()
-    answers: list[Exception | None] = [None, ValueError("no"), None, ValueError("no")]
+    made, ages = Loops(), list[float]()
 
-    async def step() -> float | None:
+    def pass_time() -> None:
         now[0] += 10
         ages.append(made.ages()["one"])
-        if not answers:
-            done.set()
-            return None
-        if (error := answers.pop(0)) is not None:
-            raise error
-        return 0.0
 
-    made.drive("one", step)
+    steps = Steps(None, ValueError("no"), None, ValueError("no"), before=pass_time)
+    made.drive("one", steps)
     assert made.errors == {"one": 0}
-    await asyncio.wait_for(done.wait(), 90)
+    await asyncio.wait_for(steps.done.wait(), 90)
     assert ages[1:] == [10.0, 20.0, 10.0, 20.0]
     await made.halt()
     assert (made.errors, made.ages()) == ({"one": 2}, {})

@@ -192,10 +192,8 @@ FAILED = oc.failure(ValueError("x"))
 @pytest.mark.parametrize(
     ("outcome", "attempt", "reentrant", "expected"),
     [
-        (FAILED, 1, False, timedelta(minutes=1)),
-        (FAILED, 2, False, timedelta(minutes=5)),
-        (FAILED, 3, False, None),
-        (oc.failure(oc.Retry("3s")), 1, False, timedelta(seconds=3)),
+        (FAILED, 1, False, timedelta(minutes=1)), (FAILED, 2, False, timedelta(minutes=5)),
+        (FAILED, 3, False, None), (oc.failure(oc.Retry("3s")), 1, False, timedelta(seconds=3)),
         (oc.failure(oc.Retry("3s")), 3, False, None),
         (oc.failure(oc.Retry()), 2, False, timedelta(minutes=5)),
         (oc.failure(oc.Discard("c")), 1, True, None),
@@ -203,11 +201,10 @@ FAILED = oc.failure(ValueError("x"))
         (oc.timed_out(timedelta(1), end_known=False), 1, False, None),
         (oc.timed_out(timedelta(1), end_known=False), 1, True, timedelta(minutes=1)),
         (oc.shutdown(end_known=False), 1, False, None),
-        (oc.exited(3), 1, False, timedelta(minutes=1)),
-        (oc.payload_invalid("bad"), 1, True, None),
+        (oc.exited(3), 1, False, timedelta(minutes=1)), (oc.payload_invalid("bad"), 1, True, None),
         (oc.cancelled(), 1, True, None),
     ],
-)
+)  # fmt: skip
 def test_the_outcome_decides_the_next_attempt(
     outcome: oc.Outcome, attempt: int, reentrant: bool, expected: timedelta | None
 ) -> None:

@@ -10,14 +10,7 @@ from cronledger.rules.cron import Cron, parse
 from cronledger.rules.model import Job
 from cronledger.rules.planner import Room, plan
 from cronledger.rules.plans import ScheduleRow
-from tests.unit.support.planning import (
-    KEY,
-    ROOMY,
-    advanced,
-    at,
-    job,
-    revision,
-)
+from tests.unit.support.planning import KEY, ROOMY, advanced, at, job, revision
 
 MONTH = timedelta(days=30)
 LONG: list[tuple[str, timedelta, dict[str, Any]]] = [

@@ -4,6 +4,7 @@ Unless said otherwise the job fires every ten minutes with the defaults: grace 6
 latest within a day, overlap skip. `test_planner_properties` has all combinations of them.
 """
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -38,19 +39,7 @@ CATCH_UP: dict[str, tuple[dict[str, Any], str, list[str], list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("policies", "now", "run", "skipped"), CATCH_UP.values(), ids=CATCH_UP.keys()
-)
-def test_catch_up_decides_about_missed_plan_times(
-    policies: dict[str, Any], now: str, run: list[str], skipped: list[str]
-) -> None:
-    answer = planned("09:55", now, job(**policies))
-
-    assert (runs(answer), skips(answer)) == (run, skipped)
-    assert answer.planned_through == at(now)
-    assert answer.parked is None
-
-
+# A success has processed the plan_times up to 10:20. overlap is allow: a step has several runs.
 WINDOWS: dict[str, tuple[dict[str, Any], str, list[str], list[str]]] = {
     "a plan_time that is processed is superseded": (
         SKIPPED | {"grace": "1h"}, "10:30", ["10:30"], ["superseded 10:00-10:20 x3"]),
@@ -64,16 +53,19 @@ WINDOWS: dict[str, tuple[dict[str, Any], str, list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize(
-    ("policies", "now", "run", "skipped"), WINDOWS.values(), ids=WINDOWS.keys()
+    ("policies", "now", "run", "skipped", "window_start"),
+    [(*case, None) for case in CATCH_UP.values()] + [(*x, at("10:20")) for x in WINDOWS.values()],
+    ids=[*CATCH_UP, *WINDOWS],
 )
-def test_what_the_window_of_a_success_contains_does_not_run(
-    policies: dict[str, Any], now: str, run: list[str], skipped: list[str]
-) -> None:
-    # overlap is allow, so that a step has several runs.
-    answer = planned("09:55", now, job(**policies), window_start=at("10:20"))
+def test_catch_up_and_the_window_of_a_success_decide_about_missed_plan_times(
+    policies: dict[str, Any], now: str, run: list[str], skipped: list[str],
+    window_start: datetime | None,
+) -> None:  # fmt: skip
+    answer = planned("09:55", now, job(**policies), window_start=window_start)
 
     assert (runs(answer), skips(answer)) == (run, skipped)
     assert answer.planned_through == at(now)
+    assert answer.parked is None
 
 
 QUEUE = {"overlap": "wait", "catch_up": "all"}

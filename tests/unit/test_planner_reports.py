@@ -15,16 +15,7 @@ from cronledger.rules.model import Handler, Job, JobState, Revision, SkipReason,
 from cronledger.rules.planner import plan
 from cronledger.rules.plans import Plan, Report, Reported, Skip, Unreported
 from cronledger.rules.reports import TOLERANCE
-from tests.unit.support.planning import (
-    DAY,
-    ROOMY,
-    at,
-    job,
-    reading_ahead,
-    revision,
-    row,
-    say,
-)
+from tests.unit.support.planning import DAY, ROOMY, at, job, reading_ahead, revision, row, say
 from tests.unit.support.planning import skips as said_skips
 
 SECOND = timedelta(seconds=1)

@@ -9,16 +9,7 @@ import pytest
 from cronledger.rules.model import JobState, Parked, Revision
 from cronledger.rules.planner import due_at
 from cronledger.rules.plans import Retirement
-from tests.unit.support.planning import (
-    KEY,
-    at,
-    job,
-    planned,
-    revision,
-    runs,
-    say,
-    skips,
-)
+from tests.unit.support.planning import KEY, at, job, planned, revision, runs, say, skips
 
 PAUSED, RETIRED, ACTIVE = JobState.PAUSED, JobState.RETIRED, JobState.ACTIVE
 EACH = {"catch_up": "all", "overlap": "allow"}

@@ -16,15 +16,12 @@ def test_labels_have_one_order_however_they_are_written(written: object) -> None
 @pytest.mark.parametrize(
     ("written", "shows"),
     [
-        ("web", "'web' is not a label; use KEY=VALUE"),
-        ("role=", "'role=' is not a label"),
-        ("", "'' is not a label"),
-        ("role=web,role=db", "two values of role"),
-        ("role=a b", "'role=a b' is not a label"),
-        (7, "neither a text nor a list"),
+        ("web", "'web' is not a label; use KEY=VALUE"), ("role=", "'role=' is not a label"),
+        ("", "'' is not a label"), ("role=web,role=db", "two values of role"),
+        ("role=a b", "'role=a b' is not a label"), (7, "neither a text nor a list"),
         (["role=web", 7], "neither a text nor a list"),
     ],
-)
+)  # fmt: skip
 def test_a_selector_that_selects_nothing_for_certain_is_refused(
     written: object, shows: str
 ) -> None:

@@ -121,20 +121,15 @@ def test_secrets_are_not_in_errors(file: dict[str, Any]) -> None:
         ("database_url", f"postgresql+psycopg://me:{SECRET}@host/shop",
          "begin it with postgresql://, without the driver"),
         ("listen_url", "embedded", "is not a PostgreSQL connection string"),
+        *((key, True, f"cronledger.{key} = true: is not a number; use digits") for key in (
+            "slots", "health_port", "max_result_bytes", "output_tail_bytes", "deploy",
+        )),
     ],
 )  # fmt: skip
 def test_a_wrong_value_has_its_remedy(key: str, value: Any, said: str) -> None:
     (line,) = problems({key: value})
     assert line.startswith("c.toml: ")
     assert said in line
-
-
-@pytest.mark.parametrize(
-    "key", ["slots", "health_port", "max_result_bytes", "output_tail_bytes", "deploy"]
-)
-def test_true_is_not_a_number(key: str) -> None:
-    (line,) = problems({key: True})
-    assert line == f"c.toml: cronledger.{key} = true: is not a number; use digits"
 
 
 @pytest.mark.parametrize(

@@ -61,14 +61,11 @@ def test_scopes_share_a_plan_unless_something_else_decides(planned: list[Schedul
     skips, gone = [PlannedSkip(DAY, DAY, "stock")], [Retirement(at("08:50"), at("08:55"))]
     definition = job("*/10 * * * *", grace=late)
     cases: list[tuple[Job, dict[str, Any], int]] = [
-        (definition, {}, 1),
-        (definition, {"retirements": gone}, 3),
-        (definition, {"planned_skips": skips}, 3),
-        (definition, {"window_start": at("08:00")}, 3),
-        (job("*/10 * * * *", jitter=late), {}, 3),
-        (job("H * * * *"), {}, 3),
+        (definition, {}, 1), (definition, {"retirements": gone}, 3),
+        (definition, {"planned_skips": skips}, 3), (definition, {"window_start": at("08:00")}, 3),
+        (job("*/10 * * * *", jitter=late), {}, 3), (job("H * * * *"), {}, 3),
         (job("@hourly"), {}, 1),
-    ]
+    ]  # fmt: skip
     for changed, fields, calls_of_planner in cases:
         planned.clear()
         shared, revisions = SharedPlans(STEP), [revision(1, "-9 00:00", changed)]

@@ -61,15 +61,12 @@ def test_each_handler_has_a_target(file: Path) -> None:
     argv = {"command": ["backup", "--full"], "env": {"LEVEL": "9"}, "cwd": "/srv"}
     http = {"url": "https://x/y", "method": "POST", "body": {"at": "2026-01-01T00:00:00Z"}}
     assert {job.name: (job.handler, job.target) for job in source.jobs} == {
-        "argv": (Handler.COMMAND, argv),
-        "shell": (Handler.COMMAND, {"command": "a | b"}),
-        "sql": (Handler.SQL, {"sql": "DELETE FROM t"}),
-        "http": (Handler.HTTP, http),
+        "argv": (Handler.COMMAND, argv), "shell": (Handler.COMMAND, {"command": "a | b"}),
+        "sql": (Handler.SQL, {"sql": "DELETE FROM t"}), "http": (Handler.HTTP, http),
         "python": (Handler.PYTHON, {"python": "myproject.jobs:refresh"}),
-        "external": (Handler.EXTERNAL, {}),
-        "seen": (Handler.OBSERVED, {}),
+        "external": (Handler.EXTERNAL, {}), "seen": (Handler.OBSERVED, {}),
         "adoptable": (Handler.COMMAND, {"command": "a"}),
-    }
+    }  # fmt: skip
     assert [job.name for job in source.jobs if job.observed] == ["adoptable"]
     assert source.jobs[4].payload == {"day": "2026-01-01", "n": [1, 2.5]}
     properties = {"day": {"examples": ["2026-01-01"]}}
@@ -191,26 +188,19 @@ def test_everything_is_reported_together(file: Path) -> None:
         """,
     )
     starts = [
-        'cronledger.slots = "many": ',
-        "default: unknown table; did you mean `defaults`?",
+        'cronledger.slots = "many": ', "default: unknown table; did you mean `defaults`?",
         "defaults.grce: unknown policy; did you mean `grace`?",
         "defaults.schedule: cannot be a default; move it",
         "defaults.retry_on: cannot be a default; move it to [jobs.NAME]",
-        'defaults.jitter = "1x": ',
-        "jobs.a.graze: unknown name; did you mean `grace`?",
-        'jobs.a.grace = "none": is invalid; use',
-        'jobs.a.schedule = "61 * * * *": ',
-        'jobs.a.timezone = "Europe/Berlim": ',
-        "jobs.a.command = []: ",
-        'jobs.a.stale_timeout = "1s": ',
-        'jobs.b.run_timeout = "never": is invalid; use',
-        'jobs.d .name = "d\\n": ',
-        'jobs.b.schedule = "0 0 31 2 *": ',
-        'jobs.b.catch_up = "all": conflicts with overlap',
-        'jobs.b.python = "nocolon": ',
+        'defaults.jitter = "1x": ', "jobs.a.graze: unknown name; did you mean `grace`?",
+        'jobs.a.grace = "none": is invalid; use', 'jobs.a.schedule = "61 * * * *": ',
+        'jobs.a.timezone = "Europe/Berlim": ', "jobs.a.command = []: ",
+        'jobs.a.stale_timeout = "1s": ', 'jobs.b.run_timeout = "never": is invalid; use',
+        'jobs.d .name = "d\\n": ', 'jobs.b.schedule = "0 0 31 2 *": ',
+        'jobs.b.catch_up = "all": conflicts with overlap', 'jobs.b.python = "nocolon": ',
         "jobs.b.name: unknown name; the table [jobs.NAME] names the job",
         "jobs.c: is not a table; write it as [jobs.c]",
-    ]
+    ]  # fmt: skip
     for start in starts:
         assert [line.startswith(start) for line in lines].count(True) == 1, start
     assert len(lines) == len(starts)

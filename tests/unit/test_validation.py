@@ -130,10 +130,7 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"handler": "external", "target": {"a": 1}}, ["target.a"]),
     ({"handler": "observed", "target": {"a": 1}}, ["target.a"]),
-    (
-        {"handler": "observed", "target": {}, "scope_kind": "host", "scopes": ["a"]},
-        ["scope_kind"],
-    ),
+    ({"handler": "observed", "target": {}, "scope_kind": "host", "scopes": ["a"]}, ["scope_kind"]),
     (
         {"handler": "observed", "target": {}, "catch_up": "skip", "max_attempts": 2, "grace": "1h"},
         ["catch_up", "max_attempts"],
@@ -142,10 +139,7 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
         {"observed": True, "jitter": "1s", "windows": True, "overlap": "wait", "catch_up": "skip"},
         ["jitter", "windows"],
     ),
-    (
-        {"observed": True, "scope_kind": "host", "scopes": ["a"]},
-        ["scope_kind"],
-    ),
+    ({"observed": True, "scope_kind": "host", "scopes": ["a"]}, ["scope_kind"]),
     ({"target": {"command": "a", "cwd": "work"}}, ["target.cwd"]),
     ({"payload": nested(101)}, ["payload"]),
     ({"payload": nested(99, [[]])}, ["payload"]),

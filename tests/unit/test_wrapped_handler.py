@@ -13,10 +13,7 @@ import pytest
 from cronledger import Context, LeaseLost
 from cronledger.declaring.app import bind
 from cronledger.engine.lease import Lease
-from cronledger.engine.running.handlers.guard import (
-    Guard,
-    LeaseEndedError,
-)
+from cronledger.engine.running.handlers.guard import Guard, LeaseEndedError
 from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.engine.threads import Threads

@@ -42,7 +42,7 @@ def in_year(calendar: Calendar, year: int) -> dict[str, str]:
     return {f"{day:%m-%d}": x for day, x in calendar.excluded.items() if day.year == year}
 
 
-def test_a_weekend_is_written_out_with_the_names_of_its_days() -> None:
+def test_a_weekend_is_written_out_through_a_year_with_the_names_of_its_days() -> None:
     calendar = written({"weekend": WEEKEND})
     assert (calendar.first, calendar.through) == (date(2025, 1, 1), date(2031, 12, 31))
     days = [calendar.first + timedelta(days=n) for n in range(7 * 365 + 1)]
@@ -51,11 +51,8 @@ def test_a_weekend_is_written_out_with_the_names_of_its_days() -> None:
         {5: "Saturday", 6: "Sunday"}.get(day.weekday())
     ) for day in days)  # fmt: skip
     assert list(calendar.excluded) == sorted(calendar.excluded)
-
-
-def test_through_is_a_year() -> None:
-    assert written({"weekend": WEEKEND, "through": 2026}).through == date(2026, 12, 31)
-    assert written({"weekend": WEEKEND, "through": 2040}).through == date(2040, 12, 31)
+    for through in (2026, 2040):
+        assert written({"weekend": WEEKEND, "through": through}).through == date(through, 12, 31)
 
 
 DATES = {
@@ -262,45 +259,32 @@ def test_a_file_that_ends_before_the_calendar_causes_a_warning(tmp_path: Path) -
     assert not warned(ics(tmp_path, event, "DTSTART;VALUE=DATE:20261226\nRRULE:FREQ=YEARLY"))
 
 
-@pytest.mark.parametrize(
-    ("event", "problem"),
-    [
-        (
-            "DTSTART:20271224T100000Z\nDTEND:20271224T110000Z\nSUMMARY:Meeting",
-            'has the event "Meeting" at 2027-12-24 10:00:00+00:00, which is not an all-day event',
-        ),
-        ("SUMMARY:Never", 'has a broken event "Never": it has no DTSTART'),
-        ("DTSTART;VALUE=DATE:2027122\nSUMMARY:Odd", 'has a broken event "Odd": DTSTART: '),
-        ("DTSTART;VALUE=DATE:20271224\nRRULE:FREQ=OFTEN", 'broken event "without a name": RRULE: '),
-        (
-            "DTSTART;VALUE=DATE:20271224\nRRULE:FREQ=HOURLY\nSUMMARY:Bell",
-            'has the event "Bell", which repeats HOURLY; use one of DAILY, WEEKLY, MONTHLY, YEARLY',
-        ),
-        (
-            "DTSTART;VALUE=DATE:20271224\nDTEND;VALUE=DATE:20271223\nSUMMARY:Back",
-            'has the event "Back", which ends before it begins',
-        ),
-    ],
-)
-def test_an_event_that_cannot_be_days_is_refused(event: str, problem: str, tmp_path: Path) -> None:
-    (found,) = refused(ics(tmp_path, event))
-    assert problem in found
+EVENTS = {
+    "DTSTART:20271224T100000Z\nDTEND:20271224T110000Z\nSUMMARY:Meeting":
+        'has the event "Meeting" at 2027-12-24 10:00:00+00:00, which is not an all-day event',
+    "SUMMARY:Never": 'has a broken event "Never": it has no DTSTART',
+    "DTSTART;VALUE=DATE:2027122\nSUMMARY:Odd": 'has a broken event "Odd": DTSTART: ',
+    "DTSTART;VALUE=DATE:20271224\nRRULE:FREQ=OFTEN": 'broken event "without a name": RRULE: ',
+    "DTSTART;VALUE=DATE:20271224\nRRULE:FREQ=HOURLY\nSUMMARY:Bell":
+        'has the event "Bell", which repeats HOURLY; use one of DAILY, WEEKLY, MONTHLY, YEARLY',
+    "DTSTART;VALUE=DATE:20271224\nDTEND;VALUE=DATE:20271223\nSUMMARY:Back":
+        'has the event "Back", which ends before it begins',
+}  # fmt: skip
+CONTENTS = {
+    b"": "has no event (VEVENT)", b"hello": "is not a valid iCalendar file: ",
+    b"\xff\xfe": "is not a valid iCalendar file: ",
+    b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n": "has no event (VEVENT)",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"", "has no event (VEVENT)"),
-        (b"hello", "is not a valid iCalendar file: "),
-        (b"\xff\xfe", "is not a valid iCalendar file: "),
-        (b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n", "has no event (VEVENT)"),
-    ],
-)
-def test_a_file_that_is_no_calendar_is_refused(
-    content: bytes, problem: str, tmp_path: Path
+@pytest.mark.parametrize(("content", "problem"), [*EVENTS.items(), *CONTENTS.items()])
+def test_an_event_that_cannot_be_days_and_a_file_that_is_no_calendar_are_refused(
+    content: str | bytes, problem: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "bank.ics").write_bytes(content)
-    (found,) = refused({"ics": str(tmp_path / "bank.ics")})
+    declared = ics(tmp_path, *([content] if isinstance(content, str) else []))
+    if isinstance(content, bytes):
+        (tmp_path / "bank.ics").write_bytes(content)
+    (found,) = refused(declared)
     assert problem in found
 
 

@@ -140,9 +140,7 @@ def test_a_login_without_the_role_gets_the_remedy(
     assert "grant the right to the current role" in page
 
 
-async def test_what_is_computed_stays_while_it_cannot_be_read_again(
-    reader: Reader,
-) -> None:
+async def test_what_is_computed_stays_while_it_cannot_be_read_again(reader: Reader) -> None:
     def clock(read: ReadRows) -> str:
         return str(read("read_clock", {})[0]["now"])
 

@@ -97,14 +97,11 @@ def test_a_known_session_continues_while_the_database_is_away(
 def test_the_cookie_is_secure_if_the_browser_uses_https(database_url: str, logins: Logins) -> None:
     proxied = {"web_proxy_peers": [PEER]}
     cases: tuple[tuple[Any, dict[str, str], bool], ...] = (
-        ({}, HTTPS, False),
-        (proxied, HTTPS, True),
-        (proxied, {"X-Forwarded-Proto": "http"}, False),
-        (proxied, {}, False),
-        (PUBLIC, {"Host": "cron.example.com"}, True),
-        (PUBLIC, {"Host": "127.0.0.1"}, False),
+        ({}, HTTPS, False), (proxied, HTTPS, True),
+        (proxied, {"X-Forwarded-Proto": "http"}, False), (proxied, {}, False),
+        (PUBLIC, {"Host": "cron.example.com"}, True), (PUBLIC, {"Host": "127.0.0.1"}, False),
         ({"web_public_url": "http://cron.example.com"}, {"Host": "cron.example.com"}, False),
-    )
+    )  # fmt: skip
     for settings, headers, secure in cases:
         with process(database_url, logins, **settings) as browser:
             cookie = sign_in(browser, **headers)

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-import pytest
 from starlette.testclient import TestClient
 
 from cronledger.rules.instants import iso
@@ -48,32 +47,30 @@ def fields(shown: str, name: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("path", FORMS)
 def test_an_instant_can_be_chosen_in_the_zone_of_the_page_or_typed_F126(
-    browser: TestClient, at: datetime, path: str
+    browser: TestClient, at: datetime
 ) -> None:
     browser.cookies.set("cronledger_times", "Europe/Berlin")
-    for name in FORMS[path]:
+    for path, names in FORMS.items():
         shown = browser.get(path).text
-        assert fields(shown, name) == ["", ""]
-        assert re.search(rf'name="{name}" value="" aria-label="[^"]*, Europe/Berlin"', shown)
-        assert 'name="zone" value="Europe/Berlin"' in shown
+        for name in names:
+            assert fields(shown, name) == ["", ""], path
+            of_zone = rf'name="{name}" value="" aria-label="[^"]*, Europe/Berlin"'
+            assert re.search(of_zone, shown), path
+        assert 'name="zone" value="Europe/Berlin"' in shown, path
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
+def test_the_form_shows_an_instant_in_the_field_that_can_have_it_F126(
+    browser: TestClient, at: datetime
+) -> None:
+    browser.cookies.set("cronledger_times", "Europe/Berlin")
+    for given, shown in (
         (INSTANT, [BERLIN, ""]), (BERLIN, [BERLIN, ""]), ("2h", ["", "2h"]),
         ("2026-10-25T00:30Z", ["", "2026-10-25T00:30Z"]),  # the hour occurs twice
         ("2026-07-01T01:00:00.5Z", ["", "2026-07-01T01:00:00.5Z"]),
-    ],
-)  # fmt: skip
-def test_the_form_shows_an_instant_in_the_field_that_can_have_it_F126(
-    browser: TestClient, at: datetime, given: str, shown: list[str]
-) -> None:
-    browser.cookies.set("cronledger_times", "Europe/Berlin")
-    form = browser.get("/pauses", params={"until": ["", given], "zone": "Europe/Berlin"}).text
-    assert fields(form, "until") == shown
+    ):  # fmt: skip
+        form = browser.get("/pauses", params={"until": ["", given], "zone": "Europe/Berlin"}).text
+        assert fields(form, "until") == shown, given
 
 
 def test_a_chosen_time_is_one_of_the_zone_that_the_form_names_F126(
@@ -88,15 +85,10 @@ def test_a_chosen_time_is_one_of_the_zone_that_the_form_names_F126(
     assert f"since={quote(iso(end))}" in shown  # what the page leads to has no zone
 
 
-@pytest.mark.parametrize(
-    ("query", "problem"),
-    [
+def test_an_instant_that_is_not_certain_is_refused_F126(browser: TestClient) -> None:
+    for query, problem in (
         ("since=2h&since=2026-07-01T03:00", "since: '2h' and '2026-07-01T03:00' are given"),
         ("since=2026-03-29T02:30&zone=Europe/Berlin", "skip or repeat 2026-03-29T02:30"),
         ("since=2026-07-01T03:00&zone=Mars/Olympus", "unknown time zone"),
-    ],
-)
-def test_an_instant_that_is_not_certain_is_refused_F126(
-    browser: TestClient, query: str, problem: str
-) -> None:
-    assert_refused(browser.get(f"/ledger?{query}"), problem)
+    ):
+        assert_refused(browser.get(f"/ledger?{query}"), problem)

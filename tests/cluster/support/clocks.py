@@ -59,13 +59,10 @@ class FakeClock:
     @property
     def environ(self) -> dict[str, str]:
         return {
-            "LD_PRELOAD": str(self._library),
-            FILE_VARIABLE: str(self._file),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "FAKETIME_DONT_RESET": "1",
-            "NO_FAKE_STAT": "1",
-        }
+            "LD_PRELOAD": str(self._library), FILE_VARIABLE: str(self._file),
+            "FAKETIME_CACHE_DURATION": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_DONT_RESET": "1", "NO_FAKE_STAT": "1",
+        }  # fmt: skip
 
     def jump(self, seconds: float) -> None:
         """Move the clock; the processes follow within a second."""

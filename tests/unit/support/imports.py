@@ -1,5 +1,6 @@
 """What the tests of the importers have in common."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -48,3 +49,18 @@ def changes(zone: str, start: datetime) -> list[datetime]:
     hours = [start + timedelta(hours=hour) for hour in range(366 * 24)]
     offsets = [at.astimezone(ZoneInfo(zone)).utcoffset() for at in hours]
     return [hours[at] for at in range(1, len(hours)) if offsets[at] != offsets[at - 1]]
+
+
+def assert_same_year(
+    zone: str, start: datetime, cases: Iterable[tuple[dict[str, Any], Iterable[datetime]]]
+) -> None:
+    """Fail unless each job fires for a year when it did, except within hours of a clock change."""
+    away, through, compared = changes(zone, start), start + timedelta(days=366), 0
+    for job, expected in cases:
+        ours, theirs = (
+            [at for at in found if all(abs(at - change) > timedelta(hours=4) for change in away)]
+            for found in (firings(job, start, through), expected)
+        )
+        assert ours == theirs, job
+        compared += len(ours)
+    assert compared > 2000

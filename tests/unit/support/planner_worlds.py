@@ -313,17 +313,14 @@ def _local_definitions(draw: st.DrawFn, timezone: str) -> Job:
     hours = st.sampled_from([timedelta(0), timedelta(minutes=1), timedelta(hours=3)])
     schedule = ["* * * * *", "*/7 * * * *", "30 1-3 * * *", "0,20 2 * * 0,1", "@every 11m"]
     fields: dict[str, Any] = {
-        "timezone": timezone,
-        "dst_gap": draw(st.sampled_from(["shift", "skip"])),
-        "dst_fold": draw(st.sampled_from(["first", "both"])),
-        "schedule_delay": draw(hours),
-        "jitter": draw(hours),
-        "grace": draw(hours),
+        "timezone": timezone, "dst_gap": draw(st.sampled_from(["shift", "skip"])),
+        "dst_fold": draw(st.sampled_from(["first", "both"])), "schedule_delay": draw(hours),
+        "jitter": draw(hours), "grace": draw(hours),
         "catch_up": draw(st.sampled_from([CatchUp.ALL, CatchUp.ALL, *CatchUp])),
         "catch_up_window": timedelta(hours=draw(st.sampled_from([0, 5, 30, 1000]))),
         "catch_up_limit": draw(st.sampled_from([1, 10, 200, 10_000])),
         "overlap": draw(st.sampled_from([Overlap.ALLOW, *Overlap])),
-    }
+    }  # fmt: skip
     return job(draw(st.sampled_from(schedule)), **fields)
 
 

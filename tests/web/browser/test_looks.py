@@ -110,17 +110,9 @@ def test_every_page_is_accessible_and_fits_into_a_narrow_window(
 def test_an_empty_ledger_is_accessible(site: str, visit: Visit, db: Db) -> None:
     page = visit(site)
     for address in (
-        "/",
-        "/jobs",
-        "/ledger",
-        "/runners",
-        "/why",
-        "/forecast",
-        "/pauses",
-        "/calendars",
-        "/verify",
-        "/timeline",
-    ):
+        "/", "/jobs", "/ledger", "/runners", "/why", "/forecast", "/pauses", "/calendars",
+        "/verify", "/timeline",
+    ):  # fmt: skip
         page.goto(f"{site}{address}")
         assert barriers(page, address) == []
 

@@ -1,14 +1,14 @@
 """`cronledger web`, or another command that serves, as a process."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cli.support.daemon import Run
-from tests.processes import clean_environ
+from tests.cli.support import daemon
+from tests.cli.support.daemon import Run, Start
 
-Start = Callable[..., Run]
+__all__ = ["Start", "address", "starter"]
 
 
 @contextmanager
@@ -17,20 +17,8 @@ def starter(directory: Path, database_url: str, command: str = "web") -> Iterato
 
     What still runs at the end is killed.
     """
-    started: list[Run] = []
-
-    def made(*arguments: str, **variables: str) -> Run:
-        environment = clean_environ() | {"CRONLEDGER_DATABASE_URL": database_url} | variables
-        own = directory / str(len(started))
-        own.mkdir()
-        started.append(Run(own, environment, command, *arguments))
-        return started[-1]
-
-    yield made
-    for run in started:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
+    with daemon.starter(directory, command, CRONLEDGER_DATABASE_URL=database_url) as start:
+        yield start
 
 
 def address(run: Run) -> str:
