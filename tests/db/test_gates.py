@@ -276,6 +276,40 @@ async def test_an_edit_of_the_required_job_does_not_close_a_gate(
     assert not list(verify(ledger.url))
 
 
+@pytest.mark.parametrize("planned", [False, True])
+async def test_a_wait_does_not_end_before_an_edited_required_job_is_planned(
+    ledger: Ledger, *, planned: bool
+) -> None:
+    """It ends a minute later if no replica can plan it."""
+    async with runners(ledger.url, {}, {"queues": ("slow",)}) as (one, slow):
+        ledger.job("extract", schedule="0 * * * * *", queue="slow")
+        ledger.job(
+            "load", schedule="30 * * * * *", requires=requires("extract"), wait_at_most="1 min"
+        )
+        await until_planned(one)
+        await until_planned(slow)
+        at = ledger.now().replace(second=1, microsecond=0) + MINUTE
+        ledger.travel(to=at)
+        (extract,) = await slow.settle()
+        ledger.travel(to=at + MINUTE / 2)
+        await until_planned(one)
+        assert not await one.check_gates()
+        ledger.edit("extract", max_attempts=2)
+        await slow.finish(extract)
+        ledger.travel(to=at + 3 * MINUTE / 2)
+        assert not await one.check_gates()
+        assert ledger.statuses("load") == ["PENDING"]
+        if planned:
+            await slow.settle()
+        else:
+            ledger.travel(by=MINUTE)
+        assert await one.check_gates() is planned
+    assert ledger.statuses("load") == ["PENDING"][:planned]
+    details = "SELECT detail FROM skips WHERE reason = 'upstream'"
+    assert all("is not planned up to" in detail for detail in ledger.values(details))
+    assert not planned or ledger.violations() == []
+
+
 async def test_a_rarer_job_waits_for_every_plan_time_since_its_previous_one(
     ledger: Ledger, one: Runner
 ) -> None:

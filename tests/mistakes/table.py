@@ -1058,7 +1058,10 @@ MISTAKES = [
          "max(gate.due_at, gate.gated_at) + length", "max(gate.due_at, gate.gated_at) + 2 * length"),
         ("a change during a check is lost",
          GATES + "test_a_change_of_the_required_job_during_a_check_is_not_lost",
-         "check_at = until if known else gate.now", "check_at = until"),
+         "check_at = end if known else gate.now", "check_at = end"),
+        ("a wait ends before an edited required job is planned",
+         GATES + "test_a_wait_does_not_end_before_an_edited_required_job_is_planned",
+         "if until is not None and found.to_plan else until", "if False else until"),
     ),
     *_of(
         SQL + "gates/settle_gates.sql",
