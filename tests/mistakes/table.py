@@ -1064,7 +1064,7 @@ MISTAKES = [
          "check_at = end if known else gate.now", "check_at = end"),
         ("a wait ends before an edited required job is planned",
          GATES + "test_a_wait_does_not_end_before_an_edited_required_job_is_planned",
-         "if until is not None and found.to_plan else until", "if False else until"),
+         "end <= gate.now and found.to_plan:", "False:"),
     ),
     *_of(
         SQL + "gates/settle_gates.sql",

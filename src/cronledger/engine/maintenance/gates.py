@@ -167,7 +167,9 @@ def _verdict(check: _Check, found: Missing | None) -> GateVerdict:
     gate, until = check.gate, check.until
     if found is None:
         return GateVerdict(gate.key, Verdict.OPEN, check.after, until, None, None)
-    end = until + LATE_PLAN if until is not None and found.to_plan else until
+    end = until
+    if end is not None and end <= gate.now and found.to_plan:
+        end += LATE_PLAN
     if end is not None and end <= gate.now:
         return GateVerdict(gate.key, Verdict.EXPIRE, check.after, until, found, None)
     # A change of this required job did not find the row before. So it is checked once more.
