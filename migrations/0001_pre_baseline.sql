@@ -675,7 +675,7 @@ COMMENT ON COLUMN {schema}.gates.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.gates.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.gates.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.gates.plan_time IS 'The waiting execution.';
-COMMENT ON COLUMN {schema}.gates.check_at IS 'When the gate is checked next, at the latest at the end of the wait; NULL: after the next change of the job for which it waits.';
+COMMENT ON COLUMN {schema}.gates.check_at IS 'When the gate is checked next, at the latest a minute after the end of the wait; NULL: after the next change of the job for which it waits.';
 COMMENT ON COLUMN {schema}.gates.upstream_job IS 'Required job for which it waits. There may be more of them, which are checked afterwards. NULL: not checked yet.';
 COMMENT ON COLUMN {schema}.gates.upstream_kind IS 'Kind of the scope of that job.';
 COMMENT ON COLUMN {schema}.gates.upstream_id IS 'Id of the scope of that job.';

@@ -181,6 +181,45 @@ async def test_a_planned_skip_that_follows_keeps_no_gate_closed(
     assert "often" in names(await one.settle())
 
 
+@pytest.mark.parametrize("of_hosts", [False, True])
+async def test_a_skip_before_a_firing_that_nobody_can_run_keeps_the_gate_closed(
+    ledger: Ledger, *, of_hosts: bool
+) -> None:
+    """The claim of a replica that cannot run the required job records no skip."""
+    scopes: dict[str, Any] = {"scope_kind": "host", "scopes": ["web1"]} if of_hosts else {}
+    web1, web2 = ({"labels": [f"host={name}"]} if of_hosts else {} for name in ("web1", "web2"))
+    slow = {"queues": ("slow",)}
+    lacks = {} if of_hosts else {"functions": ["tests:other"]}
+    ledger.job("extract", schedule="* * * * *", queue="slow", **scopes)
+    ledger.job(
+        "load", schedule="* * * * *", requires=requires("extract"), wait_at_most="1 h", **scopes
+    )
+    async with runners(ledger.url, web1, slow | web2 | lacks) as (one, unable):
+        await until_planned(one)
+        await until_planned(unable)
+        for _ in range(5):
+            fire(ledger)
+            await one.check_in()
+            await until_planned(one)
+        waiting = len(ledger.statuses("load"))
+        ledger.edit("extract", max_attempts=2)
+        await until_planned(unable)
+        assert ledger.parked("extract", *scopes.get("scopes", [])) == (
+            None if of_hosts else "no_runner"
+        )
+        assert not await one.check_gates()
+        async with runners(ledger.url, slow | web1 | {"name": "able"}) as (able,):
+            await able.repair()
+            (extract,) = await able.settle()
+            await able.finish(extract)
+        assert ledger.skipped("extract") == [("superseded", waiting - 1)]
+        assert await one.check_gates()
+        assert len(await one.settle()) == 1
+        await one.finish_all()
+    assert ledger.statuses("load").count("PENDING") == waiting - 1
+    assert ledger.violations() == []
+
+
 async def test_a_wait_ends_as_a_skip_that_names_what_was_missing(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -235,6 +274,40 @@ async def test_an_edit_of_the_required_job_does_not_close_a_gate(
     assert sorted(names(await one.settle())) == ["extract", "load"]
     await one.finish_all()
     assert not list(verify(ledger.url))
+
+
+@pytest.mark.parametrize("planned", [False, True])
+async def test_a_wait_does_not_end_before_an_edited_required_job_is_planned(
+    ledger: Ledger, *, planned: bool
+) -> None:
+    """It ends a minute later if no replica can plan it."""
+    async with runners(ledger.url, {}, {"queues": ("slow",)}) as (one, slow):
+        ledger.job("extract", schedule="0 * * * * *", queue="slow")
+        ledger.job(
+            "load", schedule="30 * * * * *", requires=requires("extract"), wait_at_most="1 min"
+        )
+        await until_planned(one)
+        await until_planned(slow)
+        at = ledger.now().replace(second=1, microsecond=0) + MINUTE
+        ledger.travel(to=at)
+        (extract,) = await slow.settle()
+        ledger.travel(to=at + MINUTE / 2)
+        await until_planned(one)
+        assert not await one.check_gates()
+        ledger.edit("extract", max_attempts=2)
+        await slow.finish(extract)
+        ledger.travel(to=at + 3 * MINUTE / 2)
+        assert not await one.check_gates()
+        assert ledger.statuses("load") == ["PENDING"]
+        if planned:
+            await slow.settle()
+        else:
+            ledger.travel(by=MINUTE)
+        assert await one.check_gates() is planned
+    assert ledger.statuses("load") == ["PENDING"][:planned]
+    details = "SELECT detail FROM skips WHERE reason = 'upstream'"
+    assert all("is not planned up to" in detail for detail in ledger.values(details))
+    assert not planned or ledger.violations() == []
 
 
 async def test_a_rarer_job_waits_for_every_plan_time_since_its_previous_one(

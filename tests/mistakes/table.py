@@ -119,6 +119,12 @@ MISTAKES = [
          "row.ahead_of, now, *self._starts(room, revisions)", "row.ahead_of, now"),
     ),
     *_of(
+        SRC + "rules/plans.py",
+        ("a gate opens before the skips of a claim that cannot run its required job",
+         GATES + "test_a_skip_before_a_firing_that_nobody_can_run_keeps_the_gate_closed",
+         "*skipped, *reported), default", "*reported), default"),
+    ),
+    *_of(
         SRC + "engine/claiming/claim.py",
         ("a claim begins no earlier after a long preparation",
          "tests/db/test_claiming_ahead.py::"
@@ -803,6 +809,9 @@ MISTAKES = [
          PLANNED + "test_a_limit_of_catch_up_counts_only_what_is_not_skipped[1]",
          "return sum(cron.included.count(*part) for part in free)",
          "return cron.included.count(*lifetime(job, after, through))"),
+        ("the next plan_time after a skipped one is always of the revision in force",
+         PLANNED + "test_the_plan_time_after_a_skipped_one_may_be_of_an_earlier_revision",
+         "if segment.through > after:", "if False:"),
         ("the next plan_time may be one that is skipped",
          SKIPS + "test_a_skipped_plan_time_does_not_run_and_has_the_reason",
          "if found is not None and skip.first <= found <= skip.last:", "if False:"),
@@ -1052,7 +1061,10 @@ MISTAKES = [
          "max(gate.due_at, gate.gated_at) + length", "max(gate.due_at, gate.gated_at) + 2 * length"),
         ("a change during a check is lost",
          GATES + "test_a_change_of_the_required_job_during_a_check_is_not_lost",
-         "check_at = until if known else gate.now", "check_at = until"),
+         "check_at = end if known else gate.now", "check_at = end"),
+        ("a wait ends before an edited required job is planned",
+         GATES + "test_a_wait_does_not_end_before_an_edited_required_job_is_planned",
+         "end <= gate.now and found.to_plan:", "False:"),
     ),
     *_of(
         SQL + "gates/settle_gates.sql",
@@ -1342,7 +1354,7 @@ MISTAKES = [
         SRC + "engine/claiming/decide.py",
         ("a replica of another host runs what is late",
          HOSTS + "test_a_late_start_is_left_to_the_host_that_was_present",
-         "            self._leave_to_its_host(row, planned.runs[0])\n            return\n", "            pass\n"),
+         "            self._leave_to_its_host(row, planned)\n            return\n", "            pass\n"),
         ("what waits for an absent host keeps others from recording its absence",
          HOSTS + "test_others_settle_what_is_due_around_the_last_check_in_of_a_host",
          "away=self._is_away(row),", "away=False,"),

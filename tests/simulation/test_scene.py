@@ -31,6 +31,7 @@ ROWS = {
     "gated": "FROM executions WHERE gated_at IS NOT NULL AND status = 'SUCCESS'",
     "hosts": "FROM skips WHERE reason = 'host_absent' AND EXISTS ("
     "SELECT FROM executions WHERE job_name = 'everywhere' AND status = 'SUCCESS') AND EXISTS ("
+    "SELECT FROM executions WHERE job_name = 'behind' AND status = 'SUCCESS') AND EXISTS ("
     "SELECT FROM executions WHERE job_name = 'at_boot' AND status = 'SUCCESS') AND EXISTS ("
     "SELECT FROM executions WHERE job_name = 'somewhere' AND status = 'SUCCESS')",
     "observed": "FROM skips WHERE reason = 'not_reported' AND EXISTS ("

@@ -95,7 +95,9 @@ def state(
 ) -> Upstream:
     parked, gone = more.get("parked"), bool(more.get("gone"))
     assert parked is None or isinstance(parked, str)
-    return Upstream(UPSTREAM, planned, parked, gone, unfinished, skips, frozenset(backfilled))
+    return Upstream(
+        UPSTREAM, planned, False, parked, gone, unfinished, skips, frozenset(backfilled)
+    )
 
 
 def skip(first: datetime, last: datetime, number: int = 1) -> SkippedUpstream:

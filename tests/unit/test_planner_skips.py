@@ -7,7 +7,7 @@ import pytest
 
 from cronledger.rules.model import SkipReason
 from cronledger.rules.plans import PlannedSkip
-from tests.unit.support.planning import at, job, planned, reading_ahead, runs, say, skips
+from tests.unit.support.planning import at, job, planned, reading_ahead, revision, runs, say, skips
 
 
 def skip(first: str, last: str, reason: str = "moved") -> PlannedSkip:
@@ -64,6 +64,17 @@ def test_a_skipped_plan_time_is_due_and_the_next_one_is_that_after_it() -> None:
     answer = planned("09:00", "09:05", job(), planned_skips=covers)
     assert (say(answer.next_due_at), say(answer.next_plan_time)) == ("09:10", "09:40")
     assert answer.skips == ()
+
+
+def test_the_plan_time_after_a_skipped_one_may_be_of_an_earlier_revision() -> None:
+    """The next one of the revision in force is at 10:00."""
+    hour = timedelta(hours=1)
+    edited = [
+        revision(1, "-9 00:00", job(schedule_delay=hour)),
+        revision(2, "09:30", job("0 * * * *", schedule_delay=hour)),
+    ]
+    answer = planned("09:00", "09:40", edited, planned_skips=[skip("09:10", "09:10")])
+    assert (say(answer.next_due_at), say(answer.next_plan_time)) == ("10:10", "09:20")
 
 
 def test_a_planned_skip_before_the_start_of_the_job_contains_nothing() -> None:

@@ -75,6 +75,7 @@ class UpstreamRow(NamedTuple):
     """A row of `read_upstreams`."""
 
     planned: bool | None
+    woken: bool | None
     parked: str | None
     gone: bool
     plan_time: datetime | None
@@ -98,8 +99,9 @@ class UpstreamRow(NamedTuple):
         ]
         backfilled = frozenset(self.backfilled or ())
         return Upstream(
-            scope, bool(self.planned), self.parked, self.gone, unfinished, skips, backfilled
-        )
+            scope, bool(self.planned), bool(self.woken), self.parked, self.gone, unfinished, skips,
+            backfilled,
+        )  # fmt: skip
 
 
 class Waiting(NamedTuple):

@@ -50,12 +50,14 @@ class UpstreamExecution(NamedTuple):
 class Upstream:
     """What the ledger has of a required scope in the interval of a gate.
 
-    `planned`: each plan_time of it has an execution or lies in a skip. `gone`: the job is retired
-    or deleted. `backfilled`: the plan_times of skips that a backfill has run with success.
+    `planned`: each plan_time of it has an execution or lies in a skip. `woken`: it is new or was
+    edited, and a claim has to plan it first. `gone`: the job is retired or deleted. `backfilled`:
+    the plan_times of skips that a backfill has run with success.
     """
 
     scope: ScopeKey
     planned: bool
+    woken: bool
     parked: str | None
     gone: bool
     unfinished: UpstreamExecution | None
@@ -64,11 +66,15 @@ class Upstream:
 
 
 class Missing(NamedTuple):
-    """What keeps a gate closed. `plan_time` None: the required job is not planned that far."""
+    """What keeps a gate closed.
+
+    `plan_time` None: the required job is not planned that far. `to_plan`: the next claim plans it.
+    """
 
     scope: ScopeKey
     plan_time: datetime | None
     text: str
+    to_plan: bool = False
 
 
 class Verdict(StrEnum):
@@ -154,7 +160,7 @@ def missing(
     """
     scope = upstream.scope
     if not upstream.planned:
-        return Missing(scope, None, _unplanned(upstream, through))
+        return Missing(scope, None, _unplanned(upstream, through), upstream.woken)
     if (found := upstream.unfinished) is not None:
         return Missing(scope, found.plan_time, f"{_name(scope, found.plan_time)} {_state(found)}")
     for skip in upstream.skips:

@@ -152,3 +152,14 @@ class Plan:
     spec_error: str | None = None
     settled: int = 0
     reported: tuple[Reported, ...] = ()
+
+    @property
+    def first_settled(self) -> datetime | None:
+        """The first plan_time in `runs`, `reported` or `skips` whose date is included.
+
+        It is the next_plan_time of a schedule for which this plan is not carried out. Gates rely on
+        it: before next_plan_time, nothing is missing.
+        """
+        skipped = (x.from_plan_time for x in self.skips if x.reason is not SkipReason.CALENDAR)
+        reported = (x.plan_time for x in self.reported if x.trigger is Trigger.SCHEDULE)
+        return min((*(run.plan_time for run in self.runs), *skipped, *reported), default=None)

@@ -197,16 +197,20 @@ class Timeline:
             raise as_spec_error(self.current, error) from error
 
     def included_from(self, planned: Planned) -> datetime | None:
-        """Return the first plan_time from `planned` on that is not to be skipped, or None.
-
-        That is by the revision in force, which is nearly always that of `planned`.
-        """
+        """Return the first plan_time from `planned` on that is not to be skipped, or None."""
         if planned.excluded is None and planned.skipped is None:
             return planned.plan_time
+        after = planned.plan_time - TICK
+        for segment in self.segments:
+            if segment.through > after:  # not due yet, maybe of an earlier revision
+                start = max(segment.after, after)
+                known = next(self._walk(segment, start, segment.through), None)
+                if known is not None:
+                    return known.plan_time
         cron = self._cron(self.current)
         if cron is None:
             return None
-        found = self._first(cron.included, planned.plan_time - TICK)
+        found = self._first(cron.included, max(after, self.through))
         for skip in self.row.planned_skips:
             if found is not None and skip.first <= found <= skip.last:
                 found = self._first(cron.included, skip.last)

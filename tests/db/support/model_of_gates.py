@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tests.db.support.model_of_input import Input
 from tests.db.support.model_of_rows import Row, Rows, Scope
@@ -35,7 +35,10 @@ class Gates(Input):
         """
         waiting = [row for row in self.rows.values() if row.waits_for_gate]
         opened = [row for row in waiting if self._may_open(row, skips, woken)]
-        expired = [row for row in waiting if row not in opened and self._until(row) <= self.now]
+        expired = [
+            row for row in waiting
+            if row not in opened and self._until(row) + self._late(row, woken) <= self.now
+        ]  # fmt: skip
         for row in waiting:
             self.put(replace(row, waits_until=self._until(row)))
         for row in opened:
@@ -58,6 +61,14 @@ class Gates(Input):
         policy = self.jobs[row.job].revision(row.revision)
         return max(row.due_at, row.gated_at) + policy.wait
 
+    def _late(self, row: Row, woken: Mapping[Scope, datetime]) -> timedelta:
+        """How much longer the wait may be, because a claim has to plan the required job."""
+        return timedelta(minutes=self._is_to_plan(row, woken))
+
+    def _is_to_plan(self, row: Row, woken: Mapping[Scope, datetime]) -> bool:
+        gate = self.jobs[row.job].revision(row.revision).gate
+        return gate is not None and row.plan_time > woken.get((gate, row.scope), row.plan_time)
+
     def _may_open(self, row: Row, skips: list[Skipped], woken: Mapping[Scope, datetime]) -> bool:
         policy = self.jobs[row.job].revision(row.revision)
         assert policy.gate is not None
@@ -67,7 +78,7 @@ class Gates(Input):
             if r.where == required and r.plan_time == at and r.trigger in ("schedule", "backfill")
         ]  # fmt: skip
         skipped = [x for x in skips if _has(x, required, at)]
-        if at > woken.get(required, at):
+        if self._is_to_plan(row, woken):
             return False
         if at <= self.jobs[policy.gate].history[0][1] and not runs:
             return True

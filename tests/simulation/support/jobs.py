@@ -120,10 +120,14 @@ def make_gated(random: Random, jobs: list[dict[str, Any]]) -> None:
 
 
 def make_hosts(random: Random, jobs: list[dict[str, Any]]) -> None:
-    """One that runs on each host, one that only some of the replicas run, and one at boot."""
+    """One that runs on each host, one after it, one of only some replicas, and one at boot."""
     chosen: dict[str, dict[str, Any]] = {
         "everywhere": {"every": ["fleet=all"]}, "somewhere": {"on": ["part=odd"]},
         AT_BOOT: {"every": ["fleet=all"], "schedule": "@reboot"},
+        "behind": {
+            "every": ["fleet=all"], "requires": [{"job": "everywhere", "scope": "same"}],
+            "wait_at_most": s(random.choice((1, 4, 20))),
+        },
     }  # fmt: skip
     for name, differs in chosen.items():
         jobs.append({

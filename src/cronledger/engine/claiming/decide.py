@@ -198,10 +198,10 @@ class _Decider:
         if row.ahead_of is not None and (planned.skips or not planned.runs):
             return
         if planned.runs and not self._abilities.reaches(row.key):
-            self._leave_to_its_host(row, planned.runs[0])
+            self._leave_to_its_host(row, planned)
             return
         if planned.runs and facts is not None and not self._abilities.plans(facts):
-            self._leave_to_others(row, facts, planned.runs[0].plan_time)
+            self._leave_to_others(row, facts, planned)
             return
         self._settle(row, planned, facts, planned.spec_error)
         for run in planned.runs:
@@ -247,23 +247,24 @@ class _Decider:
         job = job.model_copy(update={"overlap": Overlap.SKIP})
         return waiting, [*revisions[:-1], replace(newest, job=job)]
 
-    def _leave_to_its_host(self, row: ScheduleRow, first: Run) -> None:
+    def _leave_to_its_host(self, row: ScheduleRow, planned: Plan) -> None:
         """Make the row due for replicas of its host, which is present."""
-        due = Plan(row.planned_through, row.planned_revision, first.plan_time, first.due_at, None)
+        first, due_at = planned.first_settled, planned.runs[0].due_at
+        due = Plan(row.planned_through, row.planned_revision, first, due_at, None)
         self._settle(row, due, None, None)
 
-    def _leave_to_others(self, row: ScheduleRow, facts: JobFacts, first: datetime) -> None:
+    def _leave_to_others(self, row: ScheduleRow, facts: JobFacts, planned: Plan) -> None:
         """Leave the row to a live runner that can run the job. Park the row if there is none.
 
         For the schedule of a host, only runners of this host count, because no other runner starts
         its executions.
-        `first`: the first plan_time that runs, which is overdue from then on.
         """
         if row.key.on_host in self._inputs.runnable:
             self.decision.excluded_jobs.add(facts.name)
             return
         self.decision.no_runner.add(row.key.on_host)
-        self._park(replace(row, next_plan_time=first), Parked.NO_RUNNER, facts)
+        parked = replace(row, next_plan_time=planned.first_settled)
+        self._park(parked, Parked.NO_RUNNER, facts)
 
     def _park(
         self,

@@ -7,7 +7,7 @@ LOCKED, and decides in a later statement. migrations/functions/gates describes t
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.event import Event
@@ -26,6 +26,9 @@ log = get_logger(__name__)
 
 MOST = 500
 """Gates that one transaction checks."""
+LATE_PLAN = timedelta(minutes=1)
+"""How much longer an execution waits for a claim that plans an edited required job. This plan may
+show that nothing is missing. If it does not come, no replica may be able to plan the job."""
 BUSY_SECONDS = 0.2
 """The wait for gates that another transaction has locked."""
 
@@ -164,9 +167,12 @@ def _verdict(check: _Check, found: Missing | None) -> GateVerdict:
     gate, until = check.gate, check.until
     if found is None:
         return GateVerdict(gate.key, Verdict.OPEN, check.after, until, None, None)
-    if until is not None and until <= gate.now:
+    end = until
+    if end is not None and end <= gate.now and found.to_plan:
+        end += LATE_PLAN
+    if end is not None and end <= gate.now:
         return GateVerdict(gate.key, Verdict.EXPIRE, check.after, until, found, None)
     # A change of this required job did not find the row before. So it is checked once more.
     known = (gate.upstream, gate.upstream_plan_time) == (found.scope, found.plan_time)
-    check_at = until if known else gate.now
+    check_at = end if known else gate.now
     return GateVerdict(gate.key, Verdict.WAIT, check.after, until, found, check_at)

@@ -1,11 +1,11 @@
 -- Reads what decides whether gates are open: for each (gate, required scope), in the order of the arrays, how far the
--- required job is planned, its first execution in (after, through] that is not a SUCCESS, the skips that reach into that
+-- required job is planned and whether a claim has to plan it again, its first execution in (after, through] that is not a SUCCESS, the skips that reach into that
 -- interval, and the backfills in it that succeeded. One row for each element.
 -- The skips include planned ones beyond the cursor: next_plan_time leaves out their plan_times before they are recorded.
 -- A backfill that repeats a SUCCESS has a plan_time some microseconds later, and does not count.
 -- A statement of its own after the locks of lock_gates. No lock.
 SELECT s.job_name IS NOT NULL AND {schema}_internal.is_planned(s, u.through) AS planned,
-       s.parked, j.name IS NULL OR j.retired_at IS NOT NULL AS gone,
+       s.woken, s.parked, j.name IS NULL OR j.retired_at IS NOT NULL AS gone,
        x.plan_time, x.status, x.error_code, x.finished_at, x.next_attempt_at IS NOT NULL AS again,
        CASE WHEN x.plan_time IS NULL THEN k.skips END AS skips,
        CASE WHEN x.plan_time IS NULL AND k.skips IS NOT NULL THEN ARRAY(
