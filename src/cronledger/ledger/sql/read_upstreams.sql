@@ -1,6 +1,6 @@
 -- Reads what decides whether gates are open: for each (gate, required scope), in the order of the arrays, how far the
--- required job is planned and whether a claim has to plan it again, its first execution in (after, through] that is not a SUCCESS, the skips that reach into that
--- interval, and the backfills in it that succeeded. One row for each element.
+-- required job is planned and whether a claim has to plan it again, its first execution in (after, through] that is not
+-- a SUCCESS, the skips that reach into that interval, and the backfills in it that succeeded. One row for each element.
 -- The skips include planned ones beyond the cursor: next_plan_time leaves out their plan_times before they are recorded.
 -- A backfill that repeats a SUCCESS has a plan_time some microseconds later, and does not count.
 -- A statement of its own after the locks of lock_gates. No lock.
