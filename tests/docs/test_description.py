@@ -4,7 +4,9 @@ import re
 import tomllib
 from typing import Any
 
+from tests.audit import TOOLS
 from tests.docs.support.pages import ROOT, blocks, relative_links
+from tests.release.environments import EXTRAS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 HOOK: Any = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
@@ -39,3 +41,7 @@ def test_f112_the_newest_section_of_the_changelog_is_that_of_the_version_and_dat
     assert first == ("Unreleased", "")
     assert version == PROJECT["project"]["version"]
     assert re.fullmatch(r" - \d{4}-\d\d-\d\d", date)
+
+
+def test_f112_a_release_tries_each_extra_for_users() -> None:
+    assert EXTRAS.keys() == PROJECT["project"]["optional-dependencies"].keys() - {*TOOLS}
