@@ -57,8 +57,13 @@ def template_database(databases: Databases) -> str:
 @pytest.fixture(autouse=True)
 def unconfigured_logs() -> Iterator[None]:
     """Undo what a test set for all loggers of this process, as `logs.output.configure` does."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     yield
-    logging.getLogger("cronledger").setLevel(logging.NOTSET)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name in ("cronledger", "psycopg"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
     if structlog.is_configured():
         structlog.reset_defaults()
         for name, module in tuple(sys.modules.items()):

@@ -16,9 +16,12 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 @pytest.fixture
 def at(db: rows.Db) -> datetime:
-    """The second plan_time of the hourly job `job` from now on."""
+    """The second plan_time of the hourly job `job` from now on. An hour has just begun."""
+    now = rows.now(db)
+    hour = now.replace(minute=0, second=0, microsecond=0) + HOUR
+    rows.travel(db, hour - now)
     rows.job(db, timezone="Europe/Berlin")
-    return rows.now(db).replace(minute=0, second=0, microsecond=0) + 2 * HOUR
+    return hour + 2 * HOUR
 
 
 def test_a_firing_is_skipped_listed_and_taken_back(cli: Cli, at: datetime) -> None:

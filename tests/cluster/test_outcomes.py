@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 import threading
 import time
@@ -231,7 +232,8 @@ async def test_commands_know_their_execution_and_no_secret(
     environ = json.loads(row["output"])
     assert "hunter2" not in row["output"]
     assert (environ["HARMLESS"], environ["MINE"]) == ("yes", "1")
-    assert {key: value for key, value in environ.items() if key.startswith("CRONLEDGER_")} == {
+    own = re.compile("CRONLEDGER_(?!TEST_)")
+    assert {key: value for key, value in environ.items() if own.match(key)} == {
         "CRONLEDGER_EXECUTION_ID": str(row["id"]), "CRONLEDGER_JOB": "env",
         "CRONLEDGER_SCOPE_KIND": "global", "CRONLEDGER_SCOPE_ID": "global",
         "CRONLEDGER_PLAN_TIME": row["plan_time"].isoformat(), "CRONLEDGER_TRIGGER": "manual",

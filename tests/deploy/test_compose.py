@@ -31,6 +31,11 @@ def environment(service: str) -> dict[str, str]:
     return found
 
 
+def test_the_file_matches_the_schema_of_compose() -> None:
+    file = ROOT / "docker-compose.yml"
+    check("check-jsonschema", "--builtin-schema", "vendor.compose-spec", file)
+
+
 def test_no_port_is_open_to_other_machines() -> None:
     ports = [port for one in SERVICES.values() for port in one.get("ports", ())]
     assert len(ports) == 3

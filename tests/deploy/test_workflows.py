@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.support.files import ROOT
+from tests.deploy.support.files import ROOT, check
 
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 WORKFLOWS: dict[str, Any] = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in FILES}
 ACTIONLINT = shutil.which("actionlint")
 SECURITY = (ROOT / "SECURITY.md").read_text("utf-8")
 SUPPORTED = SECURITY.partition("## Supported versions")[2].partition("\n## ")[0]
+
+
+def test_the_files_match_the_schema_of_workflows() -> None:
+    check("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *FILES)
 
 
 def test_each_command_is_a_target_of_the_makefile() -> None:

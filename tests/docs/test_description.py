@@ -4,7 +4,9 @@ import re
 import tomllib
 from typing import Any
 
+from tests.audit import TOOLS
 from tests.docs.support.pages import ROOT, blocks, relative_links
+from tests.release.environments import EXTRAS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 HOOK: Any = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
@@ -31,3 +33,15 @@ def test_f112_the_description_has_no_relative_link_and_all_code_of_the_readme() 
 def test_f112_a_relative_link_is_found() -> None:
     text = "[a](docs/cli.md#x) ![b](c.png) [d](https://x.org)\n```\n[e](f.md)\n```\n"
     assert relative_links(text) == ["docs/cli.md#x", "c.png"]
+
+
+def test_f112_the_newest_section_of_the_changelog_is_that_of_the_version_and_dated() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    first, (version, date), *_ = re.findall(r"^## \[(.+?)\](.*)$", changelog, re.M)
+    assert first == ("Unreleased", "")
+    assert version == PROJECT["project"]["version"]
+    assert re.fullmatch(r" - \d{4}-\d\d-\d\d", date)
+
+
+def test_f112_a_release_tries_each_extra_for_users() -> None:
+    assert EXTRAS.keys() == PROJECT["project"]["optional-dependencies"].keys() - {*TOOLS}

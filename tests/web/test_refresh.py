@@ -3,11 +3,14 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 from starlette.testclient import TestClient
 
+from cronledger.engine.maintenance.listener import Listener
+from cronledger.engine.runtime import loops
 from cronledger.ledger.access import Access
 from cronledger.web import refresh
 from cronledger.web.refresh import EVENT, Refresh
@@ -72,6 +75,26 @@ async def test_a_stop_ends_all_streams(never_ticking: None) -> None:
     await asyncio.sleep(0)
     made.stop()
     assert await waiting == "ended"
+
+
+async def test_a_stream_ends_although_its_listener_loses_a_cancellation(
+    monkeypatch: pytest.MonkeyPatch, never_ticking: None
+) -> None:
+    waits = asyncio.Event()
+
+    async def deaf(_: Listener) -> float:
+        waits.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+        return 0.0
+
+    monkeypatch.setattr(loops, "CANCEL_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(Listener, "step", deaf)
+    stream = Refresh(Access("host=nowhere"), "cronledger").stream()
+    await opened(stream)
+    await waits.wait()
+    await asyncio.wait_for(stream.aclose(), 90)
 
 
 async def test_a_process_serves_so_many_open_pages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from time import monotonic
 
 from cronledger.engine.maintenance.listener import Listener
+from cronledger.engine.runtime.loops import end
 from cronledger.ledger.access import Access
 
 TICK = 5.0
@@ -92,8 +93,7 @@ class Refresh:
         self._streams.discard(changed)
         if not self._streams and self._listening is not None:
             listening, self._listening = self._listening, None
-            listening.cancel()
-            await asyncio.wait([listening])
+            await end({listening})
 
     async def _listen(self, access: Access) -> None:
         listener = Listener(access, self._schema)

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
+BIN = str(Path(sys.executable).parent)
 
 
 def needs(program: str, package: str) -> pytest.MarkDecorator:
@@ -20,11 +22,12 @@ def needs(program: str, package: str) -> pytest.MarkDecorator:
 
 
 def call(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, and return what it printed."""
+    """Run a program of this environment or of PATH to its end, and return what it printed."""
+    path = os.pathsep.join([BIN, os.environ["PATH"]])
     return subprocess.run(
         [str(word) for word in command],
-        cwd=cwd, env={**os.environ, "LC_ALL": "C.UTF-8"}, capture_output=True, text=True,
-        timeout=120, check=False,
+        cwd=cwd, env={**os.environ, "PATH": path, "LC_ALL": "C.UTF-8"}, capture_output=True,
+        text=True, timeout=120, check=False,
     )  # fmt: skip
 
 

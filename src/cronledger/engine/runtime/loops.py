@@ -29,6 +29,18 @@ SUSPECTED = 10
 """The number of lost connections after which a loop is reported although other loops succeed."""
 
 
+async def end(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel tasks, repeatedly, and wait for their end.
+
+    A task that receives a pooled connection while it is cancelled loses the cancellation. With
+    Python 3.11, so does each wait of psycopg before 3.3 that ends in this tick.
+    """
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        _, tasks = await asyncio.wait(tasks, timeout=CANCEL_AGAIN_SECONDS)
+
+
 @dataclass(eq=False, slots=True)
 class Loop:
     """One driven step.
@@ -149,14 +161,9 @@ class Loops:
         for name in names or tuple(self._loops):
             loop = self._loops.pop(name, None)
             if loop is not None and loop.task is not None:
-                # A task that receives a pooled connection while it is cancelled loses the
-                # cancellation. So `last` ends the loop as well, and it is cancelled repeatedly.
-                loop.last = True
+                loop.last = True  # a lost cancellation ends the loop, too
                 left.add(loop.task)
-        while left:
-            for task in left:
-                task.cancel()
-            _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
+        await end(left)
 
     def answered(self) -> None:
         """Note that the database responded."""
