@@ -75,10 +75,17 @@ def test_what_was_lost_before_a_part_counts_as_left_out() -> None:
     text.add("begin")
     text.add("end", 1000)
     assert text.text() == "begi\n[cronledger: 1,001 bytes of the output are left out]\nend"
-    assert redacted_tail("key=hunter2;öü", ("hunter2",), 3, 70) == (
-        "[cronledger: 80 bytes of the output are left out]\nü"
+    assert redacted_tail("key=hunter2;öü", (), 3, 70) == (
+        "[cronledger: 84 bytes of the output are left out]\nü"
     )
     assert redacted_tail("all", (), 5) == "all"
+
+
+@pytest.mark.parametrize("cut", range(1, 8))
+def test_no_part_of_a_secret_stays_at_the_beginning_of_a_tail(cut: int) -> None:
+    text = "hunter2\n" * 1000  # the masks are shorter, so all of it fits into the limit
+    shown = redacted_tail(text[cut:], ("hunter2",), len(text), cut)
+    assert set(shown.partition("left out]\n")[2]) == {"*", "\n"}
 
 
 def test_the_lines_between_the_chunks_account_for_all_that_was_written() -> None:

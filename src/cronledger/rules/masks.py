@@ -50,6 +50,9 @@ def redacted_tail(text: str, hidden: tuple[str, ...], limit: int, missing: int =
     """
     if not limit:
         return ""
+    if missing and hidden:
+        first = _after_secret(text, hidden)
+        missing, text = missing + len(text[:first].encode()), text[first:]
     whole = redacted(text, hidden).encode()
     tail = whole[-limit:].decode("utf-8", "ignore")
     missing += len(whole) - len(tail.encode())
@@ -87,11 +90,16 @@ class StreamMask:
         self._held = ""
         if self._pattern is None:
             return text
-        first = min(longest_spelling(self._hidden), len(text))
-        for match in self._pattern.finditer(text):
-            if match.start() < first < match.end():
-                first = match.end()
-        return self.feed(text[first:])
+        return self.feed(text[_after_secret(text, self._hidden) :])
+
+
+def _after_secret(text: str, hidden: tuple[str, ...]) -> int:
+    """Return where in `text` no secret is cut any more that may have begun before it."""
+    first = min(longest_spelling(hidden), len(text))
+    for match in re.finditer("|".join(_patterns(hidden)), text):
+        if match.start() < first < match.end():
+            first = match.end()
+    return first
 
 
 def _without_beginnings(text: str, hidden: tuple[str, ...]) -> int:
