@@ -26,6 +26,13 @@ def test_a_planned_skip_contains_its_first_and_its_last_plan_time() -> None:
     assert runs(answer) == ["09:10", "09:50", "10:00"]
     assert skips(answer) == ["operator 09:20-09:40 x3"]
     assert answer.skips[0].detail == "moved"
+    assert answer.first_settled == at("09:10")
+
+
+def test_a_schedule_that_cannot_run_is_not_overdue_from_a_skip_that_somebody_decided() -> None:
+    answer = planned("09:00", "10:05", job(), planned_skips=[skip("09:10", "09:20")])
+    assert skips(answer) == ["operator 09:10-09:20 x2", "superseded 09:30-09:50 x3"]
+    assert answer.first_settled == at("09:30")
 
 
 def test_a_planned_skip_between_plan_times_contains_none() -> None:

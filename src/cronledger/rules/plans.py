@@ -129,6 +129,10 @@ class Reported:
     exact: bool = True
 
 
+DECIDED = (SkipReason.CALENDAR, SkipReason.OPERATOR, SkipReason.PAUSED, SkipReason.RETIRED)
+"""The reasons of skips that somebody decided before the plan_times were due."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The planner's decision about one schedule row.
@@ -155,11 +159,12 @@ class Plan:
 
     @property
     def first_settled(self) -> datetime | None:
-        """The first plan_time in `runs`, `reported` or `skips` whose date is included.
+        """The first plan_time in `runs`, `reported` or `skips` that nobody decided to skip.
 
         It is the next_plan_time of a schedule for which this plan is not carried out. Gates rely on
-        it: before next_plan_time, nothing is missing.
+        it: before next_plan_time, nothing is missing. The schedule is overdue from then on, so the
+        plan_times of a pause do not count.
         """
-        skipped = (x.from_plan_time for x in self.skips if x.reason is not SkipReason.CALENDAR)
+        skipped = (x.from_plan_time for x in self.skips if x.reason not in DECIDED)
         reported = (x.plan_time for x in self.reported if x.trigger is Trigger.SCHEDULE)
         return min((*(run.plan_time for run in self.runs), *skipped, *reported), default=None)
