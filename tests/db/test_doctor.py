@@ -291,7 +291,7 @@ def test_horizon(ledger: Ledger) -> None:
         ledger.travel(by=timedelta(minutes=6))
         old = told(ledger, "horizon")
         assert old.startswith("warning: ") and "sleeper of" in old
-        assert "idle in transaction, open for 0:06:" in old
+        assert "idle in transaction, open for 6m" in old
         assert old.endswith(f" -> end it: SELECT pg_terminate_backend({other.info.backend_pid})")
     assert one(ledger.url, "horizon").severity == "ok"
 
@@ -406,7 +406,7 @@ def test_runners(ledger: Ledger) -> None:
     ledger.values("UPDATE runners SET state = 'stopped' WHERE id = 'idle'")
     ledger.runner("dead", heartbeat_at=ledger.now() - timedelta(minutes=3),
            stale_after=ledger.now() - timedelta(minutes=2))  # fmt: skip
-    assert "dead (0:03:" in one(ledger.url, "runners").found
+    assert "dead (3m" in one(ledger.url, "runners").found
     ledger.values("DELETE FROM runners WHERE id = 'dead'")
     ledger.runner("dead", diagnostics={"failing": {"finisher": "DiskFull: no space"}})
     failing = "problem: failing: dead (finisher: DiskFull: no space) -> correct the error"
@@ -423,7 +423,7 @@ def test_versions_are_mixed_for_an_hour_at_most(ledger: Ledger) -> None:
     assert one(ledger.url, "versions").severity == "ok"
     ledger.values("UPDATE runners SET started_at = started_at - interval '2 min'")
     mixed = told(ledger, "versions")
-    assert mixed.startswith("warning: replicas of different versions have run for 1:01:")
+    assert mixed.startswith("warning: replicas of different versions have run for 1h1m")
     assert ": 1.0: a; 1.1: b, c -> finish the deployment" in mixed
     ledger.values("UPDATE runners SET state = 'stopped' WHERE id = 'a'")
     assert one(ledger.url, "versions").severity == "ok"
@@ -497,7 +497,7 @@ def test_steps_that_could_not_run_are_reported_with_the_session_that_has_the_tur
         other.execute("SELECT FROM cronledger.turns WHERE step <> 'hours' FOR UPDATE")
         ledger.travel(by=timedelta(minutes=10))
         late = found(ledger.url, "steps")
-        assert [x.found.partition(" for 0:10:")[0] for x in late] == [
+        assert [x.found.partition(" for 10m")[0] for x in late] == [
             "alerts were not raised", "deadlines were not judged",
         ]  # fmt: skip
         ledger.travel(by=DAY)
@@ -554,7 +554,7 @@ def test_verification(ledger: Ledger) -> None:
     bad = told(ledger, "verification")
     assert bad.startswith("problem: ") and "found violations: 1 early, 2 missing ->" in bad
     verified(ledger)
-    good = r"ok: all history was checked by me 0:0\d:\d\d ago; no violation was found -> None"
+    good = r"ok: all history was checked by me \w+ ago; no violation was found -> None"
     assert re.fullmatch(good, told(ledger, "verification"))
     ledger.values("UPDATE verification_runs SET finished_at = finished_at - interval '8 days'")
     old = "warning: all history was checked by me 8 days ago -> run"

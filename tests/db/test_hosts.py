@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from tests.db.support import rows
-from tests.db.support.engine import FAILURE, MINUTE, Ledger, runners
+from tests.db.support.engine import FAILURE, MINUTE, Ledger, Runner, runners
 from tests.db.support.rows import Db
 
 WEB = ["host=web1", "role=web"]
@@ -130,6 +130,12 @@ def test_a_trigger_names_the_labels_that_no_runner_has(ledger: Ledger) -> None:
     ledger.runner("r2", handlers=["tests:work"], labels=WEB)
     for call in calls:
         ledger.values(call)
+
+
+async def test_jobs_without_labels_run_everywhere(one: Runner, ledger: Ledger) -> None:
+    ledger.job()
+    ledger.trigger()
+    assert len(await one.settle()) == 1
 
 
 def scopes(ledger: Ledger) -> dict[str, bool]:

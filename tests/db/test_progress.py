@@ -185,6 +185,15 @@ def test_workers_report_progress_under_their_lease_F86(
         ledger.one(call, 999, token, 1, None, None)
 
 
+@pytest.mark.parametrize(("done", "total"), [(-1, None), (None, 1), (1, -1)])
+def test_a_bad_report_of_a_worker_is_refused_F86(
+    ledger: Ledger, claimed: tuple[int, Any], done: int | None, total: int | None
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="invalid progress") as refused:
+        ledger.one("SELECT progress(%s, %s, %s, %s)", *claimed, done, total)
+    assert "0 or more" in str(refused.value.diag.message_hint)
+
+
 def test_progress_is_removed_with_the_data_and_after_a_week_F86(
     ledger: Ledger, claimed: tuple[int, Any]
 ) -> None:

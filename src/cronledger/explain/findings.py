@@ -103,4 +103,5 @@ def about(length: timedelta) -> str:
     """Return a length of time in days, or in hours, minutes and seconds if it is short."""
     if abs(length) >= timedelta(days=2):
         return f"{length.days} days"
-    return durations.format(timedelta(seconds=max(0, round(length.total_seconds()))))
+    sign = "-" if length < timedelta() else ""
+    return sign + durations.format(timedelta(seconds=round(abs(length).total_seconds())))

@@ -52,7 +52,8 @@ def noted(definition: "Row", key: ScopeKey, pauses: "Sequence[Row]") -> Callable
     job = unchecked(definition)
 
     def text(firing: Firing) -> str:
-        pause = pause_at(pauses, due_at(job, key, firing.plan_time))
+        runs = firing.excluded is None and firing.skipped is None
+        pause = pause_at(pauses, due_at(job, key, firing.plan_time)) if runs else None
         notes = [note(firing)]
         if pause is not None:
             reason = f": {pause['reason']}" if pause["reason"] else ""

@@ -19,6 +19,8 @@ TIMING = (
 
 
 MOST_NAMES = 20
+MOST_COMPARED = 1_000
+"""The maximum number of names that are compared with an unknown one, because locks are held."""
 
 
 def resolved(jobs: Iterable[Job], others: Mapping[str, Job]) -> tuple[Job, ...]:
@@ -103,7 +105,7 @@ def _refusal(
     upstream = known.get(gate.job)
     if upstream is None:
         names = known.keys() - {job.name}
-        remedy = nearest(gate.job, names)
+        remedy = nearest(gate.job, names) if len(names) <= MOST_COMPARED else ""
         if not remedy.endswith("?") and not 0 < len(names) <= MOST_NAMES:
             remedy = "correct the name"
         if complete:

@@ -24,6 +24,7 @@ MOST_NEXT = 10_000
 """Firings of one queue that are searched for those of an owner or a label."""
 MOST_NEXT_OF_ALL = 2_000
 LISTED = (*glance.TROUBLE, "violating", "paused", "waiting")
+HELD = ("overdue", "paused", "waiting")
 """The readings of *Needs attention* and *Held on purpose*."""
 
 ENTRY = Entry("Now", "/")
@@ -68,6 +69,7 @@ async def show(request: Request) -> Response:
         owners=owners.distinct(sources, "owner"), most_next=most_next, runbooks=runbooks,
         of_scopes=of_scopes,
         is_read=all(readings[name].rows is not None for name in LISTED),
+        is_held_read=all(readings[name].rows is not None for name in HELD),
         is_calm="alive" in states
         and "failing" not in states
         and sources.rows != []

@@ -1,5 +1,5 @@
 -- Lists the jobs that have a plan_time that is due within an hour, the soonest first: the first plan_time of each, and
--- the number of its scopes; `pause`: the pause in which it lies; `is_cut`: its queue has more. It reads the due index
+-- the number of its scopes; `pause`: the pause in which it lies; `is_cut`: its queue may have more. It reads the due index
 -- queue by queue, so that each queue adds at most 3 * max_read rows to those that are searched. A NULL owner or label
 -- does not restrict. No lock. Zero rows: nothing is due.
 SELECT u.*, (SELECT min(p.id) FROM {schema}.job_pauses p
