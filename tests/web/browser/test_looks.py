@@ -1,6 +1,6 @@
 """Every page, light and dark: axe finds nothing serious, and a picture is kept if you want it.
 
-Long names hide no column, and in a narrow window a job is a card.
+Long names hide no column, and in a narrow window a row of the main tables is a card.
 """
 
 import os
@@ -152,7 +152,7 @@ def test_a_long_name_hides_no_column(site: str, visit: Visit, named: Db, path: s
     keep(page, f"long{path.replace('/', '-')}-narrow")
     assert "the page" not in page.evaluate(TOO_WIDE)
     names = page.locator("main tbody th[scope=row]").all()
-    assert names and all((box := x.bounding_box()) and box["width"] < 300 for x in names)
+    assert names and all((box := x.bounding_box()) and box["width"] < 320 for x in names)
 
 
 def test_in_a_narrow_window_a_job_is_a_card(site: str, visit: Visit, named: Db) -> None:
@@ -166,3 +166,32 @@ def test_in_a_narrow_window_a_job_is_a_card(site: str, visit: Visit, named: Db) 
     card.get_by_label("Choose short").check()
     page.get_by_role("button", name="Resume…").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Resume short")
+
+
+@pytest.mark.parametrize(
+    ("path", "panel", "values"),
+    [
+        ("/ledger", "ledger", ("FAILED", "exception", "no such customer")),
+        ("/", "attention", ("failed", "payments", "no such customer", "Retry…")),
+    ],
+)
+def test_in_a_narrow_window_a_row_with_an_outcome_is_a_card(  # noqa: PLR0917
+    site: str, visit: Visit, db: Db, path: str, panel: str, values: tuple[str, ...]
+) -> None:
+    rows.job(db, LONG, owner="payments")
+    failed = {"error_code": "exception", "error_msg": "no such customer " * 9}
+    rows.execution(db, "FAILED", LONG, **failed)
+    page = visit(site + path)
+    page.set_viewport_size(NARROW)
+    assert page.evaluate(TOO_WIDE) == []
+    card = page.locator(f"#{panel} tbody tr")
+    for value in values:
+        expect(card.get_by_text(value).first).to_be_visible()
+    if panel == "ledger":
+        card.get_by_label("Choose execution").check()
+        page.get_by_role("button", name="Retry…").click()
+        expect(page.locator(".preview")).to_contain_text("1 to be ")
+    else:
+        card.get_by_text("Retry…").click()
+        card.get_by_role("button", name="Retry execution").click()
+        expect(page.get_by_role("status").first).to_be_visible()

@@ -10,6 +10,7 @@ from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.waiting import until
 from tests.web.browser.conftest import Visit, open_address
+from tests.web.support.picture_ledger import DAY, NOW, open_picture_ledger
 
 pytestmark = pytest.mark.browser
 
@@ -20,6 +21,11 @@ SELECT = """(cell) => {
     cell.closest('.scroll').scrollLeft = 40;
 }"""
 SCROLLED = "(table) => table.scrollLeft"
+IS_SHOWN = """(now) => {
+    const line = now.getBoundingClientRect();
+    const frame = now.closest('.scroll').getBoundingClientRect();
+    return frame.left < line.left && line.right < frame.right;
+}"""
 
 
 def running(db: Db, job: str) -> None:
@@ -64,6 +70,23 @@ def test_selected_text_and_the_scroll_of_a_table_survive_a_refresh(
     expect(page.locator("#lamp")).to_have_text("live")
     assert row.evaluate("(row) => row.isTheSame")
     assert table.evaluate(SCROLLED) == scrolled
+
+
+@pytest.mark.parametrize(("path", "panel"), [("/timeline", "timeline"), (f"/job/{DAY}", "day")])
+def test_a_picture_opens_at_the_present_and_keeps_the_scroll_of_its_reader(  # noqa: PLR0917
+    site: str, visit: Visit, db: Db, database_url: str, path: str, panel: str
+) -> None:
+    open_picture_ledger(db, database_url)
+    page = visit("about:blank")
+    page.set_viewport_size(SIZES[1])
+    open_address(page, f"{site}{path}")
+    picture = page.locator(f"#{panel} .scroll").first
+    assert picture.locator(".now").evaluate(IS_SHOWN)
+    picture.evaluate("(frame) => { frame.scrollLeft = 40; }")
+    before = picture.inner_html()
+    rows.execution(db, "FAILED", DAY, plan_time=NOW - timedelta(minutes=1))
+    until("the picture has changed", lambda: picture.inner_html() != before)
+    assert picture.evaluate(SCROLLED) == 40
 
 
 def test_rows_change_while_a_box_is_ticked_but_keep_their_places(

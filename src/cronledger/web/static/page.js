@@ -159,6 +159,12 @@ if (own) {
   own.hidden = false;
 }
 
+// A picture that is wider than its frame opens at the present.
+for (const now of document.querySelectorAll(".scroll .now")) {
+  const frame = now.closest(".scroll"), left = now.getBoundingClientRect().left - frame.getBoundingClientRect().left;
+  frame.scrollLeft ||= left - frame.clientWidth / 2;
+}
+
 // --- forms -----------------------------------------------------------------------------------------
 
 // An instant is chosen or typed: to fill in one field empties the other.
