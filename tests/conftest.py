@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from cronledger.engine.running import capturing
 from cronledger.ledger import senders
 from cronledger.logs.loggers import Logger
 from tests.database import Databases, server
@@ -71,6 +72,15 @@ def unconfigured_logs() -> Iterator[None]:
             if name.startswith("cronledger.") and isinstance(log, Logger):
                 # If cached on first use, it would keep the configuration of its first line.
                 vars(log._structured).pop("bind", None)
+
+
+@pytest.fixture(autouse=True)
+def uncaptured_streams() -> Iterator[None]:
+    """Undo the capture of output by replicas that the test has abandoned."""
+    users = capturing._users
+    yield
+    while capturing._users > users:
+        capturing.uninstall()
 
 
 @pytest.fixture

@@ -139,9 +139,6 @@ def test_a_stream_that_the_program_has_replaced_is_captured(
 ) -> None:
     written: list[str] = []
     own = io.StringIO()
-    # A replica that an earlier test has abandoned still captures.
-    monkeypatch.setattr(capturing, "_users", 0)
-    monkeypatch.setattr(capturing, "_replaced", {})
     capturing.install()
     try:
         monkeypatch.setattr(sys, "stdout", own)
