@@ -106,7 +106,8 @@ what is inherited. These variables describe the execution and override both:
 | `TRACEPARENT`, `TRACESTATE` | Trace context of the attempt, if it is [traced](howto/traces.md). |
 
 Standard input is empty. Standard output and standard error together are kept as the output of the
-execution: the last `output_tail_bytes` of them.
+execution: the last `output_tail_bytes` of them, after a line that states how many bytes are left
+out.
 """
 
 FORMS: Mapping[type, str] = {
