@@ -156,13 +156,15 @@ class Spool:
             except BlockingIOError:
                 yield False
             else:
-                self._tidy()
+                os.utime(descriptor)
+                self._tidy(os.fstat(descriptor).st_mtime)
                 yield True
         finally:
             os.close(descriptor)
 
-    def _tidy(self) -> None:
+    def _tidy(self, now: float) -> None:
+        """Remove what crashes left. `now`: by the clock of the file system, as the files' ages."""
         for path in self.directory.glob(f"*{TEMPORARY}"):
             with suppress(OSError):
-                if wall_clock() - path.stat().st_mtime > _LEFT_SECONDS:
+                if now - path.stat().st_mtime > _LEFT_SECONDS:
                     path.unlink()
