@@ -161,9 +161,9 @@ class Plan:
     def first_settled(self) -> datetime | None:
         """The first plan_time in `runs`, `reported` or `skips` that nobody decided to skip.
 
-        It is the next_plan_time of a schedule for which this plan is not carried out. Gates rely on
-        it: before next_plan_time, nothing is missing. The schedule is overdue from then on, so the
-        plan_times of a pause do not count.
+        It is the next_plan_time of a schedule for which this plan is not carried out. Gates take
+        what lies before it for settled. The schedule is overdue from then on, so the plan_times of
+        a pause do not count (docs/reliability.md states what this means for gates).
         """
         skipped = (x.from_plan_time for x in self.skips if x.reason not in DECIDED)
         reported = (x.plan_time for x in self.reported if x.trigger is Trigger.SCHEDULE)
