@@ -142,7 +142,10 @@ def test_the_wrapper_starts_what_the_other_scheduler_has_to_run(
 def test_a_side_that_cannot_be_written_leaves_the_reply(
     seen: Ask, spool: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    replies: list[bool] = []
+
     def full(*_: object) -> None:
+        assert replies == [False], "the reply waits for the disk"
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Spool, "replace", full)
@@ -150,7 +153,8 @@ def test_a_side_that_cannot_be_written_leaves_the_reply(
     said: list[str] = []
     target = Target(database_url, "cronledger", said.append)
     run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
-    assert not runs_here(target, run, Spool(spool))
+    runs_here(target, run, Spool(spool), replies)
+    assert replies == [False]
     assert deliver_own(target, replace(run, ended=wall_clock()), Spool(spool))
     assert ["No space left" in line for line in said] == [True, True]
 

@@ -126,12 +126,12 @@ def _runs_here(spool: Spool, run: Run, ledgers: "_Ledgers", side: Side) -> bool:
 
     If the ledger does not reply in time, its last reply, `side`, decides.
     """
-    replies = []
+    replies: list[bool] = []
 
     def ask() -> None:
         target = ledgers.target(run.ledger)
         if target is not None:
-            replies.append(runs_here(target, run, spool))
+            runs_here(target, run, spool, replies)
 
     _attempt(ask, ASK_SECONDS)
     return replies[0] if replies else side.runs(run.started)

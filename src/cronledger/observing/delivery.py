@@ -66,31 +66,33 @@ def deliver_own(target: Target, run: Run, spool: Spool | None) -> bool:
         answer = _send(target, connection, run, spooled=spool is not None, warn=ended)
         if spool is not None and ended:
             _settle(spool, run, answer)
-            ask(target, connection, run, spool, quiet=answer is not Answer.ACCEPTED)
+            _ask(target, connection, run, spool, quiet=answer is not Answer.ACCEPTED)
     return answer is Answer.ACCEPTED
 
 
-def runs_here(target: Target, run: Run, spool: Spool) -> bool:
-    """Ask the ledger whether this scheduler runs what has just started, or replicas do.
+def runs_here(target: Target, run: Run, spool: Spool, replies: list[bool]) -> None:
+    """Append whether this scheduler runs what has just started, or replicas do, and remember it.
 
+    The reply is appended before it is remembered: a slow disk must not delay the decision.
     Raises psycopg.Error without a connection.
     """
     with target.connected() as connection:
-        return ask(target, connection, run, spool)
+        _ask(target, connection, run, spool, replies)
 
 
-def ask(
+def _ask(
     target: Target,
     connection: "psycopg.Connection[tuple[object, ...]]",
     run: Run,
     spool: Spool,
+    replies: list[bool] | None = None,
     *,
     quiet: bool = False,
-) -> bool:
-    """Return the reply of hand_over() about the start of a run, and remember it.
+) -> None:
+    """Ask hand_over() about the start of a run, and remember the reply.
 
-    If the ledger refuses to reply, warn unless `quiet`, and return what is remembered. A spool that
-    cannot be written does not change the reply.
+    If the ledger refuses to reply, warn unless `quiet`, and append nothing. A spool that cannot be
+    written does not change the reply.
     """
     import psycopg  # noqa: PLC0415
     from psycopg import sql  # noqa: PLC0415
@@ -110,15 +112,15 @@ def ask(
             raise
         if not quiet:
             target.warn(f"job {run.job}: {str(error).partition(chr(10))[0]}")
-        known = Side.read(spool, run.job, run.ledger)
-        return known is None or known.runs(run.started)
+        return
     runs, adoptable, first, until = cast("tuple[bool, bool, float | None, float | None]", row)
+    if replies is not None:
+        replies.append(runs)
     side = Side(*(None if one is None else now + one for one in (first, until)))
     try:
         remember(spool, run.job, run.ledger, side if adoptable else None)
     except OSError as error:
         target.warn(f"the spool {spool.directory} cannot be written: {error}")
-    return runs
 
 
 def deliver_all(target_of: Callable[[str], Target | None], spool: Spool) -> int:
