@@ -15,10 +15,15 @@ from cronledger.contrib import reporting
 from cronledger.sources import pg_cron
 from tests.db.support.engine import Ledger
 from tests.unreachable import CLOSED
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 REPORTS = """
     SELECT source, ended_at IS NOT NULL, coalesce(error, '') FROM reports ORDER BY started_at, id"""
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "FLUSH_SECONDS", PATIENCE)
 
 
 @pytest.fixture
@@ -194,8 +199,9 @@ def test_a_report_does_not_wait_for_ever_F121(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(reporting, "_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(reporting, "KEPT_SECONDS", 0.05)
     reporter = reporting.Reporter(CLOSED, "cronledger", "program")
     reporter.started("tidy", "1")
+    until("the warning", lambda: caplog.records)
+    monkeypatch.setattr(reporting, "KEPT_SECONDS", 0.0)
     reporter.flush()
     assert [line.levelname for line in caplog.records] == ["WARNING", "ERROR"]
