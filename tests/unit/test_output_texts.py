@@ -49,10 +49,11 @@ def test_a_line_without_secret_is_shown_at_once() -> None:
 def test_what_a_gap_leaves_of_a_secret_is_not_shown() -> None:
     mask = StreamMask(("hunter2",))
     assert mask.feed("a hun") == "a "
-    after = mask.after_gap("ter2 " + "x" * 200)
-    assert "ter2" not in after and after.endswith("xxx")
+    after, missing = mask.after_gap("ter2 " + "é" * 200, 1000)
+    assert "ter2" not in after and after.endswith("ééé")
+    assert missing + len(after.encode()) == len("hun") + 1000 + len("ter2 ") + 400
     mask = StreamMask(("hunter2",))
-    assert mask.after_gap("x" * 80 + "hunter2 tail") == " tail"
+    assert mask.after_gap("x" * 80 + "hunter2 tail", 5) == (" tail", 92)
 
 
 def test_beginning_and_end_of_a_long_text_are_kept() -> None:

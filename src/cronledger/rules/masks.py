@@ -51,8 +51,7 @@ def redacted_tail(text: str, hidden: tuple[str, ...], limit: int, missing: int =
     if not limit:
         return ""
     if missing and hidden:
-        first = _after_secret(text, hidden)
-        missing, text = missing + len(text[:first].encode()), text[first:]
+        text, missing = _after_secret(text, hidden, missing)
     whole = redacted(text, hidden).encode()
     tail = whole[-limit:].decode("utf-8", "ignore")
     missing += len(whole) - len(tail.encode())
@@ -82,24 +81,28 @@ class StreamMask:
         self._held = text[shown:]
         return redacted(text[:shown], self._hidden)
 
-    def after_gap(self, text: str) -> str:
-        """Return what can be shown of a part before which others were lost.
+    def after_gap(self, text: str, missing: int) -> tuple[str, int]:
+        """Return what can be shown of a part before which `missing` bytes were lost, and how many
+        bytes are then left out.
 
         A secret may have begun in the lost part, so as much as a secret takes is left out.
         """
-        self._held = ""
         if self._pattern is None:
-            return text
-        return self.feed(text[_after_secret(text, self._hidden) :])
+            return text, missing
+        text, missing = _after_secret(text, self._hidden, missing + len(self._held.encode()))
+        self._held = ""
+        return self.feed(text), missing
 
 
-def _after_secret(text: str, hidden: tuple[str, ...]) -> int:
-    """Return where in `text` no secret is cut any more that may have begun before it."""
+def _after_secret(text: str, hidden: tuple[str, ...], missing: int) -> tuple[str, int]:
+    """Return the part of `text` in which no secret is cut that may have begun before it, and
+    `missing` with the bytes before that part.
+    """
     first = min(longest_spelling(hidden), len(text))
     for match in re.finditer("|".join(_patterns(hidden)), text):
         if match.start() < first < match.end():
             first = match.end()
-    return first
+    return text[first:], missing + len(text[:first].encode())
 
 
 def _without_beginnings(text: str, hidden: tuple[str, ...]) -> int:

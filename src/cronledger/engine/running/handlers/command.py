@@ -124,7 +124,8 @@ def _shown(capture: Capture, mask: StreamMask) -> OnOutput:
     """Return what passes the output of a command to its capture, with its secrets masked."""
 
     def write(text: str, missing: int) -> None:
-        capture.write(mask.after_gap(text) if missing else mask.feed(text), missing)
+        shown = mask.after_gap(text, missing) if missing else (mask.feed(text), 0)
+        capture.write(*shown)
 
     return write
 
