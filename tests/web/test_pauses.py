@@ -3,6 +3,7 @@
 import pytest
 from starlette.testclient import TestClient
 
+from cronledger.web.pages import pauses
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
 from tests.web.support.browsing import act, panel, text
@@ -24,6 +25,14 @@ def test_a_plan_shows_what_it_skips_and_plans_nothing(browser: TestClient, db: D
     refused = browser.get("/pauses", params=asked | {"until": asked["from"]})
     assert refused.status_code == 400 and "is not after from" in text(refused.text)
     assert value(db, "SELECT count(*) FROM cronledger.pauses") == 0
+
+
+def test_a_fault_of_the_page_is_not_one_of_the_request(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pauses, "paused_jobs", lambda *_: iter([int("x")]))
+    with pytest.raises(ValueError, match="invalid literal"):
+        browser.get("/pauses", params={"preview": "yes"})
 
 
 def test_the_next_firings_of_a_job_name_their_pause(browser: TestClient, db: Db) -> None:

@@ -22,7 +22,7 @@ from cronledger.cli.show import (
 )
 from cronledger.explain.pauses import OPEN_ENDED, PausedJob, paused_jobs, selected
 from cronledger.rules import durations
-from cronledger.rules.instants import iso
+from cronledger.rules.instants import InstantError, iso
 
 LISTING = Listing(
     {
@@ -113,7 +113,7 @@ def plan(
         if dry_run:
             try:
                 found = list(paused_jobs(ledger.reports, rows, start or now, end))
-            except ValueError as error:
+            except InstantError as error:
                 raise click.UsageError(str(error)) from None
             _print_preview(found, end, now, as_json)
             return

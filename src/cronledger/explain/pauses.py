@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cronledger.explain.firings import firings_in
 from cronledger.rules.cron import CronError
-from cronledger.rules.instants import iso
+from cronledger.rules.instants import InstantError, iso
 from cronledger.rules.plan_times import TICK
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ def paused_jobs(
     """Yield what a pause of these jobs skips, from `begins` through `until`.
 
     `rows`: of `Reports.selected_jobs`. `until` None: the first OPEN_ENDED of the pause are counted.
-    Delays are not considered. Raises ValueError if `until` is not after `begins`, and
+    Delays are not considered. Raises InstantError if `until` is not after `begins`, and
     psycopg.Error.
     """
     if until is not None and until <= begins:
-        raise ValueError(f"until {iso(until)} is not after from {iso(begins)}")
+        raise InstantError(f"until {iso(until)} is not after from {iso(begins)}")
     calendars = reports.calendars(rows)
     end = until if until is not None else begins + OPEN_ENDED
     for row in rows:

@@ -7,7 +7,7 @@ from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
 
 
 class InstantError(ValueError):
-    """A text is no instant of the ledger. `str()` has the value, the problem and the remedy."""
+    """A time cannot be used. `str()` has the value, the problem and the remedy."""
 
 
 def iso(instant: datetime, precision: str = "auto") -> str:

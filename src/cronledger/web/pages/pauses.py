@@ -13,6 +13,7 @@ from starlette.routing import Route
 from cronledger.explain.pauses import OPEN_ENDED, PausedJob, paused_jobs, selected
 from cronledger.ledger import calls
 from cronledger.ledger.reports import ReadRows, Reports
+from cronledger.rules.instants import InstantError
 from cronledger.web import queries
 from cronledger.web.access.identity import RefusedRequestError
 from cronledger.web.forms import form_of
@@ -152,7 +153,7 @@ async def _preview(request: Request, wanted: Plan, now: datetime | None) -> Prev
     reader = site_of(request).reader
     try:
         computed = await reader.compute("pause", compute, plan=wanted, begins=begins)
-    except ValueError as error:
+    except InstantError as error:
         raise HTTPException(400, f"{error}.") from None
     if computed.value is None or computed.problem is not None:
         raise HTTPException(503, computed.problem or "The database does not respond.")
