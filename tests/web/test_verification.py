@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from html import unescape
 
 import psycopg
 import pytest
@@ -278,6 +279,21 @@ def test_doctor_has_a_remedy_for_each_finding(browser: TestClient, db: Db) -> No
     assert "autovacuum ok" in doctor
     for check in ("pooler", "listening", "roles"):
         assert f"{check} not checked depends on the connection string" in doctor
+
+
+def test_only_the_commands_of_a_remedy_are_code(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What people wrote keeps its backquotes: a finding quotes it, and a remedy a quoted name."""
+    found = "it is invalid: `<b>`"
+    remedy = "run `cronledger queues resume 'a `b`'`, or apply 'c `<d>`' again"
+    findings = [Finding("queues", "problem", found, remedy)]
+    monkeypatch.setattr(examining, "examine", lambda *_, **__: findings)
+    checked(browser)
+    shown = browser.get("/verify").text
+    assert found in unescape(shown) and "<b>" not in shown and "<d>" not in shown
+    command = "<code>cronledger queues resume 'a `b`'</code>"
+    assert f"run {command}, or apply 'c `<d>`' again" in unescape(shown)
 
 
 def test_checks_that_end_with_an_error_show_it(

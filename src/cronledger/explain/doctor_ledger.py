@@ -102,7 +102,7 @@ def roles(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("roles", "warning", found, f"{remedy}; then `cronledger migrate`")
     if row["ungranted"]:
         found = f"rights of the group roles are missing: {named(row['ungranted'])}"
-        remedy = f"run `cronledger migrate` as {row['owner']}, the owner of the schema"
+        remedy = f"run `cronledger migrate` as {shlex.quote(row['owner'])}, the owner of the schema"
         yield Finding("roles", "warning", found, remedy)
     # A login of the page or of Prometheus must not become one of a replica.
     if row["lacking"] and not row["reads"]:
@@ -356,7 +356,9 @@ def calendars(context: DoctorContext) -> Iterator[Finding]:
         )
         declared = "call set_calendar() with a later date"
         if row["source"] is not None:
-            declared = f"apply {row['source']} again, with a later `through` if it has one"
+            declared = (
+                f"apply {shlex.quote(row['source'])} again, with a later `through` if it has one"
+            )
         yield Finding("calendars", "problem" if row["is_over"] else "warning", found, declared)
 
 
@@ -377,8 +379,8 @@ def scopes(context: DoctorContext) -> Iterator[Finding]:
             remedy = "correct the error; until then the job keeps its scopes"
         else:
             remedy = (
-                f"start a replica that declares {row['job_name']} with its scope provider, or list"
-                " its scopes in the job"
+                f"start a replica that declares {shlex.quote(row['job_name'])} with its scope"
+                " provider, or list its scopes in the job"
             )
         yield Finding("scopes", "problem", f"{row['job_name']}: {row['detail']}", remedy)
 
@@ -418,7 +420,7 @@ def queues(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("queues", "warning", found, remedy)
 
 
-@otherwise_ok("none; `cronledger verify` checks the rest")
+@otherwise_ok("none that SQL alone can find")
 def violations(context: DoctorContext) -> Iterator[Finding]:
     """Check for violations that SQL alone can find."""
     if rows := context.rows("examine_violations"):

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from cronledger.rules import instants, zones
 from cronledger.rules.cron_fields import CronError
@@ -131,9 +131,19 @@ def span(value: timedelta | float | None) -> str:
     return sign + " ".join(part for part in parts[:2] if not part.startswith("0"))
 
 
+_QUOTED = """'[^']*'|"[^"]*\""""
+_CODE = re.compile(f"""({_QUOTED}|`(?:{_QUOTED}|[^`'"])+`)""")
+
+
 def code(text: str) -> Markup:
-    """Return a text in which the words between backquotes are code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(clean(text)))))
+    """Return a text of the product in which the words between backquotes are code.
+
+    Names in it that people wrote are quoted as in a shell, and what is quoted is left as it is.
+    """
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part[1:-1]) if place % 2 and part[0] == "`" else part
+        for place, part in enumerate(_CODE.split(clean(text)))
+    )
 
 
 def number(value: float | None) -> str:
