@@ -87,7 +87,7 @@ def test_the_state_of_an_execution_and_its_earlier_attempts_are_explained(
         ("FAILED", {"next_attempt_at": "2099-01-01Z"}, "pending", "retried at 2099-01-01T00"),
         ("CANCELLED", {"cancel_requested_by": "ann"}, "cancelled", "cancelled by ann at"),
         ("SUCCESS", {"trigger": "manual", "requested_by": "ann"}, "ran", "(manual by ann, rev"),
-        ("SUCCESS", crashed, "ran", "Attempt 1 on r0, started 2026-01-01T00:00:00+00:00, last"),
+        ("SUCCESS", crashed, "ran", "Attempt 1 on r0, started 2026-01-01T00:00:00Z, last"),
     )
     for ago, (status, columns, verdict, *words) in enumerate(cases, 1):
         rows.execution(db, status, plan_time=_hour(db, ago), **columns)

@@ -1,7 +1,10 @@
 """The page Why: the paragraph of `cronledger why`, with links to the rows that it names."""
 
+import re
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
+from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
@@ -50,6 +53,28 @@ def test_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
     shown = page(browser, job="job", time=at.isoformat(), scope="global")
     assert f'<a href="/execution/{blocker}">execution {blocker}</a> was RUNNING' in shown
     assert "skipped job at" in panel(shown, "answer-1")
+
+
+def test_the_times_of_the_paragraph_are_in_the_zone_of_the_page(
+    browser: TestClient, db: Db
+) -> None:
+    at = hourly(db)
+    db.execute("UPDATE cronledger.jobs SET timezone = 'Asia/Kolkata'")
+    before = {"attempt": 1, "runner_id": "r0", "started_at": at.isoformat(), "error_code": "boom"}
+    unreal = "2026-13-01T00:00:00Z"
+    rows.execution(
+        db, "FAILED", plan_time=at, due_at=at, attempts=Jsonb([before]), error_msg=unreal
+    )
+    for chosen, zone in (("", "Asia/Kolkata"), ("Asia/Tokyo", "Asia/Tokyo")):
+        browser.cookies.set("cronledger_times", chosen)
+        answer = panel(page(browser, job="job", time=at.isoformat()), "answer-1")
+        there = f"{at.astimezone(ZoneInfo(zone)):%H:%M:%S %Z}"
+        assert f"{there} is execution" in answer and f"on r0, started {there} , ended" in answer
+        assert re.findall(r"[\d-]+T\d\d:\S+", answer.replace(unreal, "", 1)) == []
+    browser.cookies.clear()
+    rows.job(db, "berlin", timezone="Europe/Berlin")
+    shown = text(page(browser, job="berlin", time="2025-10-26T02:30"))
+    assert "the second is 2025-10-26 02:30:00 CET" in shown
 
 
 def test_a_question_that_cannot_be_answered_says_why(browser: TestClient, db: Db) -> None:

@@ -532,10 +532,13 @@ def _started(row: Row) -> str:
 
 def _attempt(row: Mapping[str, Any]) -> str:
     message = f" ({row['error_msg']})" if row.get("error_msg") else ""
-    seen = f", last seen {row['last_seen']}" if row.get("last_seen") else ""
+    started, seen = (
+        f", {word} {_at(datetime.fromisoformat(row[name]))}" if row.get(name) else ""
+        for name, word in (("started_at", "started"), ("last_seen", "last seen"))
+    )
     return (
-        f"Attempt {row['attempt']} on {row['runner_id']}, started {row['started_at']}{seen}, ended"
-        f" with {row['error_code']}{message}"
+        f"Attempt {row['attempt']} on {row['runner_id']}{started}{seen}, ended with"
+        f" {row['error_code']}{message}"
     )
 
 

@@ -1,12 +1,12 @@
 """Why: what `cronledger why` prints for a job and a time, with links to the rows it names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,16 +14,19 @@ from cronledger.explain.moments import Moment, read_moment
 from cronledger.explain.why import Explanation, Why
 from cronledger.explain.why import schedules as schedules_of
 from cronledger.ledger.reports import ReadRows, Reports
-from cronledger.rules import zones
+from cronledger.rules import instants, zones
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.instants import InstantError
-from cronledger.rules.printable import clean
 from cronledger.web import links, queries
 from cronledger.web.links import Links
 from cronledger.web.site import Entry, site_of
 
 MOST_SCOPES = 20
-_NAMED = re.compile(r"\b(?:(?P<execution>[Ee]xecution)|(?P<revision>[Rr]evision)) (?P<number>\d+)")
+_NAMED = re.compile(
+    r"\b(?:(?:(?P<execution>[Ee]xecution)|(?P<revision>[Rr]evision)) (?P<number>\d+)"
+    r"|(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d:\d\d)(?:Z| UTC))"
+)
+"""What a paragraph names: rows, and instants as Python and SQL write them."""
 
 PATH = "/why"
 ENTRY = Entry("Why", PATH)
@@ -48,7 +51,7 @@ async def show(request: Request) -> Response:
     """Return the form, and the explanation of what its fields name."""
     site = site_of(request)
     job, scope, time = (queries.text(request, name) for name in ("job", "scope", "time"))
-    found, problem, texts = None, None, []
+    found, problem, texts, note = None, None, [], []
     if job is not None and time is not None:
         try:
             found = await site.reader.compute(
@@ -65,9 +68,10 @@ async def show(request: Request) -> Response:
             (answer, linked(answer, found.value.revisions, Links(request)))
             for answer in found.value.answers
         ]
+        note = _parts(found.value.moment.note or "", lambda _: None)
     return await site.page(
         request, "why.html", status=200 if problem is None else 400, job=job, scope=scope,
-        time=time, found=found, texts=texts, problem=problem, most=MOST_SCOPES,
+        time=time, found=found, texts=texts, note=note, problem=problem, most=MOST_SCOPES,
     )  # fmt: skip
 
 
@@ -99,27 +103,45 @@ def _zone(name: str) -> ZoneInfo:
         return zones.named("UTC")
 
 
-def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> Markup:
-    """Return the paragraph with links to the executions and revisions that it names.
+def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> list[str | datetime]:
+    """Return the paragraph in parts, with links to the executions and revisions that it names.
 
     A number in the text of an error is a link only if the paragraph is about that row.
     """
     known = {*answer.executions, *answer.blockers}
-    text, parts, end = clean(answer.text), [], 0
-    for match in _NAMED.finditer(text):
+
+    def link(match: re.Match[str]) -> Markup | None:
         number = int(match["number"])
         if match["execution"] and number in known:
             address = to("/execution", id=number)
         elif match["revision"] and number in revisions:
             address = to.revision(answer.key.job_name, number)
         else:
-            continue
-        parts += [
-            escape(text[end : match.start()]),
-            Markup('<a href="{}">{}</a>').format(address, match[0]),
-        ]
-        end = match.end()
-    return Markup("").join([*parts, escape(text[end:])])
+            return None
+        return Markup('<a href="{}">{}</a>').format(address, match[0])
+
+    return _parts(answer.text, link)
+
+
+def _parts(text: str, link: Callable[[re.Match[str]], Markup | None]) -> list[str | datetime]:
+    """Return a text in parts: its instants, which the page shows in the zone of its times, what
+    `link` returns for the rows that it names, and the text between them.
+    """
+    parts: list[str | datetime] = []
+    end = 0
+    for match in _NAMED.finditer(text):
+        part = link(match) if match["number"] else _instant(match)
+        if part is not None:
+            parts += [text[end : match.start()], part]
+            end = match.end()
+    return [*parts, text[end:]]
+
+
+def _instant(match: re.Match[str]) -> datetime | None:
+    try:
+        return instants.parse(f"{match['day']}T{match['time']}Z")
+    except InstantError:  # in the text of an error
+        return None
 
 
 ROUTES = links.routes(PATH, show)
