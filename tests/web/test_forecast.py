@@ -33,6 +33,8 @@ def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db
     db.execute("SELECT cronledger.pause('paused')")
     rows.job(db, "broken", schedule="* * * * *", queue="elsewhere")
     db.execute("UPDATE cronledger.jobs SET spec_error = 'bad' WHERE name = 'broken'")
+    rows.job(db, "later", schedule=f"0 {at + timedelta(hours=1):%H} * * *", queue="idle")
+    db.execute("SELECT cronledger.pause_queue('idle')")
     rows.job(db, "report", requires=Jsonb([{"job": "paused"}]), schedule=schedule)
     rows.runner(db, slots=2)
     found = browser.get("/forecast?days=1")
@@ -40,8 +42,13 @@ def test_the_coming_days_against_slots_and_deadlines(browser: TestClient, db: Db
     assert 'class="forecast"' in found.text
     assert "2 starts in one minute" in found.text and "executions wait in 11 minutes" in found.text
     assert found.text.count('class="heat-waits"') == 1
-    assert 'title="at most 2.0 at once; 1 wait">3</td>' in found.text
-    assert "These jobs have an error in their definition: broken." in text(found.text)
+    assert 'title="at most 2.0 at once, averaged by minute; 1 wait">3</td>' in found.text
+    for caveat in (
+        "These jobs have an error in their definition and do not fire: broken.",
+        "No live runner serves these queues, so their slots are unlimited here: elsewhere, idle.",
+        "These queues are paused, and counted as resumed: idle.",
+    ):
+        assert caveat in text(found.text)
     assert "paused" in panel(found.text, "days")
     assert "default 2 3 2" in panel(found.text, "queues")
     backlogs = panel(found.text, "backlogs")

@@ -12,14 +12,11 @@ from cronledger.cli.session import Session, session
 from cronledger.cli.show import cell, counted, echo, json_option, print_json, read_moment
 from cronledger.cli.source import load_source
 from cronledger.explain.forecast import (
-    MOST_JOBS,
-    MOST_PAUSES,
-    MOST_SCOPES,
-    MOST_SKIPS,
     Basis,
     Declared,
     Interval,
     Pause,
+    caveats,
     read_basis,
     running_of,
     series_of,
@@ -188,44 +185,11 @@ def _forecast(basis: Basis, length: timedelta) -> Forecast:
 
 
 def _warnings(basis: Basis, found: Forecast) -> list[str]:
-    warnings = []
-    if found.is_cut:
-        warnings.append(
-            f"the forecast ends at {cell(found.through)}, because there are more than "
-            f"{rules.MOST_FIRINGS:,} firings; ask for fewer days"
-        )
-    if basis.has_more:
-        warnings.append(
-            f"the ledger has more than {MOST_JOBS:,} jobs, {MOST_SCOPES:,} scopes, {MOST_PAUSES:,} "
-            f"pauses or {MOST_SKIPS:,} planned skips; the forecast has the first ones"
-        )
-    for names, text in (
-        (basis.broken, "have an error in their definition and do not fire"),
-        (found.unreadable, "have an invalid schedule"),
-        (basis.undeclared_scopes, "have scopes that only their provider knows"),
-        (found.unknown, "have no durations yet, so they take no time here"),
-    ):
-        if names:
-            warnings.append(f"these jobs {text}: {_listed(names)}")
-    served = {queue for pool in basis.capacity.pools for queue in pool.queues}
-    queues = {
-        one.job.queue
-        for one in basis.jobs.values()
-        if one.job.schedule is not None and not one.job.is_observed(found.through)
-    }
-    if unserved := sorted(queues - served):
-        warnings.append(
-            f"no live runner serves these queues, so their slots are unlimited here: "
-            f"{_listed(unserved)}; name slots with --slots"
-        )
-    if paused := sorted(queues & {*basis.paused_queues}):
-        warnings.append(f"these queues are paused, and counted as resumed: {_listed(paused)}")
-    return warnings
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{', '.join(names[:5])}{more}"
+    cut = (
+        f"the forecast ends at {cell(found.through)}, because there are more than "
+        f"{rules.MOST_FIRINGS:,} firings; ask for fewer days"
+    )
+    return [cut] * found.is_cut + caveats(basis, found)
 
 
 # --- output ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 from cronledger.explain import durations
 from cronledger.explain.durations import Durations
+from cronledger.explain.findings import named
 from cronledger.explain.firings import planned_skip
 from cronledger.ledger.reports import ReadRows, Reports, Row
 from cronledger.rules.calendar_spec import CalendarSpec
@@ -15,6 +16,7 @@ from cronledger.rules.calendars import Calendar
 from cronledger.rules.chains import resolved
 from cronledger.rules.deadline_texts import parse_expected
 from cronledger.rules.durations import DurationError
+from cronledger.rules.forecast import Forecast
 from cronledger.rules.model import (
     GLOBAL,
     CatchUp,
@@ -213,6 +215,39 @@ def with_slots(basis: Basis, slots: Mapping[str | None, int]) -> Basis:
             if (rest := frozenset(queue for queue in pool.queues if queue not in slots))
         ]
     return replace(basis, capacity=Capacity(pools, basis.capacity.limits))
+
+
+def caveats(basis: Basis, found: Forecast) -> list[str]:
+    """Return what the forecast assumes or lacks, for people."""
+    texts = []
+    if basis.has_more:
+        texts.append(
+            f"the ledger has more than {MOST_JOBS:,} jobs, {MOST_SCOPES:,} scopes, {MOST_PAUSES:,} "
+            f"pauses or {MOST_SKIPS:,} planned skips; the forecast has the first ones"
+        )
+    served = {queue for pool in basis.capacity.pools for queue in pool.queues}
+    queues = {
+        one.job.queue
+        for one in basis.jobs.values()
+        if one.job.schedule is not None and not one.job.is_observed(found.through)
+    }
+    for names, text in (
+        (basis.broken, "these jobs have an error in their definition and do not fire"),
+        (found.unreadable, "these jobs have an invalid schedule"),
+        (basis.undeclared_scopes, "these jobs have scopes that only their provider knows"),
+        (found.unknown, "these jobs have no durations yet, so they take no time here"),
+        (
+            sorted(queues - served),
+            "no live runner serves these queues, so their slots are unlimited here",
+        ),
+        (
+            sorted(queues & {*basis.paused_queues}),
+            "these queues are paused, and counted as resumed",
+        ),
+    ):
+        if names:
+            texts.append(f"{text}: {named(names)}")
+    return texts
 
 
 def with_pauses(basis: Basis, pauses: Sequence[Pause]) -> Basis:

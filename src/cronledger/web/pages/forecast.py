@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.explain.forecast import Basis, read_basis
+from cronledger.explain.forecast import Basis, caveats, read_basis
 from cronledger.rules.forecast import STARTS, Forecast
 from cronledger.web import queries
 from cronledger.web.forecasting import MOST_FIRINGS, slots_of
@@ -64,7 +64,7 @@ async def show(request: Request) -> Response:
     return await site_of(request).page(
         request, "forecast.html", basis=basis, drawn=drawn, found=drawn and drawn.found,
         is_computing=basis.value is not None and (drawn is None or drawn.basis is not basis.value),
-        queues=queues, hours=hours, days=days, choices=CHOICES, starts=STARTS,
+        queues=queues, hours=hours, days=days, choices=CHOICES, starts=STARTS, caveats=caveats,
         most_firings=MOST_FIRINGS, most_rows=MOST_ROWS,
     )  # fmt: skip
 
