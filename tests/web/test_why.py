@@ -55,6 +55,16 @@ def test_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
     assert "skipped job at" in panel(shown, "answer-1")
 
 
+def test_the_address_for_a_ticket_has_the_date_of_a_time_of_day(
+    browser: TestClient, db: Db
+) -> None:
+    at = hourly(db)
+    for time in (f"{at:%H:%M}", f"{at:%H:%M:%S}"):
+        address = f"/why/job/{at:%Y-%m-%d}T{time}Z"
+        assert f'href="{address}"' in page(browser, job="job", time=time)
+        assert f'href="{address}"' in browser.get(address).text
+
+
 def test_the_times_of_the_paragraph_are_in_the_zone_of_the_page(
     browser: TestClient, db: Db
 ) -> None:

@@ -23,6 +23,11 @@ class Moment(NamedTuple):
     until: datetime
     note: str | None
 
+    @property
+    def text(self) -> str:
+        """What `read_moment` reads as these instants at any time."""
+        return iso(self.since, "minutes" if self.until - self.since == _MINUTE else "auto")
+
 
 def read_moment(text: str, zone: ZoneInfo, now: datetime) -> Moment:
     """Return what `text` means: ISO 8601, or the latest time of day such as `03:00` before `now`.
