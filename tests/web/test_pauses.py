@@ -12,11 +12,14 @@ from tests.web.support.browsing import act, panel, text
 @pytest.fixture(autouse=True)
 def jobs(db: Db) -> None:
     rows.job(db, "report", schedule="0 * * * *", queue="slow", owner="ann")
-    rows.job(db, "pay", schedule="30 3 * * *", owner="bob")
+    rows.job(db, "pay", schedule="30 5 * * *", owner="bob", timezone="Europe/Berlin")
 
 
 def test_a_plan_shows_what_it_skips_and_plans_nothing(browser: TestClient, db: Db) -> None:
     asked = {"preview": "yes", "from": "2031-05-07T00:00Z", "until": "2031-05-08T00:00Z"}
+    shown = text(browser.get("/pauses", params=asked).text)
+    assert "pay 1 1 2031-05-07 05:30:00 CEST" in shown
+    browser.cookies.set("cronledger_times", "UTC")
     shown = text(browser.get("/pauses", params=asked).text)
     assert "26 plan_times of 2 jobs will be skipped." in shown
     assert "pay 1 1 2031-05-07 03:30:00" in shown

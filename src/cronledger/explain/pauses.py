@@ -27,6 +27,7 @@ class PausedJob:
     """
 
     job: str
+    timezone: str
     scopes: int
     firings: int
     first: datetime | None
@@ -48,16 +49,17 @@ def paused_jobs(
     end = until if until is not None else begins + OPEN_ENDED
     for row in rows:
         scopes = row["scope_count"]
+        named = row["name"], row["timezone"], scopes
         if row["schedule"] is None or not scopes:
-            yield PausedJob(row["name"], scopes, 0, None)
+            yield PausedJob(*named, 0, None)
             continue
         try:
             found = firings_in(row, row["first_scope"], begins - TICK, calendars, end)
             count, first = found.count(), next(found.plan_times(), None)
         except CronError as error:
-            yield PausedJob(row["name"], scopes, 0, None, str(error))
+            yield PausedJob(*named, 0, None, str(error))
         else:
-            yield PausedJob(row["name"], scopes, count * scopes, first)
+            yield PausedJob(*named, count * scopes, first)
 
 
 def selected(row: Mapping[str, Any]) -> str:
