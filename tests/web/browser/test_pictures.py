@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 WRITE = "CRONLEDGER_TEST_PICTURES"
 PICTURES = ROOT / "docs" / "pictures"
 ADDRESSES = {"jobs": "/jobs", "accounted-day": f"/job/{DAY}", "forecast": "/forecast?days=1"}
-HEIGHTS = {"jobs": 740, "accounted-day": 446, "forecast": 516}
+HEIGHTS = {"jobs": 750, "accounted-day": 446, "forecast": 516}
 NAMES = """() => {
     document.querySelector('.brand span').textContent = 'shop';
     document.querySelector('.who-name').textContent = 'alice';
