@@ -48,6 +48,7 @@ class Explanation:
     `not_planned`, `before_its_time` (the scope did not exist yet), `not_kept` (older than the
     retention), `spec_error` or `missing`, which is a violation. `executions`: their ids.
     `blockers`: the ids of the executions that `text`, the paragraph, names as running meanwhile.
+    `errors`: the first lines of the errors that it quotes.
 
     The current state of a scope has the verdict `running`, `pending`, `overdue`, `paused`,
     `retired`, `spec_error`, or `idle` if nothing is due.
@@ -60,6 +61,7 @@ class Explanation:
     text: str
     executions: tuple[int, ...] = ()
     blockers: tuple[int, ...] = ()
+    errors: tuple[str, ...] = ()
 
 
 class Why:
@@ -105,7 +107,11 @@ class Why:
             verdict, text = self._nothing(schedule, key, since, until, planned)
             texts, ids = [text], ()
         blockers = tuple(skip["blocked_by"] for skip in covered if skip["blocked_by"] is not None)
-        return Explanation(key, since, until, verdict, " ".join(texts), ids, blockers)
+        errors = tuple(
+            entry["error_msg"].partition("\n")[0]
+            for row in executions for entry in (row, *row["attempts"]) if entry.get("error_msg")
+        )  # fmt: skip
+        return Explanation(key, since, until, verdict, " ".join(texts), ids, blockers, errors)
 
     def present(self, schedule: Row) -> Explanation:
         """Explain the current state of the scope of a `schedules` row."""

@@ -22,7 +22,7 @@ from cronledger.web.links import Links
 from cronledger.web.site import Entry, site_of
 
 MOST_SCOPES = 20
-_NAMED = re.compile(
+_NAMED = (
     r"\b(?:(?:(?P<execution>[Ee]xecution)|(?P<revision>[Rr]evision)) (?P<number>\d+)"
     r"|(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d:\d\d)(?:Z| UTC))"
 )
@@ -68,7 +68,7 @@ async def show(request: Request) -> Response:
             (answer, linked(answer, found.value.revisions, Links(request)))
             for answer in found.value.answers
         ]
-        note = _parts(found.value.moment.note or "", lambda _: None)
+        note = _parts(found.value.moment.note or "", (), lambda _: None)
     return await site.page(
         request, "why.html", status=200 if problem is None else 400, job=job, scope=scope,
         time=time, found=found, texts=texts, note=note, problem=problem, most=MOST_SCOPES,
@@ -104,10 +104,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> list[str | datetime]:
-    """Return the paragraph in parts, with links to the executions and revisions that it names.
-
-    A number in the text of an error is a link only if the paragraph is about that row.
-    """
+    """Return the paragraph in parts, with links to the executions and revisions that it names."""
     known = {*answer.executions, *answer.blockers}
 
     def link(match: re.Match[str]) -> Markup | None:
@@ -120,18 +117,24 @@ def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> list[st
             return None
         return Markup('<a href="{}">{}</a>').format(address, match[0])
 
-    return _parts(answer.text, link)
+    return _parts(answer.text, answer.errors, link)
 
 
-def _parts(text: str, link: Callable[[re.Match[str]], Markup | None]) -> list[str | datetime]:
+def _parts(
+    text: str, errors: Sequence[str], link: Callable[[re.Match[str]], Markup | None]
+) -> list[str | datetime]:
     """Return a text in parts: its instants, which the page shows in the zone of its times, what
     `link` returns for the rows that it names, and the text between them.
+
+    The errors that it quotes stay as they are.
     """
+    quoted = [rf"(?<=[ (]){re.escape(error)}(?=[)\n])" for error in errors]
+    named = re.compile("|".join([*quoted, _NAMED]))
     parts: list[str | datetime] = []
     end = 0
-    for match in _NAMED.finditer(text):
-        part = link(match) if match["number"] else _instant(match)
-        if part is not None:
+    for match in named.finditer(text):
+        part = link(match) if match["number"] else match["day"] and _instant(match)
+        if part:
             parts += [text[end : match.start()], part]
             end = match.end()
     return [*parts, text[end:]]
@@ -140,7 +143,7 @@ def _parts(text: str, link: Callable[[re.Match[str]], Markup | None]) -> list[st
 def _instant(match: re.Match[str]) -> datetime | None:
     try:
         return instants.parse(f"{match['day']}T{match['time']}Z")
-    except InstantError:  # in the text of an error
+    except InstantError:  # in the reason of a person
         return None
 
 
