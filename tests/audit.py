@@ -52,7 +52,6 @@ ANSWERS = (
     Answer("B608", "ledger/queries.py", "the names are of the code; values are parameters"),
     Answer("B105", "sources/github_actions.py", "the name of a variable, not its value"),
     Answer("B704", "web/forecasting.py", "the markup of built elements, whose texts are escaped"),
-    Answer("B704", "web/formats.py", "marks are set in a text after it is escaped"),
     Answer("B704", "web/pages/*.py", "the markup of built elements, whose texts are escaped"),
     Answer("B704", "web/parts.py", "a digest is inserted into markup of a template"),
 )  # fmt: skip
