@@ -189,7 +189,7 @@ def _warnings(basis: Basis, found: Forecast) -> list[str]:
         f"the forecast ends at {cell(found.through)}, because there are more than "
         f"{rules.MOST_FIRINGS:,} firings; ask for fewer days"
     )
-    return [cut] * found.is_cut + caveats(basis, found)
+    return ([cut] if found.is_cut else []) + caveats(basis, found)
 
 
 # --- output ---------------------------------------------------------------------------------------
