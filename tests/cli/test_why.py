@@ -420,8 +420,8 @@ def test_a_waiting_execution_names_what_is_missing(cli: Cli, db: rows.Db) -> Non
         upstream_job="extract", upstream_kind="global", upstream_id="global",
         missing="extract 03:00",
     )  # fmt: skip
-    ends = until.strftime("%H:%M:%SZ at the latest: extract 03:00; ")
-    words = ("it waits for a job that it requires, until ", ends, "a success by a retry")
+    ends = until.strftime("%H:%M:%SZ, or up to a minute longer if that job was edited: extract ")
+    words = ("it waits for a job that it requires, until ", ends, "03:00; a success by a retry")
     _why(cli, at, *words, verdict="pending")
     (answer,) = read(cli, "why", "job")
     assert answer["verdict"] == "pending"

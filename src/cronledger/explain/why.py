@@ -508,14 +508,16 @@ def _state(row: Row) -> str:
 
 
 def _pending(row: Row) -> str:
-    until = row["waits_until"]
-    end = "" if until is None else f", until {_at(until)} at the latest"
+    end = "" if row["waits_until"] is None else f", until {_at(row['waits_until'])}"
     if row["waits_for"] is not None:
+        # engine/maintenance/gates.py extends the wait by LATE_PLAN.
+        end += ", or up to a minute longer if that job was edited" if end else ""
         missing = f"{row['waits_for']}; a success by a retry or a backfill counts, too"
         return f"it waits for a job that it requires{end}: {missing}"
     if row["attempts"] and row["attempts"][-1]["error_code"] == ErrorCode.NOT_READY:
         again = _at(row["next_attempt_at"])
-        return f"its handler was not ready, and is called again at {again}{end}"
+        latest = f"{end} at the latest" if end else ""
+        return f"its handler was not ready, and is called again at {again}{latest}"
     return f"it has been waiting to be claimed since {_at(row['next_attempt_at'])}"
 
 
