@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
-from cronledger.cli import COMMANDS
+import click
+
+from cronledger.cli import COMMANDS, main
 from tests.cli.conftest import Cli
 from tests.cli.support.results import refused
 from tests.waiting import PATIENCE
@@ -37,6 +40,27 @@ def test_every_command_is_listed_and_has_help(bare: Cli) -> None:
         assert f"  {name} " in said.stdout
         assert short in said.stdout
         assert bare(name, "--help").stdout.startswith(f"Usage: main {name} "), name
+
+
+def test_every_command_with_times_states_their_zone() -> None:
+    found = [one for one in _commands(main) if _has_times(one)]
+    assert {"skip", "adopt", "plan", "backfill", "why", "verify"} <= {one.name for one in found}
+    for one in found:
+        help_text = " ".join((one.help or "").split())
+        assert "A time without an offset is read in " in help_text, one.name
+
+
+def _commands(group: click.Group) -> Iterator[click.Command]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield from _commands(command) if isinstance(command, click.Group) else (command,)
+
+
+def _has_times(command: click.Command) -> bool:
+    texts = (one.metavar or "" for one in command.params)
+    return any(word in text for text in texts for word in ("ISO", "TIME", "FROM/UNTIL"))
 
 
 def test_usage_errors_exit_2(bare: Cli) -> None:

@@ -73,7 +73,11 @@ def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
     notes = [firing["note"] for firing in around]
     assert notes == ["", "skipped by pause 1: freeze", "skipped by pause 1: freeze"]
     assert not cli("next", "daily").stderr
-    assert cli("pauses", "change", "1", "--until", "2031-05-08").stdout == "pause 1: changed\n"
+    changed = cli("pauses", "change", "1", "--until", "2031-05-08")
+    assert changed.stdout == "pause 1: changed\n"
+    assert changed.stderr == (
+        "Note: --until has no offset and is read in UTC: 2031-05-08T00:00:00Z\n"
+    )
     assert cli("pauses", "change", "1", "--until", "2031-05-08").stdout == "pause 1: unchanged\n"
     assert cli("pauses", "change", "1", "--until", "none").stdout == "pause 1: changed\n"
     assert cli("pauses", "end", "1").stdout == "pause 1: ended\n"

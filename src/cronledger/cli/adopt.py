@@ -28,8 +28,8 @@ def adopt(
 
     The job is declared with `observed = true` and a handler. The other scheduler keeps the
     plan_times before TIME. From TIME on, `cronledger observe` does not start the command, so the
-    entries of the other scheduler may stay. Without an offset, TIME is read in the time zone of the
-    job. With --back, the other scheduler fires the plan_times from TIME on again. To withdraw
+    entries of the other scheduler may stay. A time without an offset is read in the time zone of
+    the job. With --back, the other scheduler fires the plan_times from TIME on again. To withdraw
     a switch that has not happened yet, request the opposite one with the same TIME or an earlier
     one.
     """

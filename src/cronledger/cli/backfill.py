@@ -13,7 +13,7 @@ import click
 
 from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
-from cronledger.cli.parameters import scope_options
+from cronledger.cli.parameters import moment_option, scope_options
 from cronledger.cli.session import Session, session
 from cronledger.cli.show import echo, json_option, print_json, read_moment, require_order
 from cronledger.rules.instants import iso
@@ -32,8 +32,8 @@ DRY_OF_HOSTS = Listing({"host": "HOST", **COLUMNS}, drop=("status", "id"), none=
 
 @click.command()
 @click.argument("name", metavar="JOB", shell_complete=complete.jobs)
-@click.option("--from", "start", required=True, metavar="ISO|DURATION", help="First plan_time.")
-@click.option("--to", "end", required=True, metavar="ISO|DURATION", help="Last plan_time.")
+@moment_option("--from", "start", required=True, help="First plan_time.")
+@moment_option("--to", "end", required=True, help="Last plan_time.")
 @scope_options
 @click.option(
     "--host",
@@ -60,7 +60,7 @@ DRY_OF_HOSTS = Listing({"host": "HOST", **COLUMNS}, drop=("status", "id"), none=
     type=click.IntRange(1, 2**31 - 1),
     help="Maximum number of unfinished executions at once, for each host.",
 )
-@click.option(
+@moment_option(
     "--ended-before", metavar="ISO", help="Reprocess only executions that ended before this time."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
@@ -100,8 +100,11 @@ def backfill(
         now = ledger.reports.now()
         before = read_moment(ended_before, "--ended-before", now) if ended_before else now
         works = []
-        for key in _scopes(ledger, name, scope_kind, scope, host):
-            plan_times = _plan_times(ledger, key, start, end, now)
+        keys = _scopes(ledger, name, scope_kind, scope, host)
+        first, last = read_moment(start, "--from", now), read_moment(end, "--to", now)
+        require_order(first, last)
+        for key in keys:
+            plan_times = _plan_times(ledger, key, first, last)
             if order == "newest":
                 plan_times = plan_times[::-1]
             works.append(_Work(ledger, key, plan_times, reprocess, before, now, cap))
@@ -141,11 +144,9 @@ def _scopes(
 
 
 def _plan_times(
-    ledger: Session, key: ScopeKey, start: str, end: str, now: datetime
+    ledger: Session, key: ScopeKey, first: datetime, last: datetime
 ) -> Sequence[datetime]:
     """Return the planned plan_times of the range, with a note if it reaches beyond them."""
-    first, last = read_moment(start, "--from", now), read_moment(end, "--to", now)
-    require_order(first, last)
     found = past(ledger.reports, key, first, last)
     if found.through < last:
         where = "" if key.host is None else f" on {key.host}"

@@ -78,8 +78,8 @@ def check(
 
     FILE ends with .toml, and APP is package.module:app [default: ./cronledger.toml]. The output
     lists the next firings of each job, the clock changes within a year that affect it, and how many
-    of its firings of this year and the next its calendar moves or skips. A time in --from without
-    an offset is read in the time zone of the jobs.
+    of its firings of this year and the next its calendar moves or skips. A time without an offset
+    is read in the time zone of the jobs.
 
     Errors are problems that `run` would refuse, and jobs whose queue is not listed by --queue or by
     `queues` of the settings. If neither is given, such a job causes only a warning.

@@ -6,7 +6,7 @@ import click
 from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
-from cronledger.cli.parameters import BIGINT, payload_option, scope_options
+from cronledger.cli.parameters import BIGINT, moment_option, payload_option, scope_options
 from cronledger.cli.session import session
 from cronledger.cli.show import echo, json_option, print_json, read_moment
 
@@ -19,9 +19,7 @@ from cronledger.cli.show import echo, json_option, print_json, read_moment
     "--watermark", type=BIGINT, help="Position that the input has reached; it only grows."
 )
 @click.option("--key", help="Merge into the PENDING execution with this key.")
-@click.option(
-    "--due-at", metavar="ISO|DURATION", help="Time at which the work is due [default: now]."
-)
+@moment_option("--due-at", help="Time at which the work is due [default: now].")
 @click.option(
     "--group", type=click.UUID, metavar="UUID", help="Group to which the execution belongs."
 )

@@ -8,7 +8,14 @@ from cronledger.cli import complete
 from cronledger.cli.execution import print_execution
 from cronledger.cli.follow import follow, print_output
 from cronledger.cli.listing import Listing, Printer, listed
-from cronledger.cli.parameters import ID, job_option, limit_option, owner_options, since_option
+from cronledger.cli.parameters import (
+    ID,
+    job_option,
+    limit_option,
+    moment_option,
+    owner_options,
+    since_option,
+)
 from cronledger.cli.session import session
 from cronledger.cli.show import echo, json_option, print_json, print_result, read_moment
 from cronledger.explain.expected import expected_rows
@@ -90,9 +97,7 @@ def executions() -> None:
     "--runner", metavar="RUNNER", help="Only executions whose last attempt this runner runs or ran."
 )
 @since_option("plan_time")
-@click.option(
-    "--until", metavar="ISO|DURATION", help="Only plan_times before this one, or older than this."
-)
+@moment_option("--until", help="Only plan_times before this one, or older than this.")
 @limit_option("executions")
 @listed(LISTING)
 def list_executions(

@@ -119,7 +119,8 @@ def forecast(
     is at risk if only an execution that takes the 95th percentile of the durations misses it.
 
     --with prints the days of jobs that differ from the current definitions. --pause takes times or
-    durations from now, such as 2h/8h. --suggest prints a schedule in UTC.
+    durations from now, such as 2h/8h. A time without an offset is read in UTC. --suggest prints a
+    schedule in UTC.
 
     A forecast has at most 500,000 firings; with more, it ends earlier.
     """

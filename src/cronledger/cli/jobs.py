@@ -8,7 +8,7 @@ import click
 from cronledger.cli import complete
 from cronledger.cli.apply import apply, diff
 from cronledger.cli.listing import Listing, Printer, listed, print_listing
-from cronledger.cli.parameters import owner_options
+from cronledger.cli.parameters import moment_option, owner_options
 from cronledger.cli.session import session
 from cronledger.cli.show import (
     counted,
@@ -127,7 +127,7 @@ def show(*, name: str, as_json: bool) -> None:
 @jobs.command()
 @click.argument("name", metavar="JOB", shell_complete=complete.jobs)
 @click.option("--reason", help="Reason, shown by `why` and in listings.")
-@click.option("--until", metavar="ISO|DURATION", help="Time at which the pause ends by itself.")
+@moment_option("--until", help="Time at which the pause ends by itself.")
 @json_option
 def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) -> None:
     """Pause a job: running executions finish, and nothing new starts.

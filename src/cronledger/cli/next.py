@@ -53,7 +53,7 @@ def next_firings(
     marks the firings that a clock change affects, and those that the calendar of the job moves.
     Dates that the calendar excludes are listed as skipped, each with its first firing. Firings that
     an operator skips are listed as skipped, too. A planned pause of the job causes a warning, and a
-    note marks the firings that it skips. A time in --from without an offset is read in the time
+    note marks the firings that it skips. A time without an offset is read in the time
     zone of the schedule. With --json, the output is an array of firings.
     """
     if _is_job(what):

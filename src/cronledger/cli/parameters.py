@@ -16,6 +16,9 @@ BIGINT = click.IntRange(-(2**63), 2**63 - 1)
 """The range of PostgreSQL's bigint. A call with a greater number would match no SQL function."""
 
 
+IN_UTC = "A time without an offset is read in UTC."
+
+
 class _Id(click.IntRange):
     """The id of a row. Its name is a part of the error about an argument that is not one."""
 
@@ -127,9 +130,22 @@ def job_option(things: str) -> Callable[[Callable[..., None]], Callable[..., Non
     )
 
 
+def moment_option(
+    *names: str, help: str, required: bool = False, metavar: str = "ISO|DURATION"
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return an option for `read_moment`. The help of its command states the time zone."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        if IN_UTC not in (text := command.__doc__ or ""):
+            command.__doc__ = f"{text.rstrip()}\n\n    {IN_UTC}"
+        return click.option(*names, required=required, metavar=metavar, help=help)(command)
+
+    return add
+
+
 def since_option(time: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return the option --since of a command, which bounds this time."""
-    return click.option("--since", metavar="ISO|DURATION", help=f"Earliest {time}, or its age.")
+    return moment_option("--since", help=f"Earliest {time}, or its age.")
 
 
 def limit_option(things: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed, print_listing
-from cronledger.cli.parameters import ID, limit_option, owner_options
+from cronledger.cli.parameters import ID, limit_option, moment_option, owner_options
 from cronledger.cli.session import Session, session
 from cronledger.cli.show import (
     counted,
@@ -76,8 +76,8 @@ def list_pauses(*, over: bool, limit: int, show: Printer) -> None:
 )
 @owner_options
 @click.option("--all", "every", is_flag=True, help="Every job.")
-@click.option("--from", "begins", metavar="ISO|DURATION", help="Beginning [default: now].")
-@click.option("--until", metavar="ISO|DURATION", help="End [default: no planned end].")
+@moment_option("--from", "begins", help="Beginning [default: now].")
+@moment_option("--until", help="End [default: no planned end].")
 @click.option("--reason", required=True, help="Reason, shown by `why` and in listings.")
 @click.option("--dry-run", is_flag=True, help="Show what would be skipped, and plan nothing.")
 @json_option
@@ -133,8 +133,8 @@ def plan(
 
 @pauses.command()
 @click.argument("pause", metavar="PAUSE", type=ID)
-@click.option("--from", "begins", metavar="ISO|DURATION", help="New beginning.")
-@click.option("--until", metavar="ISO|DURATION|none", help="New end; none: no planned end.")
+@moment_option("--from", "begins", help="New beginning.")
+@moment_option("--until", metavar="ISO|DURATION|none", help="New end; none: no planned end.")
 @click.option("--reason", help="New reason.")
 @json_option
 def change(

@@ -124,9 +124,15 @@ def read_instant(text: str, field: str, zone: tzinfo = UTC) -> datetime:
 
 
 def read_moment(text: str, field: str, now: datetime, *, ahead: bool = False) -> datetime:
-    """Return a time, given as such or as a duration before `now`, or, if `ahead`, after it."""
+    """Return a time, given as such or as a duration before `now`, or, if `ahead`, after it.
+
+    A note on standard error states the instant of a time without an offset.
+    """
     with parameter(field):
-        return instants.parse_relative(text, now, ahead=ahead)
+        found = instants.parse_relative(text, now, ahead=ahead)
+        if instants.anchored(text, UTC) != text:
+            echo(f"Note: {field} has no offset and is read in UTC: {iso(found)}", err=True)
+    return found
 
 
 def require_order(first: datetime | None, last: datetime | None) -> None:

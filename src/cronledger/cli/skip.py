@@ -56,7 +56,7 @@ def skip(
 ) -> None:
     """Skip a coming firing of a job, in all its scopes or in one.
 
-    TIME is a plan_time of the job, as `cronledger next JOB` prints it. Without an offset, it is
+    TIME is a plan_time of the job, as `cronledger next JOB` prints it. A time without an offset is
     read in the time zone of the job. A firing that planning has reached can no longer be skipped.
     With --undo, the firings run again, except for those that planning has reached.
     """

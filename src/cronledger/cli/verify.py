@@ -20,6 +20,7 @@ from cronledger.audit.verify import Report
 from cronledger.cli import complete
 from cronledger.cli.denied import OPERATOR
 from cronledger.cli.listing import Listing, print_listing
+from cronledger.cli.parameters import moment_option
 from cronledger.cli.session import Session, requester, session
 from cronledger.cli.show import (
     counted,
@@ -51,8 +52,8 @@ LISTING_WITH_ACCEPTED = Listing(
 
 @click.command()
 @click.argument("job", metavar="[JOB]", required=False, shell_complete=complete.jobs)
-@click.option("--from", "start", metavar="ISO|DURATION", help="First plan_time to check.")
-@click.option("--to", "end", metavar="ISO|DURATION", help="Last plan_time to check.")
+@moment_option("--from", "start", help="First plan_time to check.")
+@moment_option("--to", "end", help="Last plan_time to check.")
 @click.option("--accept", metavar="REASON", help="Accept the violations found, for this reason.")
 @click.option(
     "--kind", "kinds", multiple=True, help="With --accept: accept only this kind; repeatable."

@@ -37,7 +37,7 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
     Without TIME, or with `now`, why explains the current state of the job. With the ID of an
     execution in place of JOB, it explains that execution.
 
-    TIME is ISO 8601, or a time of day such as 03:00, which means its latest occurrence. A TIME
+    TIME is ISO 8601, or a time of day such as 03:00, which means its latest occurrence. A time
     without an offset is read in the time zone of the job. 03:00 means the whole minute, and
     03:00:00 means that second.
     """
