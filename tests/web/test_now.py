@@ -68,6 +68,10 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     rows.execution(db, "RUNNING", "stuck", attempt=2, plan_time=at - timedelta(minutes=5))
     due = at - timedelta(minutes=2)
     rows.schedule(db, "stuck", parked="no_runner", next_due_at=None, next_plan_time=due)
+    for name in ("never", "missed"):
+        rows.job(db, name)
+        db.execute("UPDATE cronledger.jobs SET spec_error = 'no such zone' WHERE name = %s", [name])
+    rows.schedule(db, "missed", parked="spec_error", next_due_at=None, next_plan_time=due)
     rows.job(db, "lost", handler="python", allow_stale_reentry=True)
     ended = at - timedelta(minutes=1)
     lost = rows.execution(db, "RUNNING", "lost", plan_time=at, stale_after=ended)["id"]
@@ -77,7 +81,9 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     assert re.search(r"lost overdue: lease expired .* 1 min its lease ended at", shown)
     assert re.search(r"report failed 3 times in a row .* (2 h 5\d min|3 h) boom: it broke", shown)
     assert "again" not in shown
-    assert "1 failing 2 overdue 0 with alerts 2 running 0 paused" in text(page)
+    assert re.search(r"missed overdue: spec error .* 2 min no such zone", shown)
+    assert re.search(r"never broken no such zone Job", shown)  # nothing of it is due
+    assert "1 failing 3 overdue 0 with alerts 2 running 0 paused" in text(page)
     assert f"/execution/{lost}" in links(page, "running")
     assert "stuck" in panel(page, "running") and "r1 2 of 3" in panel(page, "running")
     selected = panel(browser.get("/?only=overdue").text, "attention")

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     VIOLATION = "violation"
     FAILING = "failing"
     OVERDUE = "overdue"
+    BROKEN = "broken"
     DEADLINE = "deadline"
     ALERT = "alert"
     PAUSED = "paused"
@@ -86,15 +87,17 @@ class Trouble:
 
 
 def problems(
-    *, overdue: Iterable[Row] = (), failing: Iterable[Row] = (), breaches: Iterable[Row] = (),
-    alerts: Iterable[Row] = (), violations: Iterable[Row] = (), paused: Iterable[Row] = (),
-    waiting: Iterable[Row] = (),
+    *, overdue: Sequence[Row] = (), broken: Iterable[Row] = (), failing: Iterable[Row] = (),
+    breaches: Iterable[Row] = (), alerts: Iterable[Row] = (), violations: Iterable[Row] = (),
+    paused: Iterable[Row] = (), waiting: Iterable[Row] = (),
 ) -> list[Problem]:  # fmt: skip
     """Return the problems that the rows of the statements of the page state."""
+    stated = {row["job_name"] for row in overdue if row["reason"] == "spec_error"}
     return [
         *(_violation(row) for row in violations),
         *(_failing(row) for row in failing),
         *(_overdue(row) for row in overdue),
+        *(_broken(row) for row in broken if row["job_name"] not in stated),
         *(_breach(row) for row in breaches),
         *(_alert(row) for row in alerts),
         *(_paused(row) for row in paused),
@@ -155,6 +158,10 @@ def _overdue(row: Row) -> Problem:
     word = row["reason"].replace("_", " ")
     word = f"overdue: {word}" if kind is Kind.OVERDUE else word
     return Problem(kind, word, row, row["due_at"], row["detail"], row["plan_times"], "plan times")
+
+
+def _broken(row: Row) -> Problem:
+    return Problem(Kind.BROKEN, "broken", row, None, row["spec_error"], what="definitions")
 
 
 def _breach(row: Row) -> Problem:

@@ -24,7 +24,7 @@ SELECTABLE = (Kind.FAILING, Kind.OVERDUE, Kind.ALERT)
 """The counters that select rows of the list."""
 UNFILTERED: Mapping[str, Any] = {"owner": None, "label": None}
 
-TROUBLE = ("overdue", "failing", "violations", "breaches", "alerts")
+TROUBLE = ("overdue", "broken", "failing", "violations", "breaches", "alerts")
 """The readings that state what is wrong."""
 
 
@@ -65,6 +65,7 @@ def readings(reader: Reader, filters: Mapping[str, Any]) -> dict[str, Awaitable[
     read = reader.read
     return {
         "overdue": read("list_overdue", **most),
+        "broken": read("list_broken", **most),
         "failing": read("list_failing", fresh=FAILING_SECONDS, most_scopes=MOST_SCOPES, **most),
         "breaches": read("list_open_breaches", max_read=MOST_BREACHES, **most),
         "alerts": read("list_alerting", **most),
@@ -83,7 +84,7 @@ def wrong(found: Mapping[str, Reading]) -> list[Trouble]:
     """Return what needs attention, the worst first."""
     return attention.folded(attention.problems(
         overdue=[row for row in found["overdue"].known if not row["is_held"]],
-        **{name: found[name].known for name in ("failing", "breaches", "alerts", "violations")},
+        **{name: found[name].known for name in TROUBLE if name != "overdue"},
     ))  # fmt: skip
 
 
