@@ -337,7 +337,7 @@ def test_a_plan_time_to_come_names_the_calendar_or_the_pause_that_will_skip_it(
     )
     for job, words in (
         ("job", "of ann (move) skips it"),
-        ("closed", "the calendar of the job excludes this day (Fair)"),
+        ("closed", "the calendar de excludes this day (Fair)"),
     ):
         (present,) = read(cli, "why", job)
         assert f"The next plan_time is {following:%Y-%m-%dT%H:%M:%SZ}, but " in present["text"]

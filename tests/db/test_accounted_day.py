@@ -1,6 +1,7 @@
 """The accounted day: its sums are those of plain SQL, on every day of a year in four zones."""
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
@@ -20,6 +21,7 @@ from cronledger.ledger.days import Row
 from cronledger.rules import cron
 from cronledger.rules.model import GLOBAL, ScopeKey
 from cronledger.rules.outcome import failure
+from cronledger.web.drawing.day_words import detail
 from tests.db.support.engine import DAY, HOUR, MINUTE, SECOND, Ledger, Runner
 
 YEAR = 2026
@@ -291,11 +293,16 @@ def test_what_a_calendar_or_a_pause_will_skip_is_not_to_come(
     ledger.values("SELECT plan_pause('move', %s, %s)", begins, begins + 2 * HOUR)
     day = reader(date(2027, 6, 1))
     assert day.counts == {State.FUTURE: 8, State.TO_SKIP: 3}
-    skipped = [one.plan_time for one in day.marks or () if one.state is State.TO_SKIP]
-    assert skipped == [begins, begins + HOUR, begins + 2 * HOUR]
+    skipped = [one for one in day.marks or () if one.state is State.TO_SKIP]
+    assert [one.plan_time for one in skipped] == [begins, begins + HOUR, begins + 2 * HOUR]
+    assert skipped[0].obstacle is not None
+    assert re.fullmatch(r"pause \d+ of \w+ \(move\) skips it", skipped[0].obstacle)
     delayed = reader(date(2027, 6, 1), key=ScopeKey("delayed", GLOBAL, GLOBAL))
     assert delayed.counts == {State.FUTURE: 9, State.TO_SKIP: 2}
-    assert reader(date(2027, 6, 2)).counts == {State.TO_SKIP: 24}
+    holiday = reader(date(2027, 6, 2))
+    assert holiday.counts == {State.TO_SKIP: 24}
+    excluded = "the calendar de excludes this day (Works holiday)"
+    assert {detail(holiday, one) for one in holiday.marks or ()} == {excluded}
     assert reader(date(2027, 6, 3)).counts == {State.FUTURE: 24}
     ledger.values("SELECT end_pause(id) FROM pauses")
     assert reader(date(2027, 6, 1)).counts == {State.FUTURE: 11}

@@ -126,7 +126,7 @@ def test_skips_of_a_calendar_have_the_name_of_their_day(
     rows.skip(db, at, reason="calendar", detail="Christmas Day")
     day = panel(browser.get(f"/job/job?day={at.date()}").text, "day")
     assert "1 planned = 0 ran + 1 skipped (1 calendar)" in day
-    assert "its calendar excludes this day: Christmas Day" in day
+    assert "the calendar de excludes this day: Christmas Day" in day
     shown = browser.get("/ledger?since=3d&outcome=SKIPPED&reason=calendar").text
     assert "its calendar excludes this day (Christmas Day)" in panel(shown, "ledger")
     assert "<option>calendar</option>" in shown

@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from cronledger.audit import walk
+from cronledger.audit.walk import Definition
 from cronledger.rules.calendars import CalendarKey, Calendars
 from cronledger.rules.cron import Firing
 from cronledger.rules.firings import Firings, later, note
@@ -44,6 +46,31 @@ def pause_at(pauses: "Iterable[Row]", due: datetime) -> "Row | None":
     for row in pauses:
         if row["from_at"] <= due and (row["until_at"] is None or due <= row["until_at"]):
             return row
+    return None
+
+
+def skipped_by(row: "Row") -> str:
+    """Return which planned skip it is, and who planned it why."""
+    return f"planned skip {row['id']} of {row['requested_by']} ({row['reason']}) skips it"
+
+
+def obstacle(
+    definition: Definition, key: ScopeKey, plan_time: datetime, skips: "Iterable[Row]",
+    pauses: "Iterable[Row]",
+) -> str | None:  # fmt: skip
+    """Return what will skip a plan_time to come, as far as it is known, or None.
+
+    `skips`: of `planned_skip_status`. `pauses`: of `job_pauses`.
+    """
+    dates = definition.dates
+    if dates and (name := walk.excluded_day(definition, key, plan_time)) is not None:
+        return f"the calendar {dates.name} excludes this day ({name})"
+    for row in skips:
+        if row["from_plan_time"] <= plan_time <= row["covered_through"]:
+            return skipped_by(row)
+    if (row := pause_at(pauses, walk.due_at(definition, key, plan_time))) is not None:
+        reason = f" ({row['reason']})" if row["reason"] else ""
+        return f"pause {row['id']} of {row['requested_by']}{reason} skips it"
     return None
 
 

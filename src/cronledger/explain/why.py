@@ -11,12 +11,11 @@ from cronledger.audit.walk import (
     Definition,
     clock_change,
     due_at,
-    excluded_day,
     neighbours,
     walk,
 )
 from cronledger.explain.durations import length
-from cronledger.explain.firings import pause_at
+from cronledger.explain.firings import obstacle, skipped_by
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import durations
 from cronledger.rules.error_codes import ErrorCode
@@ -284,26 +283,15 @@ class Why:
         return f"the job was paused from {began}{ends} by {row['requested_by']}{reason}"
 
     def _by_operator(self, skip: Row, key: ScopeKey) -> str:
-        row = self._planned_skip(key, skip["through_plan_time"])
-        if row is None:
-            return f"an operator skipped it ({skip['detail']})"
-        return f"{_planned_skip(row)} skips it"
+        row = next(iter(self._planned_skips(key, skip["through_plan_time"])), None)
+        return f"an operator skipped it ({skip['detail']})" if row is None else skipped_by(row)
 
-    def _planned_skip(self, key: ScopeKey, plan_time: datetime) -> Row | None:
-        rows = self._reports.planned_skips_at(key, plan_time, plan_time + _TICK)
-        return next(iter(rows), None)
+    def _planned_skips(self, key: ScopeKey, plan_time: datetime) -> Sequence[Row]:
+        return self._reports.planned_skips_at(key, plan_time, plan_time + _TICK)
 
     def _obstacle(self, definition: Definition, key: ScopeKey, plan_time: datetime) -> str | None:
-        """Return what will skip a plan_time to come, as far as it is known, or None."""
-        if (name := excluded_day(definition, key, plan_time)) is not None:
-            return _CAUSES["calendar"].format(name)
-        if (row := self._planned_skip(key, plan_time)) is not None:
-            return f"{_planned_skip(row)} skips it"
         pauses = self._reports.job_pauses(key.job_name)
-        if (row := pause_at(pauses, due_at(definition, key, plan_time))) is not None:
-            reason = f" ({row['reason']})" if row["reason"] else ""
-            return f"pause {row['id']} of {row['requested_by']}{reason} skips it"
-        return None
+        return obstacle(definition, key, plan_time, self._planned_skips(key, plan_time), pauses)
 
     def _retired(self, plan_time: datetime, schedule: Row, key: ScopeKey) -> str:
         due = self._due_at(key, plan_time)
@@ -519,10 +507,6 @@ def _pending(row: Row) -> str:
         latest = f"{end} at the latest" if end else ""
         return f"its handler was not ready, and is called again at {again}{latest}"
     return f"it has been waiting to be claimed since {_at(row['next_attempt_at'])}"
-
-
-def _planned_skip(row: Row) -> str:
-    return f"planned skip {row['id']} of {row['requested_by']} ({row['reason']})"
 
 
 def _cancelled(row: Row) -> bool:

@@ -20,6 +20,7 @@ from cronledger.audit.walk import due_at
 from cronledger.explain.day.local_day import LocalDay
 from cronledger.explain.day.plan_times import PlanTimes
 from cronledger.explain.day.states import SKIPPED, Counts, State, state_of
+from cronledger.explain.firings import obstacle
 from cronledger.ledger.audits import ScheduleState
 from cronledger.rules.model import ScopeKey
 
@@ -55,9 +56,9 @@ class RunnerGap:
 class Skip:
     """A range of skipped plan_times. Its links: `blocked_by` of an overlap, `pause`, `gap`.
 
-    `detail`: the name of the day that the calendar excludes, or the reason of an operator. `pause`:
-    the edit that was in force at the last of them. `gap`: the time without runners in which a
-    missed one was due, as far as it is known.
+    `detail`: the name of the day that the calendar excludes, or the reason of an operator.
+    `calendar` and `pause`: the calendar and the edit that were in force at the last of them. `gap`:
+    the time without runners in which a missed one was due, as far as it is known.
     """
 
     first: datetime
@@ -67,6 +68,7 @@ class Skip:
     recorded_at: datetime
     detail: str | None
     blocked_by: int | None
+    calendar: str | None
     pause: Edit | None
     gap: RunnerGap | None
 
@@ -75,13 +77,14 @@ class Skip:
 class Mark:
     """One plan_time, or one execution beside the schedule, with the row that accounts for it.
 
-    `execution`: the row of `list_day_executions.sql`.
+    `execution`: the row of `list_day_executions.sql`. `obstacle`: what will skip it.
     """
 
     plan_time: datetime
     state: State
     execution: Row | None = None
     skip: Skip | None = None
+    obstacle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,20 +265,33 @@ class Accounting:
             at, skip = self.local.instant(second), None
             if state in SKIPPED:
                 skip = self._skips[bisect_right(starts, at) - 1]
-            yield Mark(at, state, rows.get(at), skip)
+            obstacle = self._obstacle(at) if state is State.TO_SKIP else None
+            yield Mark(at, state, rows.get(at), skip, obstacle)
+
+    def _obstacle(self, plan_time: datetime) -> str | None:
+        definition = self._history.at(plan_time).definition
+        if definition is None:
+            return None
+        return obstacle(definition, self.key, plan_time, self.planned_skips, self.pauses)
 
     def _skip(self, row: Row) -> Skip:
         reason = State(row["reason"])
         through = row["through_plan_time"]
-        pause = self._pause(min(through, self.local.end)) if reason is State.PAUSED else None
+        last = min(through, self.local.end)
+        pause = self._pause(last) if reason is State.PAUSED else None
         gap = None
         if reason is State.MISSED:
             gaps = (one for one in self.runner_gaps if one.start <= through <= one.end)
             gap = next(gaps, None)
         return Skip(
             row["from_plan_time"], through, row["count"], reason, row["created_at"],
-            row["detail"], row["blocked_by"], pause, gap,
+            row["detail"], row["blocked_by"], self._calendar(last), pause, gap,
         )  # fmt: skip
+
+    def _calendar(self, plan_time: datetime) -> str | None:
+        """Return the name of the calendar in force at a plan_time, if it is known."""
+        definition = self._history.at(plan_time).definition if self.revisions else None
+        return definition.dates.name if definition and definition.dates else None
 
     def _pause(self, plan_time: datetime) -> Edit | None:
         """Return the edit that paused the job at the due_at of a plan_time, if it is known."""

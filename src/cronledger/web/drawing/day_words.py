@@ -13,7 +13,6 @@ _WITHOUT_ROW = {
     State.UNEXPLAINED: "neither an execution nor a skip accounts for it, which is a violation",
     State.OVERDUE: "it is due, and not planned yet",
     State.HELD: "the job is paused; the resume records the skip",
-    State.TO_SKIP: "a calendar, an operator or a pause skips it",
 }
 
 
@@ -54,7 +53,7 @@ def detail(day: AccountedDay, mark: Mark) -> str:
         return _ran(mark)
     if mark.skip is not None:
         return _skipped(day, mark.skip)
-    return _WITHOUT_ROW.get(mark.state, "")
+    return mark.obstacle or _WITHOUT_ROW.get(mark.state, "")
 
 
 def _ran(mark: Mark) -> str:
@@ -93,7 +92,8 @@ def _skipped(day: AccountedDay, skip: Skip) -> str:
         case State.OPERATOR:
             text = f"an operator skipped it: {skip.detail}"
         case State.CALENDAR:
-            text = f"its calendar excludes this day: {skip.detail}"
+            its = f"the calendar {skip.calendar}" if skip.calendar else "its calendar"
+            text = f"{its} excludes this day: {skip.detail}"
         case State.UPSTREAM:
             text = f"it waited for a job that it requires: {skip.detail}"
         case State.HOST_ABSENT:
