@@ -4,10 +4,11 @@ SELECT j.name, j.schedule, j.timezone, j.queue, j.handler,
        {schema}_internal.job_state(j.retired_at, j.spec_error, j.paused_at, j.paused_until, q.paused_at) AS state,
        s.scopes, s.parked, s.next_plan_time, coalesce(r.running, 0) AS running, l.plan_time AS last_plan_time,
        l.status AS last_status, j.paused_until, j.spec_error, j.source, j.description, j.owner, j.labels,
-       (SELECT min(p.id) FROM {schema}.pauses p
+       (SELECT p.id FROM {schema}.pauses p
         WHERE p.ended_at IS NULL AND s.next_plan_time + j.schedule_delay >= p.from_at
           AND coalesce(s.next_plan_time + j.schedule_delay <= p.until_at, true)
-          AND {schema}_internal.pause_covers(p, j)) AS next_pause
+          AND {schema}_internal.pause_covers(p, j)
+        ORDER BY p.until_at DESC NULLS FIRST, p.id LIMIT 1) AS next_pause
 FROM {schema}.jobs j
 LEFT JOIN {schema}.queues q ON q.name = j.queue
 CROSS JOIN LATERAL (

@@ -3,9 +3,10 @@ SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time AS plan_time, s.du
        s.due_at - {schema}.db_now() AS due_in,
        {schema}_internal.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue,
        s.owner, s.labels,
-       (SELECT min(p.id) FROM {schema}.pauses p
+       (SELECT p.id FROM {schema}.pauses p
         WHERE p.ended_at IS NULL AND s.due_at >= p.from_at AND coalesce(s.due_at <= p.until_at, true)
-          AND {schema}_internal.pause_covers(p, s.job)) AS pause
+          AND {schema}_internal.pause_covers(p, s.job)
+        ORDER BY p.until_at DESC NULLS FIRST, p.id LIMIT 1) AS pause
 FROM (
     -- Sorted before the zones are converted, so that a LIMIT converts only the rows that it returns.
     SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time,

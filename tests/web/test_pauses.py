@@ -1,5 +1,8 @@
 """The page Pauses: what it lists, what a plan would skip, and its actions."""
 
+import re
+from datetime import timedelta
+
 import pytest
 from starlette.testclient import TestClient
 
@@ -43,6 +46,31 @@ def test_the_next_firings_of_a_job_name_their_pause(browser: TestClient, db: Db)
     db.execute(f"SELECT cronledger.plan_pause('stock count', begins => {begins})")
     firings = panel(browser.get("/job/report").text, "firings")
     assert firings.count("skipped by pause 1: stock count") in (8, 9)  # of 10
+
+
+def test_of_several_pauses_the_one_that_ends_last_is_named(browser: TestClient, db: Db) -> None:
+    """By each place that names the pause of a firing to come, and by the job once it is paused."""
+    now = rows.now(db)
+    at = now + timedelta(minutes=30)
+    rows.schedule(db, "report", next_due_at=at, next_plan_time=at)
+    for number, hours in enumerate((5, 9, 7), 1):
+        begins = now + timedelta(minutes=20, microseconds=number)
+        db.execute(
+            "SELECT cronledger.plan_pause(%s, %s, %s)",
+            [f"reason {number}", begins, now + timedelta(hours=hours)],
+        )
+    why = {"job": "report", "time": f"{now + timedelta(hours=2):%Y-%m-%dT%H:00Z}"}
+    explained = browser.get("/why", params=why, follow_redirects=True).text
+    for shown in (
+        panel(browser.get("/job/report").text, "firings"), panel(browser.get("/").text, "next"),
+        text(browser.get("/jobs").text), text(explained),
+    ):  # fmt: skip
+        assert {*re.findall(r"pause (\d)", shown)} == {"2"}
+    assert value(db, "SELECT pause FROM cronledger.upcoming WHERE job_name = 'report'") == 2
+    db.execute("UPDATE cronledger.pauses SET from_at = cronledger.db_now()")
+    db.execute("SELECT cronledger_internal.take_up_pauses()")
+    reason = "SELECT paused_reason FROM cronledger.jobs WHERE name = 'report'"
+    assert value(db, reason) == "reason 2"
 
 
 def test_a_pause_is_planned_listed_changed_and_withdrawn(browser: TestClient, db: Db) -> None:

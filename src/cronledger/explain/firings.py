@@ -42,7 +42,10 @@ def scope_of(reports: "Reports", definition: "Row", scope: str | None) -> ScopeK
 
 
 def pause_at(pauses: "Iterable[Row]", due: datetime) -> "Row | None":
-    """Return the first pause that skips what is due then, or None. `pauses`: of `job_pauses`."""
+    """Return the pause that is named for what is due then, or None.
+
+    `pauses`: of `list_job_pauses.sql`, in its order.
+    """
     for row in pauses:
         if row["from_at"] <= due and (row["until_at"] is None or due <= row["until_at"]):
             return row
@@ -60,7 +63,7 @@ def obstacle(
 ) -> str | None:  # fmt: skip
     """Return what will skip a plan_time to come, as far as it is known, or None.
 
-    `skips`: of `planned_skip_status`. `pauses`: of `job_pauses`.
+    `skips`: of `planned_skip_status`. `pauses`: of `list_job_pauses.sql`, in its order.
     """
     dates = definition.dates
     if dates and (name := walk.excluded_day(definition, key, plan_time)) is not None:

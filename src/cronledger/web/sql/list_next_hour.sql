@@ -2,9 +2,9 @@
 -- the number of its scopes; `pause`: the pause in which it lies; `is_cut`: its queue may have more. It reads the due index
 -- queue by queue, so that each queue adds at most 3 * max_read rows to those that are searched. A NULL owner or label
 -- does not restrict. No lock. Zero rows: nothing is due.
-SELECT u.*, (SELECT min(p.id) FROM {schema}.job_pauses p
-             WHERE p.job_name = u.job_name AND u.due_at >= p.from_at
-               AND coalesce(u.due_at <= p.until_at, true)) AS pause
+SELECT u.*, (SELECT p.id FROM {schema}.job_pauses p
+             WHERE p.job_name = u.job_name AND u.due_at >= p.from_at AND coalesce(u.due_at <= p.until_at, true)
+             ORDER BY p.until_at DESC NULLS FIRST, p.id LIMIT 1) AS pause
 FROM (
     SELECT u.job_name, u.scope_kind, u.scope_id, u.plan_time, u.due_at, u.due_at - {schema}.db_now() AS due_in,
            j.timezone, j.schedule, q.name AS queue, u.searched >= %(max_read)s AS is_cut,
