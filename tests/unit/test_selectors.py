@@ -41,17 +41,21 @@ def test_a_runner_has_the_label_of_its_host(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("written", "shows"),
+    ("variable", "written", "shows"),
     [
-        ("host=web1", "set CRONLEDGER_HOST instead"),
-        ("role=web,role=db", "two values of role"),
-        ("web", "is not a label"),
+        ("LABELS", "host=web1", "set CRONLEDGER_HOST instead"),
+        ("LABELS", "role=web,role=db", "two values of role"),
+        ("LABELS", "web", "is not a label"),
+        ("HOST", "web 1", "'web 1' cannot be the value of the label host; use "),
+        ("HOST", " web1", "cannot be the value"),
+        ("HOST", "web\n1", "cannot be the value"),
+        ("HOST", "w" * 196, "at most 200 characters"),
     ],
 )
 def test_labels_that_a_runner_cannot_have_are_refused(
-    monkeypatch: pytest.MonkeyPatch, written: str, shows: str
+    monkeypatch: pytest.MonkeyPatch, variable: str, written: str, shows: str
 ) -> None:
-    monkeypatch.setenv("CRONLEDGER_LABELS", written)
+    monkeypatch.setenv(f"CRONLEDGER_{variable}", written)
     with pytest.raises(ConfigurationError, match=shows) as refused:
         Settings.load({})
-    assert "CRONLEDGER_LABELS" in str(refused.value)
+    assert f"CRONLEDGER_{variable}" in str(refused.value)

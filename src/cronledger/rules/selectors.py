@@ -13,6 +13,10 @@ HOST = "host"
 MOST = 50
 PATTERN = r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?=[A-Za-z0-9]([A-Za-z0-9._:@/+-]*[A-Za-z0-9])?"
 _LONGEST = 200
+_CHARACTERS = (
+    "letters, digits and ._/- that begin and end with a letter or digit, "
+    f"at most {_LONGEST} characters"
+)
 
 
 def labels(value: Any) -> tuple[str, ...]:
@@ -25,10 +29,9 @@ def labels(value: Any) -> tuple[str, ...]:
         raise ValueError(f"{value!r} is neither a text nor a list; use for example role=web,dc=fra")
     found = sorted({part.strip() for part in parts})
     for label in found:
-        if not re.fullmatch(PATTERN, label) or len(label) > _LONGEST:
+        if not _is_label(label):
             raise ValueError(
-                f"{label!r} is not a label; use KEY=VALUE, such as role=web: letters, digits and "
-                f"._/- that begin and end with a letter or digit, at most {_LONGEST} characters"
+                f"{label!r} is not a label; use KEY=VALUE, such as role=web: {_CHARACTERS}"
             )
     names = [name_of(label) for label in found]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -44,6 +47,20 @@ def own_labels(value: Any) -> tuple[str, ...]:
     if any(name_of(label) == HOST for label in found):
         raise ValueError(f"{HOST} is the name of the host; set CRONLEDGER_HOST instead")
     return found
+
+
+def host_name(value: str) -> str:
+    """Return the setting `host`. Raises ValueError if it cannot be the value of a label."""
+    if not _is_label(f"{HOST}={value}"):
+        raise ValueError(
+            f"{value!r} cannot be the value of the label {HOST}; use a label {HOST}=NAME of "
+            f"{_CHARACTERS}"
+        )
+    return value
+
+
+def _is_label(text: str) -> bool:
+    return len(text) <= _LONGEST and re.fullmatch(PATTERN, text) is not None
 
 
 def name_of(label: str) -> str:
