@@ -5,7 +5,7 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, c.attempt, c.run
             THEN format('%s; the end of the attempt is unknown, and it is not run again', e.status)
             WHEN e.status = 'SUCCESS' THEN format('attempt %s succeeded on %s', e.attempt, e.runner_id)
             WHEN e.status = 'RUNNING' THEN format('attempt %s runs on %s', e.attempt, e.runner_id)
-            WHEN e.next_attempt_at IS NOT NULL THEN format('attempt %s is due %s', e.attempt + 1, e.next_attempt_at)
+            WHEN e.next_attempt_at IS NOT NULL THEN format('attempt %s is due %s', e.attempt + 1, {schema}_internal.utc_text(e.next_attempt_at))
             WHEN e.status = 'CANCELLED' THEN format('cancelled by %s', coalesce(e.cancel_requested_by, 'its runner'))
             ELSE format('attempt %s failed: %s', e.attempt, e.error_code) END AS became,
        (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,

@@ -12,12 +12,12 @@ SELECT 'execution'::text AS kind, e.job_name, e.scope_kind, e.scope_id, e.plan_t
        e.duration_ms * interval '1 millisecond' AS duration, e.runner_id, e.revision,
        CASE e.status
            WHEN 'PENDING' THEN format('due %s, has not started yet',
-                                      to_char(e.due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
+                                      {schema}_internal.utc_text(e.due_at))
            WHEN 'RUNNING' THEN format('attempt %s of %s runs on %s', e.attempt, e.max_attempts, e.runner_id)
            WHEN 'SUCCESS' THEN format('attempt %s of %s succeeded on %s', e.attempt, e.max_attempts, e.runner_id)
            WHEN 'FAILED' THEN format('attempt %s of %s failed%s: %s; %s', e.attempt, e.max_attempts,
                                      ' on ' || e.runner_id, coalesce(e.error_msg, e.error_code),
-                                     coalesce('retried from ' || to_char(e.next_attempt_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'),
+                                     coalesce('retried from ' || {schema}_internal.utc_text(e.next_attempt_at),
                                               'not retried'))
            ELSE CASE e.error_code WHEN 'window_processed' THEN 'not run: ' || e.error_msg
                 ELSE format('cancelled by %s', coalesce(e.cancel_requested_by, 'its runner')) END

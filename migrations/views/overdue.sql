@@ -61,7 +61,7 @@ WITH RECURSIVE held AS MATERIALIZED (
     UNION ALL
     SELECT h.job_name, h.scope_kind, h.scope_id, h.queue, h.plan_time, h.stale_after, h.id, NULL, NULL,
            format('its lease ended at %s (attempt %s on %s)',
-                  to_char(h.stale_after AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), h.attempt, h.runner_id),
+                  {schema}_internal.utc_text(h.stale_after), h.attempt, h.runner_id),
            coalesce(j.retired_at IS NULL AND {schema}_internal.may_be_stolen(
                j.allow_stale_reentry, h.cancel_requested_at, h.attempt, h.max_attempts), false)
     FROM held h LEFT JOIN {schema}.jobs j ON j.name = h.job_name
@@ -161,7 +161,7 @@ SELECT x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.due_at,
                     ELSE 'no replica is alive to end it' END
            WHEN 'waiting' THEN format('execution %s of this scope is RUNNING%s', x.running_id,
                CASE WHEN x.running_until <= {schema}.db_now()
-                    THEN to_char(x.running_until AT TIME ZONE 'UTC', '", but its lease ended at "YYYY-MM-DD HH24:MI:SS "UTC"') END)
+                    THEN ', but its lease ended at ' || {schema}_internal.utc_text(x.running_until) END)
            WHEN 'limit' THEN format('as many RUNNING as max_running allows (job: %s, queue: %s)',
                                     coalesce(x.max_running::text, 'any'),
                                     coalesce(x.queue_max_running::text, 'any'))
@@ -175,9 +175,9 @@ SELECT p.job_name, p.scope_kind, NULL, NULL, p.due_at, {schema}.db_now() - p.due
        CASE WHEN p.unasked THEN
            format('no live runner calls its scope provider: %s',
                   CASE WHEN p.asked_at IS NULL THEN 'it was never called'
-                       ELSE format('it was last called at %s by %s', p.asked_at, p.asked_by) END)
+                       ELSE format('it was last called at %s by %s', {schema}_internal.utc_text(p.asked_at), p.asked_by) END)
        ELSE format('its scope provider has failed %s times since its last success, most recently at %s on %s',
-                   p.failures, p.asked_at, p.asked_by) END || coalesce(': ' || p.error, ''),
+                   p.failures, {schema}_internal.utc_text(p.asked_at), p.asked_by) END || coalesce(': ' || p.error, ''),
        p.owner, p.labels
 FROM providers p
 WHERE p.due_at < {schema}.db_now() - interval '2 s'

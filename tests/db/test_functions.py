@@ -568,6 +568,21 @@ def test_every_body_is_valid(db: Db) -> None:
         db.execute(checked.encode())
 
 
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        ("2027-06-01 12:00:00.999999+02", "2027-06-01 10:00:00 UTC"),
+        ("infinity", "infinity"),
+        (None, None),
+    ],
+)
+def test_an_instant_in_a_text_is_in_utc_in_every_session(
+    db: Db, at: str | None, text: str | None
+) -> None:
+    db.execute("SET TimeZone = 'Asia/Tokyo'")
+    assert value(db, "SELECT cronledger_internal.utc_text(%s::timestamptz)", at) == text
+
+
 def with_other_roles(family: str) -> str:
     """What decides and grants rights, for roles of other names."""
     files = sorted((directory() / "functions" / "rights").iterdir())

@@ -107,7 +107,7 @@ BEGIN
             format(CASE found.kind WHEN 'start_by' THEN '%s did not start by %s'
                                    WHEN 'finish_by' THEN '%s did not succeed by %s'
                                    ELSE '%s ran for longer than expected: until after %s' END,
-                   found.job_name, to_char(found.deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"')),
+                   found.job_name, {schema}_internal.utc_text(found.deadline)),
             jsonb_build_object('policy', found.kind, 'deadline', found.deadline))::{schema}.tracked_states;
         IF state.plan_time > found.plan_time THEN
             -- The state stays about the newest plan_time, and counts this one.

@@ -84,7 +84,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.check_due_at(
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF key IS NOT NULL OR watermark IS NOT NULL THEN
-        RAISE EXCEPTION 'job %: due_at % is given with a %', job, due_at,
+        RAISE EXCEPTION 'job %: due_at % is given with a %', job, {schema}_internal.utc_text(due_at),
                 CASE WHEN key IS NOT NULL THEN 'key' ELSE 'watermark' END
             USING HINT = 'Merged input is due now; leave due_at out, or key and watermark.',
                   ERRCODE = 'invalid_parameter_value';

@@ -34,7 +34,7 @@ BEGIN
         RETURN format('the ledger belongs to the server with system identifier %s, and this server has %s',
                       home.system_identifier, system);
     ELSIF home.database_oid = 0 THEN
-        RETURN format('%s refused it at %s', home.recorded_by, home.recorded_at);
+        RETURN format('%s refused it at %s', home.recorded_by, {schema}_internal.utc_text(home.recorded_at));
     ELSIF home.database_oid <> here THEN
         RETURN format('the ledger belongs to the database with oid %s, and %s has oid %s',
                       home.database_oid, current_database(), here);

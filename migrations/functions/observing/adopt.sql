@@ -10,15 +10,15 @@ DECLARE
     now_       timestamptz := {schema}.db_clock();
     is_own     boolean := coalesce(definition.adopted_at <= now_, false) AND coalesce(definition.returned_at > now_, true);
     problem    text := CASE
-        WHEN definition.retired_at IS NOT NULL THEN format('it is retired (since %s)', definition.retired_at)
+        WHEN definition.retired_at IS NOT NULL THEN format('it is retired (since %s)', {schema}_internal.utc_text(definition.retired_at))
         WHEN definition.handler = 'observed' THEN 'it has no handler, so no replica can run it'
         WHEN NOT definition.observed THEN 'it is not observed: replicas fire it already'
         WHEN back AND (definition.adopted_at IS NULL OR definition.returned_at <= greatest(definition.adopted_at, now_)) THEN
             'it is not adopted: another scheduler fires it already'
         WHEN is_own AND NOT back AND definition.returned_at IS NULL THEN
-            format('replicas fire it already, since %s', definition.adopted_at)
+            format('replicas fire it already, since %s', {schema}_internal.utc_text(definition.adopted_at))
         WHEN is_own AND NOT back AND at > definition.returned_at THEN
-            format('it returns to the other scheduler at %s, which is before that', definition.returned_at)
+            format('it returns to the other scheduler at %s, which is before that', {schema}_internal.utc_text(definition.returned_at))
         END;
 BEGIN
     IF definition.name IS NULL THEN
@@ -31,7 +31,8 @@ BEGIN
     END IF;
     -- The edit must be committed before the switch, so that both schedulers know it in time.
     IF NOT at > now_ + interval '5 seconds' OR at > now_ + interval '36525 days' OR at IS NULL THEN
-        RAISE EXCEPTION 'job %: the switch at % must be between 5 s and 100 years ahead; the clock of the database is at %', job, coalesce(at::text, 'NULL'), now_
+        RAISE EXCEPTION 'job %: the switch at % must be between 5 s and 100 years ahead; the clock of the database is at %',
+                job, coalesce({schema}_internal.utc_text(at), 'NULL'), {schema}_internal.utc_text(now_)
             USING HINT = 'Give an instant in this range.', ERRCODE = 'invalid_parameter_value';
     END IF;
     adopted_at := CASE WHEN back OR is_own THEN definition.adopted_at ELSE at END;

@@ -31,14 +31,14 @@ BEGIN
             USING HINT = 'The plan_times of schedules are whole seconds; trigger uses all others.',
                   ERRCODE = 'invalid_parameter_value';
     ELSIF first < at - keep THEN
-        RAISE EXCEPTION 'job %: plan_time % is older than the retention of %', definition.name, first, keep
+        RAISE EXCEPTION 'job %: plan_time % is older than the retention of %', definition.name, {schema}_internal.utc_text(first), keep
             USING HINT = 'Its row would be pruned, as its history was. Begin later, or keep executions for longer with {schema}.set_retention.',
                   ERRCODE = 'invalid_parameter_value';
     ELSIF last > at OR (definition.schedule IS NOT NULL AND last > scope.planned_through) THEN
         -- The planner creates those itself, and needs their keys to be free.
-        RAISE EXCEPTION 'job %: plan_time % is not past, or not planned yet', definition.name, last
+        RAISE EXCEPTION 'job %: plan_time % is not past, or not planned yet', definition.name, {schema}_internal.utc_text(last)
             USING HINT = format('%s/%s is planned through %s; its schedule plans later ones.',
-                                scope.scope_kind, scope.scope_id, scope.planned_through),
+                                scope.scope_kind, scope.scope_id, {schema}_internal.utc_text(scope.planned_through)),
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM {schema}_internal.check_trigger(definition, scope, force => true);

@@ -13,17 +13,18 @@ DECLARE
     made       bigint;
 BEGIN
     IF until <= at THEN
-        RAISE EXCEPTION 'job %: until % is in the past; the database''s clock is at %', job, until, at
+        RAISE EXCEPTION 'job %: until % is in the past; the database''s clock is at %',
+                job, {schema}_internal.utc_text(until), {schema}_internal.utc_text(at)
             USING HINT = 'Give a future instant, or none to pause the job until it is resumed.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     IF until <> 'infinity' AND until > at + interval '36525 days' THEN
-        RAISE EXCEPTION 'job %: until % is more than 100 years ahead', job, until
+        RAISE EXCEPTION 'job %: until % is more than 100 years ahead', job, {schema}_internal.utc_text(until)
             USING HINT = 'Give an earlier instant, or none to pause the job until it is resumed.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     IF definition.retired_at IS NOT NULL THEN
-        RAISE EXCEPTION 'job %: it is retired (since %)', job, definition.retired_at
+        RAISE EXCEPTION 'job %: it is retired (since %)', job, {schema}_internal.utc_text(definition.retired_at)
             USING HINT = 'A retired job does not run, so it cannot be paused.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

@@ -11,7 +11,8 @@ BEGIN
         RAISE EXCEPTION 'host %: no replica has run on it, and no job lists it', host
             USING HINT = 'To list the hosts, run SELECT name FROM {schema}.host_status.', ERRCODE = 'no_data_found';
     ELSIF held.present_through >= {schema}.db_clock() THEN
-        RAISE EXCEPTION 'host %: one of its replicas has checked in, and counts as live until %', host, held.present_through
+        RAISE EXCEPTION 'host %: one of its replicas has checked in, and counts as live until %', host,
+                {schema}_internal.utc_text(held.present_through)
             USING HINT = 'Stop its replicas, and try again after that time: a check-in brings a retired host back.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

@@ -12,7 +12,8 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     IF held.redacted_at IS NOT NULL THEN
-        RAISE EXCEPTION 'execution %: its data was redacted at %, so it cannot run again', held.id, held.redacted_at
+        RAISE EXCEPTION 'execution %: its data was redacted at %, so it cannot run again', held.id,
+                {schema}_internal.utc_text(held.redacted_at)
             USING HINT = '{schema}.trigger creates another execution.', ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = held.job_name;
@@ -28,7 +29,7 @@ BEGIN
         RAISE EXCEPTION 'execution %: the end of attempt % is unknown (%), and job % is not reentrant',
                 held.id, held.attempt, held.error_code, held.job_name
             USING DETAIL = format('It ran on %s, last seen %s. Its work may be finished, half finished, or still in progress.',
-                                  held.runner_id, held.heartbeat_at),
+                                  held.runner_id, {schema}_internal.utc_text(held.heartbeat_at)),
                   HINT = 'Make sure that it has ended and may run again; then use force => true.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

@@ -36,9 +36,10 @@ DECLARE
     latest  timestamptz := {schema}.db_clock() + interval '36525 days';
     problem text := CASE
         WHEN plan_time IS NULL THEN 'plan_time is NULL'
-        WHEN plan_time < '1970-01-01 00:00+00' THEN format('plan_time %s is before 1970', plan_time)
-        WHEN through < plan_time THEN format('through %s is before plan_time %s', through, plan_time)
-        WHEN through > latest THEN format('through %s is more than 100 years ahead', through)
+        WHEN plan_time < '1970-01-01 00:00+00' THEN format('plan_time %s is before 1970', {schema}_internal.utc_text(plan_time))
+        WHEN through < plan_time THEN
+            format('through %s is before plan_time %s', {schema}_internal.utc_text(through), {schema}_internal.utc_text(plan_time))
+        WHEN through > latest THEN format('through %s is more than 100 years ahead', {schema}_internal.utc_text(through))
         WHEN coalesce(btrim(reason), '') = '' THEN 'reason is empty'
         WHEN length(reason) > 1000 THEN format('reason has %s characters; the limit is 1000', length(reason))
         WHEN scope_kind IS NOT NULL AND scope_id IS NULL THEN format('scope_kind %s is given without scope_id', scope_kind)
@@ -80,7 +81,8 @@ BEGIN
     END IF;
     PERFORM {schema}_internal.check_skip(definition, kind, scope_id, plan_time, last, reason);
     IF plan_time <= reached THEN
-        RAISE EXCEPTION 'job %: plan_time % is already reached; planning has come to %', job, plan_time, reached
+        RAISE EXCEPTION 'job %: plan_time % is already reached; planning has come to %',
+                job, {schema}_internal.utc_text(plan_time), {schema}_internal.utc_text(reached)
             USING HINT = 'Give a later plan_time. An execution that has not ended can be cancelled.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
@@ -93,8 +95,8 @@ BEGIN
        AND (other.scope_id IS NULL OR (other.scope_kind, other.scope_id) = (kind, skip.scope_id)) THEN
         made := other.id;
     ELSIF FOUND THEN
-        RAISE EXCEPTION 'job %: planned skip % skips % to % already', job, other.id, other.from_plan_time,
-                other.covered_through
+        RAISE EXCEPTION 'job %: planned skip % skips % to % already', job, other.id,
+                {schema}_internal.utc_text(other.from_plan_time), {schema}_internal.utc_text(other.covered_through)
             USING DETAIL = other.reason,
                   HINT = format('Give plan_times outside of it, or withdraw it first with {schema}.unskip(%s).', other.id),
                   ERRCODE = 'object_not_in_prerequisite_state';

@@ -9,7 +9,7 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_channel(channel);
     ELSIF held.paused_at IS NOT NULL THEN
-        RAISE EXCEPTION 'channel %: it has been paused since %', channel, held.paused_at
+        RAISE EXCEPTION 'channel %: it has been paused since %', channel, {schema}_internal.utc_text(held.paused_at)
             USING HINT = 'Resume it with {schema}.resume_channel first.', ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     INSERT INTO {schema}.deliveries AS d (channel, max_attempts, requested_by, expires_at)

@@ -31,7 +31,7 @@ BEGIN
     END IF;
     IF definition.paused_at IS NOT NULL
        AND coalesce(definition.paused_until > {schema}.db_clock(), true) THEN
-        RAISE EXCEPTION 'job %: it has been paused since %', definition.name, definition.paused_at
+        RAISE EXCEPTION 'job %: it has been paused since %', definition.name, {schema}_internal.utc_text(definition.paused_at)
             USING DETAIL = coalesce(definition.paused_reason, 'No reason was given.'),
                   HINT = 'Resume it, or trigger it with force => true: that execution starts in the pause.',
                   ERRCODE = 'object_not_in_prerequisite_state';
@@ -39,7 +39,7 @@ BEGIN
     SELECT q.* INTO paused FROM {schema}.queues q
     WHERE q.name = definition.queue AND q.paused_at IS NOT NULL;
     IF FOUND THEN
-        RAISE EXCEPTION 'job %: its queue % has been paused since %', definition.name, paused.name, paused.paused_at
+        RAISE EXCEPTION 'job %: its queue % has been paused since %', definition.name, paused.name, {schema}_internal.utc_text(paused.paused_at)
             USING DETAIL = coalesce(paused.paused_reason, 'No reason was given.'),
                   HINT = 'Resume the queue, or use force => true: the execution then starts once it is resumed.',
                   ERRCODE = 'object_not_in_prerequisite_state';

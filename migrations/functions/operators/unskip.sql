@@ -18,7 +18,7 @@ BEGIN
     IF held.withdrawn_at IS NULL THEN
         IF reached >= held.covered_through THEN
             RAISE EXCEPTION 'planned skip %: its plan_times are already reached; planning of job % has come to %',
-                    skip_id, held.job_name, reached
+                    skip_id, held.job_name, {schema}_internal.utc_text(reached)
                 USING HINT = 'Run a skipped plan_time with {schema}.backfill.',
                       ERRCODE = 'object_not_in_prerequisite_state';
         END IF;

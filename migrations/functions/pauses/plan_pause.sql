@@ -12,11 +12,13 @@ DECLARE
         WHEN jsonb_typeof(pause.labels) <> 'object' OR pause.labels = '{}'
             THEN 'labels: it is not a JSON object with at least one label'
         WHEN NOT isfinite(pause.from_at) OR pause.from_at > at + interval '36525 days'
-            THEN format('from %s: it is more than 100 years ahead', pause.from_at)
+            THEN format('from %s: it is more than 100 years ahead', {schema}_internal.utc_text(pause.from_at))
         WHEN NOT isfinite(pause.until_at) OR pause.until_at > at + interval '36525 days'
-            THEN format('until %s: it is more than 100 years ahead', pause.until_at)
-        WHEN pause.from_at < at THEN format('from %s: it is in the past; the database''s clock is at %s', pause.from_at, at)
-        WHEN pause.until_at <= pause.from_at THEN format('until %s: it is not after from %s', pause.until_at, pause.from_at)
+            THEN format('until %s: it is more than 100 years ahead', {schema}_internal.utc_text(pause.until_at))
+        WHEN pause.from_at < at
+            THEN format('from %s: it is in the past; the database''s clock is at %s', {schema}_internal.utc_text(pause.from_at), {schema}_internal.utc_text(at))
+        WHEN pause.until_at <= pause.from_at
+            THEN format('until %s: it is not after from %s', {schema}_internal.utc_text(pause.until_at), {schema}_internal.utc_text(pause.from_at))
     END;
 BEGIN
     IF bad IS NOT NULL THEN
@@ -90,7 +92,8 @@ DECLARE
 BEGIN
     IF held.begun_at IS NOT NULL OR held.from_at <= at OR held.ended_at IS NOT NULL THEN
         RAISE EXCEPTION 'pause %: it %', pause_id,
-                CASE WHEN held.ended_at IS NULL THEN format('began at %s', held.from_at) ELSE format('ended at %s', held.ended_at) END
+                CASE WHEN held.ended_at IS NULL THEN 'began at ' || {schema}_internal.utc_text(held.from_at)
+                     ELSE 'ended at ' || {schema}_internal.utc_text(held.ended_at) END
             USING HINT = 'Only a pause that has not begun can be changed. To end one that is in force, use {schema}.end_pause; then plan another.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

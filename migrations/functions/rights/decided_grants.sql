@@ -129,7 +129,7 @@ LANGUAGE sql IMMUTABLE AS $$
     -- Whoever may use the schema: views call these.
     SELECT 'PUBLIC', 'EXECUTE', o.name
     FROM regexp_split_to_table(
-        'db_now db_clock local_time partitions pruned_through other_database masked masked_channel masked_target decided_grants
+        'db_now db_clock local_time utc_text partitions pruned_through other_database masked masked_channel masked_target decided_grants
          missing_grants estimated_quantile rolled_up_before execution_sums', '[[:space:]]+') o(name)
 $$;
 COMMENT ON FUNCTION {schema}.decided_grants() IS 'Returns the privileges of each group role on each object; functions are named without arguments. Role NULL: only the owner has the privilege.';

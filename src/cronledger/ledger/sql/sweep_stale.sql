@@ -28,10 +28,10 @@ SET status = CASE WHEN e.cancel_requested_at IS NULL THEN 'FAILED' ELSE 'CANCELL
     error_code = CASE WHEN e.runner_id = 'observed' THEN 'not_ended' ELSE 'stale_timeout' END,
     error_msg = CASE WHEN e.runner_id = 'observed' THEN
         format('no end was reported by %%s (run_timeout after the start); the end of the run is unknown',
-                       to_char(e.stale_after AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
+                       {schema}_internal.utc_text(e.stale_after))
     ELSE format('runner %%s was last seen at %%s and its lease ended at %%s (stale_timeout = %%s); the end of attempt %%s is unknown',
-                       e.runner_id, to_char(e.heartbeat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'),
-                       to_char(e.stale_after AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), e.stale_after - e.heartbeat_at, e.attempt) END,
+                       e.runner_id, {schema}_internal.utc_text(e.heartbeat_at),
+                       {schema}_internal.utc_text(e.stale_after), e.stale_after - e.heartbeat_at, e.attempt) END,
     output = {schema}_internal.take_output(e.id, e.attempt),
     finished_at = {schema}.db_now(), next_attempt_at = NULL, updated_at = {schema}.db_now(),
     changed_xact = pg_current_xact_id()
