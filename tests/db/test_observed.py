@@ -322,6 +322,8 @@ async def test_what_a_replica_did_not_start_before_the_job_became_observed_is_mi
         ({"started_at": "9000-01-01Z"}, "in the future of the database"),
         ({"run_key": ""}, "run_key has 0 characters"),
         ({"source": ""}, "source"),
+        ({"exit_status": 256}, "exit_status 256 is not 0 to 255"),
+        ({"exit_status": -9}, "exit_status -9 is not 0 to 255"),
         ({"job": "none"}, "does not exist"),
         ({"scope_id": "none"}, "has no scope global/none"),
         ({"job": "own"}, "its handler is python"),
@@ -331,7 +333,7 @@ def test_a_report_that_cannot_be_is_refused(ledger: Ledger, given: Any, text: st
     observed(ledger)
     ledger.job("own")
     with pytest.raises(psycopg.Error, match=text):
-        start(ledger, **given)
+        (end if "exit_status" in given else start)(ledger, **given)
 
 
 @pytest.mark.parametrize(

@@ -36,28 +36,31 @@ END $$;
 COMMENT ON FUNCTION {schema}_internal.lock_observed(text, text, text) IS 'Locks the schedule of this scope, and raises unless its job takes reports.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_report(
-    job text, run_key text, started_at timestamptz, ended_at timestamptz, source text)
+    job text, run_key text, started_at timestamptz, ended_at timestamptz, source text, exit_status integer DEFAULT 0)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     now_    timestamptz := {schema}.db_clock();
     problem text := CASE
         WHEN length(run_key) NOT BETWEEN 1 AND 200 THEN format('run_key has %s characters; the limits are 1 and 200', length(run_key))
-        WHEN started_at < now_ - interval '7 days' THEN format('started_at %s is more than 7 days ago', started_at)
+        WHEN started_at < now_ - interval '7 days' THEN format('started_at %s is more than 7 days ago', {schema}_internal.utc_text(started_at))
         WHEN started_at <= {schema}.pruned_through() THEN
-            format('started_at %s lies in the time whose executions were pruned, which lasts through %s', started_at, {schema}.pruned_through())
+            format('started_at %s lies in the time whose executions were pruned, which lasts through %s',
+                   {schema}_internal.utc_text(started_at), {schema}_internal.utc_text({schema}.pruned_through()))
         WHEN greatest(started_at, ended_at) > now_ + interval '1 minute' THEN
-            format('%s lies in the future of the database, whose clock is at %s', greatest(started_at, ended_at), now_)
+            format('%s lies in the future of the database, whose clock is at %s',
+                   {schema}_internal.utc_text(greatest(started_at, ended_at)), {schema}_internal.utc_text(now_))
         WHEN source IS NULL OR length(source) NOT BETWEEN 1 AND 40 THEN
             format('source %s does not have 1 to 40 characters', coalesce(left(source, 60), 'NULL'))
+        WHEN exit_status NOT BETWEEN 0 AND 255 THEN format('exit_status %s is not 0 to 255', exit_status)
         END;
 BEGIN
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION 'job %: %', job, problem
-            USING HINT = 'Give a run_key of 1 to 200 characters, a source of 1 to 40, and instants of the last 7 days by the clock of the database. To report a run as it starts or ends, omit the instants.',
+            USING HINT = 'Give a run_key of 1 to 200 characters, a source of 1 to 40, and instants of the last 7 days by the clock of the database. To report a run as it starts or ends, omit the instants. Give an exit_status of 0 to 255, which for a signal is 128 plus its number, as in a shell; or NULL and the error.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_report(text, text, timestamptz, timestamptz, text) IS 'Raises unless these values of a report are possible.';
+COMMENT ON FUNCTION {schema}_internal.check_report(text, text, timestamptz, timestamptz, text, integer) IS 'Raises unless these values of a report are possible.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.wake_observed(job text, scope_kind text, scope_id text)
 RETURNS void LANGUAGE sql AS $$
@@ -162,7 +165,7 @@ BEGIN
     ORDER BY r.started_at DESC, r.id DESC LIMIT 1;
     -- The start of a run that was reported counts, however long ago it was.
     PERFORM {schema}_internal.check_report(
-        job, run_key, CASE WHEN report.id IS NULL THEN begun ELSE now_ END, ended_at, source);
+        job, run_key, CASE WHEN report.id IS NULL THEN begun ELSE now_ END, ended_at, source, exit_status);
     IF report.id IS NULL THEN
         INSERT INTO {schema}.reports (job_name, scope_kind, scope_id, run_key, started_at, host, source)
         VALUES (job, scope_kind, scope_id, observe_end.run_key, begun, left(host, 200), source)
@@ -181,7 +184,7 @@ BEGIN
     END IF;
     RETURN report.id;
 END $$;
-COMMENT ON FUNCTION {schema}.observe_end(text, text, integer, text, text, timestamptz, timestamptz, text, text, text, text) IS 'Reports the end of a run of an observed job, and returns the id of the report. run_key: the run; a second end with the same key changes nothing. NULL: the newest run without a key that has not ended. If there is no such run, it is reported as one that began at started_at, or at its end. The run succeeded if exit_status is 0 and error is NULL. Both instants are by the clock of the database; ended_at NULL: now. The ledger keeps the last 65,536 characters of the output, with passwords masked.';
+COMMENT ON FUNCTION {schema}.observe_end(text, text, integer, text, text, timestamptz, timestamptz, text, text, text, text) IS 'Reports the end of a run of an observed job, and returns the id of the report. run_key: the run; a second end with the same key changes nothing. NULL: the newest run without a key that has not ended. If there is no such run, it is reported as one that began at started_at, or at its end. The run succeeded if exit_status, which is 0 to 255, is 0 or NULL and error is NULL. Both instants are by the clock of the database; ended_at NULL: now. The ledger keeps the last 65,536 characters of the output, with passwords masked.';
 
 -- The execution has error and output from then on, so that a redaction finds them in one place.
 -- One by one, because an instant beside the schedule depends on those before it. The caller holds the locks of the
