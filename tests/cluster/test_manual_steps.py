@@ -1,9 +1,11 @@
 """F15 `step` runs what is due, to its end; the fixture that users get."""
 
 import asyncio
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from cronledger.declaring.app import App, Context
 from cronledger.rules.problems import ConfigurationError
@@ -114,3 +116,18 @@ async def test_payloads_of_the_fixture_are_plain_values(ledger: Ledger) -> None:
         assert ledger.enqueue("job", payload=["c", 2], key="k") == made
         (ran,) = await replica.step()
         assert (ran.execution_id, ran.result) == (made, ["c", 2])
+
+
+async def test_two_live_replicas_of_one_name_are_logged_once_by_each(ledger: Ledger) -> None:
+    app, names = App("steps"), {"runner_id": "same"}
+    with capture_logs() as logs:
+        async with ledger.replica(app, host="a", **names) as a:
+            await a.step()
+            async with ledger.replica(app, host="b", **names) as b:
+                for _ in range(2):
+                    await a.step()
+                    await b.step()
+        async with ledger.replica(app, host="c", **names) as restarted:
+            await restarted.step()
+    shared = [one["other"] for one in logs if one["event"] == "runner_id_shared"]
+    assert shared == [f"pid {os.getpid()} on {host}" for host in ("b", "a")]

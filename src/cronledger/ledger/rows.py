@@ -367,7 +367,8 @@ class CheckInReply(NamedTuple):
     `left_behind`: what the sweeper has to repair, see `sweeper.REPAIRS`; None: not examined.
     `gates`, `deadline`: when a gate has to be checked, and a deadline judged.
     `others`: live runners of the same queues whose tzdata or croniter differ, as of their last
-    check-in. `alerts`: whether a job has rules for alerts.
+    check-in. `alerts`: whether a job has rules for alerts. `namesake`: the other process that
+    checked in under the same name before, while that check-in counts.
     """
 
     now: datetime
@@ -380,6 +381,7 @@ class CheckInReply(NamedTuple):
     deadline: datetime | None
     others: list[dict[str, Any]] | None
     alerts: bool
+    namesake: str | None
 
     @property
     def next_end(self) -> datetime | None:

@@ -117,6 +117,7 @@ class CheckIn:
         self._one_at_a_time = asyncio.Lock()
         self._boot = boot_of(settings.boot_id)
         self._searched_at = -math.inf
+        self._namesakes: set[str] | None = None
         self.checked_in = Event[[CheckInReply]]()
 
     async def step(self) -> float:
@@ -153,9 +154,21 @@ class CheckIn:
         assert reply is not None
         if self._clock.observe(reply.now, sent):
             log.warning("database_clock_jumped", now=reply.now.isoformat())
+        self._warn_of(reply.namesake)
         if self._peers.observe(reply.others):
             log.info("planning_delegated", **self._peers.described())
         return reply
+
+    def _warn_of(self, namesake: str | None) -> None:
+        """Warn once of each other process that checks in under the name of this runner.
+
+        The first check-in may follow that of an earlier process, which has ended.
+        """
+        if self._namesakes is None:
+            self._namesakes = set()
+        elif namesake is not None and namesake not in self._namesakes:
+            self._namesakes.add(namesake)
+            log.warning("runner_id_shared", other=namesake)
 
     def _row(self) -> dict[str, Any]:
         described = self._described()

@@ -4,7 +4,8 @@
 -- examined); when a gate has to be checked (`gates`), and a
 -- deadline judged (`deadline`); the live runners of its queues that read
 -- schedules by other versions (`others`, a JSON array), with the claims that their own check-ins reported;
--- and whether alerts have to be raised (`alerts`).
+-- whether alerts have to be raised (`alerts`); and the process whose check-in under the same name was the last one,
+-- if that was another live one (`namesake`).
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
 -- Lock: its own runners row, and that of its host in hosts; after a boot of the host also schedules, SKIP LOCKED. Always one row; NULL: there is nothing of that kind. Raises CL006 in another
 -- ledger than the one in which the runner began.
@@ -47,4 +48,8 @@ SELECT {schema}.db_now() AS now,
           AND o.queues && %(queues)s::text[]
           AND (o.fingerprint ->> 'tzdata', o.fingerprint ->> 'croniter') IS DISTINCT FROM
               (%(fingerprint)s::jsonb ->> 'tzdata', %(fingerprint)s::jsonb ->> 'croniter')) AS others,
-       {schema}_internal.watches_alerts() AS alerts
+       {schema}_internal.watches_alerts() AS alerts,
+       -- As it was before this statement.
+       (SELECT format('pid %%s on %%s', r.pid, r.host) FROM {schema}.runners r
+        WHERE r.id = %(runner)s AND (r.host, r.pid) <> (%(host)s, %(pid)s) AND r.state <> 'stopped'
+          AND r.stale_after > {schema}.db_now()) AS namesake
