@@ -72,7 +72,8 @@ def test_a_check_that_could_not_be_made_exits_1(well: Cli, ask: Ask) -> None:
     )
     said = well("doctor")
     assert said.exit_code == 1
-    assert "NOT CHECKED partitions: no idea\n         -> see" in said.stdout
+    assert "NOT CHECKED partitions, retention: no idea\n         -> see" in said.stdout
+    assert "NOT CHECKED retention: no idea\n" in well("doctor", "--verbose").stdout
     assert said.stderr == "31 findings: 0 problems, 0 warnings, 2 not checked\n"
     told = read(well, "doctor", code=1)
     unchecked = [x["check"] for x in told if x["severity"] == "unchecked"]

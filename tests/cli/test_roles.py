@@ -300,6 +300,8 @@ def test_doctor_checks_what_the_role_may_read(call: Callable[..., Result], role:
         assert said.exit_code == 1
         assert "NOT CHECKED schema: permission denied for schema cronledger" in said.stdout
         assert " 0 not checked" not in said.stderr
+        short = call(role, "doctor").stdout  # one line for all checks
+        assert short.count("GRANT cronledger_viewer TO") == short.count("NOT CHECKED schema, ") == 1
 
 
 @pytest.mark.parametrize("role", first_fast(ROLES))

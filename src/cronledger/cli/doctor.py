@@ -1,9 +1,9 @@
 """`cronledger doctor`: check the installation, and name a remedy for each problem."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from threading import Timer
 
 import click
@@ -14,6 +14,7 @@ from cronledger.cli.session import database, settings_here
 from cronledger.cli.show import counted, echo, json_option, named, print_json
 from cronledger.explain.doctor import DoctorContext, examine
 from cronledger.explain.findings import Finding
+from cronledger.explain.findings import named as listed
 from cronledger.ledger.access import Access
 from cronledger.ledger.connections import shutdown_socket
 from cronledger.ledger.database_errors import explained
@@ -121,7 +122,7 @@ def _row(finding: Finding) -> dict[str, object]:
 
 
 def _print(findings: Sequence[Finding], verbose: bool, ledger: str | None) -> None:
-    for finding in findings:
+    for finding in findings if verbose else _joined(findings):
         if verbose or finding.severity != "ok":
             echo(f"{MARKS[finding.severity]:<8} {finding.check}: {finding.found}")
             if finding.remedy is not None:
@@ -134,6 +135,16 @@ def _print(findings: Sequence[Finding], verbose: bool, ledger: str | None) -> No
         f"{counted(count['warning'], 'warning')}{unchecked}",
         err=True,
     )
+
+
+def _joined(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield the findings, and checks that could not be made as one if they have one remedy."""
+    groups: dict[object, list[Finding]] = {}
+    for number, one in enumerate(findings):
+        groups.setdefault(one.remedy if one.severity == "unchecked" else number, []).append(one)
+    for group in groups.values():
+        checks = ", ".join(dict.fromkeys(one.check for one in group))
+        yield replace(group[0], check=checks, found=listed(dict.fromkeys(x.found for x in group)))
 
 
 def _remedy(finding: Finding) -> str | None:
