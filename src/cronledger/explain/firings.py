@@ -1,9 +1,9 @@
 """The firings of a job in the ledger."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cronledger.audit import walk
 from cronledger.audit.walk import Definition
@@ -16,6 +16,8 @@ from cronledger.rules.plans import PlannedSkip
 
 if TYPE_CHECKING:  # a schedule by itself needs no database
     from cronledger.ledger.reports import Reports, Row
+
+AnyRow = Mapping[str, Any]
 
 
 def firings_of(
@@ -41,7 +43,7 @@ def scope_of(reports: "Reports", definition: "Row", scope: str | None) -> ScopeK
     return ScopeKey(definition["name"], definition["scope_kind"], scope)
 
 
-def pause_at(pauses: "Iterable[Row]", due: datetime) -> "Row | None":
+def pause_at(pauses: Iterable[AnyRow], due: datetime) -> AnyRow | None:
     """Return the pause that is named for what is due then, or None.
 
     `pauses`: of `list_job_pauses.sql`, in its order.
@@ -52,14 +54,14 @@ def pause_at(pauses: "Iterable[Row]", due: datetime) -> "Row | None":
     return None
 
 
-def skipped_by(row: "Row") -> str:
+def skipped_by(row: AnyRow) -> str:
     """Return which planned skip it is, and who planned it why."""
     return f"planned skip {row['id']} of {row['requested_by']} ({row['reason']}) skips it"
 
 
 def obstacle(
-    definition: Definition, key: ScopeKey, plan_time: datetime, skips: "Iterable[Row]",
-    pauses: "Iterable[Row]",
+    definition: Definition, key: ScopeKey, plan_time: datetime, skips: Iterable[AnyRow],
+    pauses: Iterable[AnyRow],
 ) -> str | None:  # fmt: skip
     """Return what will skip a plan_time to come, as far as it is known, or None.
 
@@ -68,12 +70,12 @@ def obstacle(
     dates = definition.dates
     if dates and (name := walk.excluded_day(definition, key, plan_time)) is not None:
         return f"the calendar {dates.name} excludes this day ({name})"
-    for row in skips:
-        if row["from_plan_time"] <= plan_time <= row["covered_through"]:
-            return skipped_by(row)
-    if (row := pause_at(pauses, walk.due_at(definition, key, plan_time))) is not None:
-        reason = f" ({row['reason']})" if row["reason"] else ""
-        return f"pause {row['id']} of {row['requested_by']}{reason} skips it"
+    for skip in skips:
+        if skip["from_plan_time"] <= plan_time <= skip["covered_through"]:
+            return skipped_by(skip)
+    if (pause := pause_at(pauses, walk.due_at(definition, key, plan_time))) is not None:
+        reason = f" ({pause['reason']})" if pause["reason"] else ""
+        return f"pause {pause['id']} of {pause['requested_by']}{reason} skips it"
     return None
 
 
