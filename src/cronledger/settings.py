@@ -42,7 +42,7 @@ from cronledger.rules.problems import (
     problems_of,
     shown,
 )
-from cronledger.rules.selectors import HOST, OwnLabels, host_name
+from cronledger.rules.selectors import HOST, HostName, OwnLabels
 from cronledger.rules.urls import HttpUrl
 
 PREFIX = "CRONLEDGER_"
@@ -273,7 +273,7 @@ class Settings(BaseSettings):
         description="Labels of this runner, such as `role=web,dc=fra`, which jobs name in `on` "
         "and `every`. The variable separates them by commas.",
     )
-    host: Annotated[str, AfterValidator(host_name)] = Field(
+    host: HostName = Field(
         default_factory=socket.gethostname,
         description="Name of the host of this runner, which is its label `host`. If it is not set: "
         "the host name of the system.",

@@ -7,7 +7,7 @@ them. Each runner has the label `host`.
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 HOST = "host"
 MOST = 50
@@ -49,7 +49,7 @@ def own_labels(value: Any) -> tuple[str, ...]:
     return found
 
 
-def host_name(value: str) -> str:
+def _host(value: str) -> str:
     """Return the setting `host`. Raises ValueError if it cannot be the value of a label."""
     if not _is_label(f"{HOST}={value}"):
         raise ValueError(
@@ -87,3 +87,9 @@ Selector = Annotated[
 """Labels that a runner must have, all of them. An empty list is none."""
 OwnLabels = Annotated[tuple[str, ...], BeforeValidator(own_labels)]
 """The labels of a runner, without that of its host."""
+HostName = Annotated[
+    str,
+    AfterValidator(_host),
+    WithJsonSchema({"type": "string", "pattern": f"^{PATTERN.partition('=')[2]}$"}),
+]
+"""The name of a host, which is the value of the label of each runner on it."""
