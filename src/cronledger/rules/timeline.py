@@ -189,9 +189,12 @@ class Timeline:
             plan_time = self._first(cron, self.now)
             if plan_time is None:
                 return None
-            ((_, excluded),) = cron.with_excluded(plan_time - TICK, plan_time)
+            before, excluded, skipped = plan_time - TICK, None, None
+            if self.current.calendar is not None:
+                ((_, excluded),) = cron.with_excluded(before, plan_time)
+            if self.row.planned_skips:
+                ((*_, skipped),) = split_by_skips(self.row.planned_skips, before, plan_time)
             due = due_at(self.current.job, self.row.key, plan_time)
-            ((*_, skipped),) = split_by_skips(self.row.planned_skips, plan_time - TICK, plan_time)
             return Planned(plan_time, due, self.current, None, excluded, skipped)
         except (ValueError, OverflowError) as error:
             raise as_spec_error(self.current, error) from error
@@ -375,7 +378,7 @@ class Timeline:
             start = back(through, length, after)
             count = self._count(segment, start, through)
             if count > WINDOW:
-                length = (through - start) // 2
+                length = (through - start) * WINDOW // (2 * count)  # for half of a window
                 continue
             found = list(self._walk(segment, start, through)) if count else []
             for planned in reversed(found):
