@@ -16,7 +16,7 @@ $$;
 COMMENT ON FUNCTION {schema}_internal.is_wide({schema}.pauses) IS 'Returns whether a pause may cover more than one job. resume(job) ends only pauses of one job.';
 
 -- One row, or none. The pause that ends last gives the reason. So it is also the one that is named for a plan_time to
--- come that several pauses skip: in upcoming, job_overview, list_next_hour.sql and list_job_pauses.sql.
+-- come that several pauses skip: in upcoming, job_overview, list_next_hour.sql and explain/firings.py.
 CREATE OR REPLACE FUNCTION {schema}_internal.pause_in_force(job {schema}.jobs, at timestamptz)
 RETURNS TABLE (paused_at timestamptz, paused_by text, paused_reason text, paused_until timestamptz)
 LANGUAGE sql STABLE ROWS 1 AS $$

@@ -44,14 +44,18 @@ def scope_of(reports: "Reports", definition: "Row", scope: str | None) -> ScopeK
 
 
 def pause_at(pauses: Iterable[AnyRow], due: datetime) -> AnyRow | None:
-    """Return the pause that is named for what is due then, or None.
+    """Return the pause that is named for what is due then, or None: the one that ends last.
 
-    `pauses`: of `list_job_pauses.sql`, in its order.
+    `pauses`: of `list_job_pauses.sql`.
     """
-    for row in pauses:
-        if row["from_at"] <= due and (row["until_at"] is None or due <= row["until_at"]):
-            return row
-    return None
+    found = (
+        row for row in pauses
+        if row["from_at"] <= due and (row["until_at"] is None or due <= row["until_at"])
+    )  # fmt: skip
+    return max(
+        found, default=None,
+        key=lambda row: (row["until_at"] is None, row["until_at"] or due, -row["id"]),
+    )  # fmt: skip
 
 
 def skipped_by(row: AnyRow) -> str:
@@ -65,7 +69,7 @@ def obstacle(
 ) -> str | None:  # fmt: skip
     """Return what will skip a plan_time to come, as far as it is known, or None.
 
-    `skips`: of `planned_skip_status`. `pauses`: of `list_job_pauses.sql`, in its order.
+    `skips`: of `planned_skip_status`. `pauses`: of `list_job_pauses.sql`.
     """
     dates = definition.dates
     if dates and (name := walk.excluded_day(definition, key, plan_time)) is not None:

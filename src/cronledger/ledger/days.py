@@ -79,7 +79,7 @@ class DayRows:
         )
 
     def pauses(self) -> list[Row]:
-        """Return the pauses of the job that are planned or in force, the last to end first."""
+        """Return the pauses of the job that are planned or in force, the first one first."""
         return self._read("list_job_pauses", max_rows=MOST_PAUSES)
 
     def verified_at(self) -> datetime | None:
