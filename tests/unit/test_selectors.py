@@ -46,10 +46,10 @@ def test_a_runner_has_the_label_of_its_host(monkeypatch: pytest.MonkeyPatch) -> 
         ("LABELS", "host=web1", "set CRONLEDGER_HOST instead"),
         ("LABELS", "role=web,role=db", "two values of role"),
         ("LABELS", "web", "is not a label"),
-        ("HOST", "web 1", "'web 1' cannot be the value of the label host; use "),
+        ("HOST", "web 1", "'web 1' cannot be the value of the label host; set CRONLEDGER_HOST"),
         ("HOST", " web1", "cannot be the value"),
         ("HOST", "web\n1", "cannot be the value"),
-        ("HOST", "w" * 196, "at most 200 characters"),
+        ("HOST", "w" * 196, "at most 195 characters"),
     ],
 )
 def test_labels_that_a_runner_cannot_have_are_refused(

@@ -13,10 +13,6 @@ HOST = "host"
 MOST = 50
 PATTERN = r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?=[A-Za-z0-9]([A-Za-z0-9._:@/+-]*[A-Za-z0-9])?"
 _LONGEST = 200
-_CHARACTERS = (
-    "letters, digits and ._/- that begin and end with a letter or digit, "
-    f"at most {_LONGEST} characters"
-)
 
 
 def labels(value: Any) -> tuple[str, ...]:
@@ -31,7 +27,8 @@ def labels(value: Any) -> tuple[str, ...]:
     for label in found:
         if not _is_label(label):
             raise ValueError(
-                f"{label!r} is not a label; use KEY=VALUE, such as role=web: {_CHARACTERS}"
+                f"{label!r} is not a label; use KEY=VALUE, such as role=web: letters, digits and "
+                f"._/- that begin and end with a letter or digit, at most {_LONGEST} characters"
             )
     names = [name_of(label) for label in found]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -53,8 +50,9 @@ def _host(value: str) -> str:
     """Return the setting `host`. Raises ValueError if it cannot be the value of a label."""
     if not _is_label(f"{HOST}={value}"):
         raise ValueError(
-            f"{value!r} cannot be the value of the label {HOST}; use a label {HOST}=NAME of "
-            f"{_CHARACTERS}"
+            f"{value!r} cannot be the value of the label {HOST}; set CRONLEDGER_HOST to letters, "
+            f"digits and ._:@/+- that begin and end with a letter or digit, at most "
+            f"{_LONGEST - len(f'{HOST}=')} characters"
         )
     return value
 
