@@ -176,7 +176,8 @@ def test_limits_of_queues_count_and_queues_without_a_runner_are_named(
     assert {row["cause"] for row in found["backlogs"]} == {"queue limit"}
     ask("UPDATE cronledger.runners SET stale_after = cronledger.db_now() - interval '1 s'")
     shown = cli("forecast", "--days", "1")
-    assert "no live runner serves these queues" in shown.stderr
+    unlimited = "no live runner serves these queues, so their slots are unlimited here"
+    assert f"{unlimited}, unless --slots names them: " in shown.stderr
     assert read(cli, "forecast", "--days", "1")["queues"][0]["slots"] is None
 
 

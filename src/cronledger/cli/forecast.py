@@ -190,7 +190,8 @@ def _warnings(basis: Basis, found: Forecast) -> list[str]:
         f"the forecast ends at {cell(found.through)}, because there are more than "
         f"{rules.MOST_FIRINGS:,} firings; ask for fewer days"
     )
-    return ([cut] if found.is_cut else []) + caveats(basis, found)
+    unless = ", unless --slots names them"
+    return ([cut] if found.is_cut else []) + caveats(basis, found, unless)
 
 
 # --- output ---------------------------------------------------------------------------------------

@@ -217,8 +217,11 @@ def with_slots(basis: Basis, slots: Mapping[str | None, int]) -> Basis:
     return replace(basis, capacity=Capacity(pools, basis.capacity.limits))
 
 
-def caveats(basis: Basis, found: Forecast) -> list[str]:
-    """Return what the forecast assumes or lacks, for people."""
+def caveats(basis: Basis, found: Forecast, unless: str = "") -> list[str]:
+    """Return what the forecast assumes or lacks, for people.
+
+    `unless`: how the reader may give slots to queues without any.
+    """
     texts = []
     if basis.has_more:
         texts.append(
@@ -238,7 +241,7 @@ def caveats(basis: Basis, found: Forecast) -> list[str]:
         (found.unknown, "these jobs have no durations yet, so they take no time here"),
         (
             sorted(queues - served),
-            "no live runner serves these queues, so their slots are unlimited here",
+            f"no live runner serves these queues, so their slots are unlimited here{unless}",
         ),
         (
             sorted(queues & {*basis.paused_queues}),
