@@ -1,4 +1,5 @@
--- The only form of an instant in a text for people that SQL writes. It does not depend on the TimeZone of the session.
+-- The form of an instant in a text for people that SQL writes. It does not depend on the TimeZone of the session. Texts
+-- in which microseconds matter, such as those of violations, have the instant as PostgreSQL writes it.
 -- to_char returns NULL for infinity.
 CREATE OR REPLACE FUNCTION {schema}_internal.utc_text(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), at::text)
