@@ -275,6 +275,7 @@ class Settings(BaseSettings):
     )
     host: HostName = Field(
         default_factory=socket.gethostname,
+        validate_default=False,  # a system may have a name that no job can select
         description="Name of the host of this runner, which is its label `host`. If it is not set: "
         "the host name of the system.",
     )

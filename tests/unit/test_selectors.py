@@ -1,5 +1,8 @@
 """Labels of runners, and the selectors of jobs."""
 
+import subprocess
+import sys
+
 import pytest
 
 from cronledger.rules.model import Job
@@ -59,3 +62,12 @@ def test_labels_that_a_runner_cannot_have_are_refused(
     with pytest.raises(ConfigurationError, match=shows) as refused:
         Settings.load({})
     assert f"CRONLEDGER_{variable}" in str(refused.value)
+
+
+def test_a_host_name_of_the_system_is_taken_as_it_is() -> None:
+    program = (
+        "import socket; socket.gethostname = lambda: '(none)'\n"
+        "from cronledger.settings import Settings; print(Settings.load({}).host)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert ran.stdout == b"(none)\n"
