@@ -104,7 +104,7 @@ class Measured:
 
 
 def explain(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
-    """Run it in the transaction of `c`, planned as `mode` says."""
+    """Run it in the transaction of `c`, planned as `mode` says, and undo it."""
     cursor = ClientCursor(c)
     cursor.execute("DEALLOCATE ALL")
     _set_planning(cursor, mode)
@@ -154,10 +154,18 @@ def execution(cursor: Cursor, name: str, statement: Sent) -> str:
 
 
 def _run(cursor: Cursor, name: str, statement: Sent) -> Measured:
+    """Run it twice, undo it, and return the run that read less.
+
+    A session that is behind with the invalidations of a busy server reads the catalog once more.
+    """
     run = execution(cursor, name, statement)
-    cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {run}".encode())
-    ((explained,),) = cursor.fetchall()
-    return _measured(explained[0])
+    runs = []
+    for _ in range(2):
+        with cursor.connection.transaction(force_rollback=True):
+            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {run}".encode())
+            ((explained,),) = cursor.fetchall()
+        runs.append(_measured(explained[0]))
+    return min(runs, key=lambda measured: measured.buffers)
 
 
 def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -572,19 +580,10 @@ def _fixed(c: psycopg.Connection) -> int:
 
 def _warm(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
     try:
-        return _lesser(c, lambda: explain(c, statement, mode))
+        with c.transaction(force_rollback=True):
+            return explain(c, statement, mode)
     except psycopg.errors.QueryCanceled:
         return Measured(15_000, 0, 0, 0, 0, ["longer than 15 s"], 0, frozenset(), 0, False)
-
-
-def _lesser(c: psycopg.Connection, run: Callable[[], Measured]) -> Measured:
-    """Return that of two runs which read less, because that is what is judged: a session that is
-    behind with the invalidations of a busy server reads the catalog once more."""
-    runs = []
-    for _ in range(2):
-        with c.transaction(force_rollback=True):
-            runs.append(run())
-    return min(runs, key=lambda measured: measured.buffers)
 
 
 class EarlyPlans:
@@ -612,7 +611,7 @@ class EarlyPlans:
         return [*_judged(*parts), *_judged(*parts, rounds=True)]
 
     def _measured(self, name: str, statement: Sent, _: str) -> Measured:
-        return _lesser(self._cursor.connection, lambda: _run(self._cursor, name, statement))
+        return _run(self._cursor, name, statement)
 
 
 def report(verdicts: Sequence[Verdict]) -> str:

@@ -701,8 +701,9 @@ async def test_neither_hosts_that_are_gone_nor_schedules_that_are_not_due_are_re
     for table in ("hosts", "schedules", "jobs"):
         db.execute(f"ANALYZE cronledger.{table}")
     for searched in ("absent_schedules(100)", "absent_schedules(NULL)", "hosts_changed()"):
-        plan = ledger.one(
-            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM cronledger_internal.{searched}"
-        )[0]["Plan"]
-        blocks = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
-        assert blocks < 100, blocks
+        run = f"SELECT * FROM cronledger_internal.{searched}"
+        found = (
+            ledger.one(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) {run}")[0]["Plan"]
+            for _ in range(2)  # a session that is behind with invalidations reads the catalog
+        )
+        assert min(x["Shared Hit Blocks"] + x["Shared Read Blocks"] for x in found) < 100
