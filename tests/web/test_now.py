@@ -12,7 +12,7 @@ from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.web.support.browsing import expire, links, panel, text
 
-WEEK = timedelta(days=7)
+HOUR, WEEK = timedelta(hours=1), timedelta(days=7)
 
 
 @pytest.mark.long
@@ -63,7 +63,7 @@ def test_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
         rows.execution(db, "FAILED", "report", plan_time=at - timedelta(hours=hours))
     rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(hours=4))
     rows.job(db, "again")  # it succeeded after a failure
-    rows.execution(db, "FAILED", "again", plan_time=at - timedelta(hours=1))
+    rows.execution(db, "FAILED", "again", plan_time=at - HOUR)
     rows.execution(db, "SUCCESS", "again", plan_time=at - timedelta(minutes=30))
     rows.execution(db, "RUNNING", "stuck", attempt=2, plan_time=at - timedelta(minutes=5))
     due = at - timedelta(minutes=2)
@@ -116,6 +116,7 @@ def test_with_more_scopes_than_it_looks_at_the_page_says_so(
     rows.runner(db)
     for name in ("a", "b"):
         rows.job(db, name)
+    rows.schedule(db, next_due_at=rows.now(db) + HOUR)
     assert 'class="calm"' in browser.get("/").text
     for name in ("c", "d"):
         rows.job(db, name)
@@ -209,7 +210,8 @@ def test_now_reads_no_history_for_violations(browser: TestClient, db: Db) -> Non
     rows.runner(db)
     rows.job(db, "report", overlap="skip")
     at = rows.now(db)
-    rows.execution(db, "SUCCESS", "report", plan_time=at, started_at=at - timedelta(hours=1))
+    rows.schedule(db, next_due_at=at + HOUR)
+    rows.execution(db, "SUCCESS", "report", plan_time=at, started_at=at - HOUR)
     assert db.execute("SELECT kind FROM cronledger.violations").fetchall() == [{"kind": "early"}]
     assert "No job needs attention." in panel(browser.get("/").text, "attention")
     db.execute("INSERT INTO cronledger.queues (name, max_running) VALUES ('default', 1)")
@@ -228,6 +230,7 @@ def test_a_job_has_one_row_whatever_number_of_its_scopes_is_in_trouble(
     at = rows.now(db)
     scopes = [f"s{number:02}" for number in range(12)]
     rows.job(db, "shards", scope_kind="shard", scopes=scopes, owner="data")
+    rows.schedule(db, next_due_at=at + HOUR)
     for number, scope in enumerate(scopes):
         rows.execution(
             db, "FAILED" if number % 6 == 0 else "SUCCESS", "shards", scope_kind="shard",
@@ -264,7 +267,7 @@ def test_a_running_execution_shows_its_progress_and_usual_duration_F87(
     db.execute(
         "SELECT cronledger.progress(%s, %s, 50, 100, '<b>pages')", [row["id"], row["lease_token"]]
     )
-    rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(hours=1), duration_ms=60_000)
+    rows.execution(db, "SUCCESS", "report", plan_time=at - HOUR, duration_ms=60_000)
     for path, name in (
         ("/", "running"), (f"/execution/{row['id']}", "execution"),
         ("/job/report", "newest"),
