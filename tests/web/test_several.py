@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ def failing(db: Db) -> int:
     """The job `report` of the first ledger fails. Return the id of its execution."""
     rows.runner(db)
     rows.job(db, "report", owner="data")
+    rows.schedule(db, next_due_at=rows.now(db) + timedelta(hours=1))  # otherwise soon overdue
     error = {"error_code": "exit_code", "error_msg": "no space left"}
     return int(rows.execution(db, "FAILED", "report", **error)["id"])
 
