@@ -84,7 +84,9 @@ def test_the_times_of_the_paragraph_are_in_the_zone_of_the_page(
         browser.cookies.set("cronledger_times", chosen)
         answer = panel(page(browser, job="job", time=at.isoformat()), "answer-1")
         there = f"{at.astimezone(ZoneInfo(zone)):%H:%M:%S %Z}"
-        assert f"{there} is execution" in answer and f"on r0, started {there} , ended" in answer
+        assert f"{there} is execution" in answer
+        # With a date, if the day has changed in that zone since.
+        assert re.search(rf"on r0, started [\w -]*{re.escape(there)} , ended", answer)
         assert f"(boom: {errors[0]})" in answer and f"boom ({errors[1]})" in answer
         assert set(re.findall(r"[\d-]+T[\d:]+Z", answer)) == {by, errors[0][-20:]}
     browser.cookies.clear()
