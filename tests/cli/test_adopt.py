@@ -159,6 +159,25 @@ def test_a_side_that_cannot_be_written_leaves_the_reply(
     assert ["No space left" in line for line in said] == [True, True]
 
 
+@pytest.mark.parametrize("side", [Side(None, None), Side(0.0, None)])
+def test_the_last_reply_decides_if_the_ledger_does_not_reply_in_time(
+    spool: Path, monkeypatch: pytest.MonkeyPatch, side: Side
+) -> None:
+    may_end = Event()
+
+    def reply_late(_: object, run: Run, __: object, replies: list[bool]) -> None:
+        may_end.wait(PATIENCE)
+        replies.append(not side.runs(run.started))
+
+    monkeypatch.setattr(module, "runs_here", reply_late)
+    monkeypatch.setattr(module, "ASK_SECONDS", 0.01)
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", NOWHERE)
+    run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
+    decided = module._runs_here(Spool(spool), run, module._Ledgers(None), side)
+    may_end.set()
+    assert decided == (side.replicas_from is None)
+
+
 @pytest.mark.parametrize("fails", [True, False])
 def test_the_delivery_of_a_wrapper_that_starts_nothing_may_fail_or_hang(
     cli: Cli, seen: Ask, spool: Path, monkeypatch: pytest.MonkeyPatch, fails: bool

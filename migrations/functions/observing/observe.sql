@@ -184,7 +184,7 @@ BEGIN
     END IF;
     RETURN report.id;
 END $$;
-COMMENT ON FUNCTION {schema}.observe_end(text, text, integer, text, text, timestamptz, timestamptz, text, text, text, text) IS 'Reports the end of a run of an observed job, and returns the id of the report. run_key: the run; a second end with the same key changes nothing. NULL: the newest run without a key that has not ended. If there is no such run, it is reported as one that began at started_at, or at its end. The run succeeded if exit_status, which is 0 to 255, is 0 or NULL and error is NULL. Both instants are by the clock of the database; ended_at NULL: now. The ledger keeps the last 65,536 characters of the output, with passwords masked.';
+COMMENT ON FUNCTION {schema}.observe_end(text, text, integer, text, text, timestamptz, timestamptz, text, text, text, text) IS 'Reports the end of a run of an observed job, and returns the id of the report. run_key identifies the run, and a second end with the same key changes nothing. Without a run_key, the report ends the newest run without a key that has not ended. If there is no such run, the report adds one that began at started_at, or at its end if started_at is NULL. The run succeeded if error is NULL and exit_status is 0 or NULL. An exit_status is 0 to 255. Both instants are by the clock of the database, and ended_at is now by default. The ledger keeps the last 65,536 characters of the output, with passwords masked.';
 
 -- The execution has error and output from then on, so that a redaction finds them in one place.
 -- One by one, because an instant beside the schedule depends on those before it. The caller holds the locks of the

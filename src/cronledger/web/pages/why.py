@@ -104,7 +104,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> list[str | datetime]:
-    """Return the paragraph in parts, with links to the executions and revisions that it names."""
+    """Return the parts of the paragraph. The executions and revisions that it names are links."""
     known = {*answer.executions, *answer.blockers}
 
     def link(match: re.Match[str]) -> Markup | None:
