@@ -104,7 +104,9 @@ class Context:
     resources: Any = field(default=None, repr=False, compare=False)
     _held: Callable[[], bool] = field(repr=False, compare=False)
     _upstreams: UpstreamResults = field(default=UpstreamResults({}), repr=False, compare=False)
-    _transaction: Callable[[], Transaction] | None = field(default=None, repr=False, compare=False)
+    _transaction: Callable[["Context"], Transaction] | None = field(
+        default=None, repr=False, compare=False
+    )
     _report: Callable[[Progress], None] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -175,7 +177,7 @@ class Context:
                 "ctx.transaction() needs a runner, and this Context has none; in a test, run the "
                 "job on a replica of the fixture `ledger`"
             )
-        return self._transaction()
+        return self._transaction(self)
 
 
 class App:

@@ -184,17 +184,20 @@ class Executor:
     def _begin(self, lease: Lease) -> Running:
         # A thread that reads the token sees the end of its lease before it is requested to stop.
         running = Running(lease, CancelToken(lambda: not lease.usable))
-        lease.stop = lambda why: self._stop_from_any_thread(running, why)
+        lease.stop = partial(self._stop_from_any_thread, lease.token)
         running.capture = self._output.capture(lease)
         self._running[lease.token] = running
         self._idle.clear()
         return running
 
-    def _stop_from_any_thread(self, running: Running, why: Stop) -> None:
+    def _stop_from_any_thread(self, token: UUID, why: Stop) -> None:
+        running = self._running.get(token)
+        if running is None:  # its handler has ended
+            return
         running.cancel.cancel()
         if why == "lease_lost":
             # Not through the main loop, which a handler may be blocking.
-            self._commands.supervisor.kill(str(running.lease.token))
+            self._commands.supervisor.kill(str(token))
         self._loop.call_soon_threadsafe(self.stop, running, why)
 
     def stop(self, running: Running, why: Stop) -> None:
@@ -334,7 +337,7 @@ class Executor:
         upstreams = UpstreamResults({})
         if job.gates and (job.handler is not Handler.PYTHON or self._takes_context(job)):
             upstreams = await self._upstreams.read(running.lease)
-        context = transaction.context = self._context(running, transaction, upstreams)
+        context = self._context(running, transaction, upstreams)
         if isinstance(context.payload, UnreadablePayload):
             return outcome.payload_invalid(context.payload.error)
         guard = Guard(running.lease, partial(self._lapsed, running))

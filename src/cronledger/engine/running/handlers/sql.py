@@ -58,7 +58,7 @@ class SqlHandlers:
         limit = job.run_timeout
         began = monotonic()
         try:
-            async with transaction as connection:
+            async with transaction.open(context) as connection:
                 connection.add_notice_handler(output.notice)
                 await connection.execute(
                     "SELECT pg_catalog.set_config('statement_timeout', %s, true)",

@@ -125,19 +125,26 @@ class ExecutionTransaction:
         self._connections = connections
         self._lease = lease
         self._duration_ms = duration_ms
-        self.context: Context | None = None
+        self._context: Context | None = None
         self._connection: Work | psycopg.Connection[tuple[Any, ...]] | None = None
         self._transaction: Any = None
         self._busy = False
         self._has_room = False
         self.pending = False
 
-    def open(self) -> "ExecutionTransaction":
+    def open(self, context: Context) -> "ExecutionTransaction":
+        """Return this transaction for the handler to enter. Raises RuntimeError if it is open."""
+        self._refuse_second()
+        # Not earlier: the context refers to the transaction, and only a search for cycles would
+        # free the objects of each execution.
+        self._context = context
+        return self
+
+    def _refuse_second(self) -> None:
         if self._busy:
             raise RuntimeError(
                 "a transaction of this execution is already open; pass its connection on"
             )
-        return self
 
     async def roll_back(self) -> None:
         """Roll back what a handler wrote that left the block normally and raised afterwards."""
@@ -156,15 +163,15 @@ class ExecutionTransaction:
 
     @property
     def _given(self) -> Context:
-        assert self.context is not None, "the executor sets the context before the handler runs"
-        return self.context
+        assert self._context is not None, "`open` returned this transaction"
+        return self._context
 
     # -- the handler's side ---------------------------------------------------------------------
 
     async def __aenter__(self) -> Work:
         if asyncio.get_running_loop() is not self._connections.loop:
             raise RuntimeError("in a sync handler, write `with ctx.transaction() as conn:`")
-        self.open()
+        self._refuse_second()
         self._busy = True
         try:
             await self._connections.room.acquire()
@@ -196,7 +203,7 @@ class ExecutionTransaction:
     def __enter__(self) -> psycopg.Connection[tuple[Any, ...]]:
         if _in_loop():
             raise RuntimeError("in an async handler, write `async with ctx.transaction() as conn:`")
-        self.open()
+        self._refuse_second()
         self._busy = True
         try:
             self._wait_for_room()
