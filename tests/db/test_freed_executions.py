@@ -34,7 +34,12 @@ async def test_ended_execution_leaves_no_cycle_of_objects(whole: Whole) -> None:
         tokens.append(weakref.ref(ctx.cancel_token))
         raise ValueError("no")
 
-    jobs = [whole.job(asynchronous), whole.job(synchronous), whole.job(failing)]
+    async def transactional(ctx: Context) -> None:
+        tokens.append(weakref.ref(ctx.cancel_token))
+        async with ctx.transaction() as connection:
+            await connection.execute("SELECT")
+
+    jobs = [whole.job(one) for one in (asynchronous, synchronous, failing, transactional)]
     async with whole.replica():
         for number, job in enumerate(jobs, 1):
             await whole.run(job)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from cronledger import Context, LeaseLost
+from cronledger import CancelToken, Context, LeaseLost
 from cronledger.declaring.app import bind
 from cronledger.engine.lease import Lease
 from cronledger.engine.running.handlers.guard import Guard, LeaseEndedError
@@ -58,7 +58,7 @@ async def run(
     bound = replace(bind(chosen), middleware=middleware)
     threads = Threads("test")
     handlers = PythonHandlers({"f": bound}, threads, 1000)
-    transaction = ExecutionTransaction(cast(Any, None), lease, lambda: 0)
+    transaction = ExecutionTransaction(cast(Any, None), lease, CancelToken(), lambda: 0)
     try:
         return await handlers.run("f", context(), transaction, Guard(lease, stop))
     finally:

@@ -332,7 +332,7 @@ class Executor:
     async def _handle(self, running: Running) -> Outcome:
         job = running.lease.job
         transaction = ExecutionTransaction(
-            self._connections, running.lease, lambda: running.duration_ms
+            self._connections, running.lease, running.cancel, lambda: running.duration_ms
         )
         upstreams = UpstreamResults({})
         if job.gates and (job.handler is not Handler.PYTHON or self._takes_context(job)):

@@ -19,7 +19,7 @@ import psycopg
 from psycopg import AsyncConnection, sql
 from psycopg.rows import tuple_row
 
-from cronledger.declaring.app import Cancelled, Context
+from cronledger.declaring.app import Cancelled, CancelToken, Context
 from cronledger.engine.lease import Lease
 from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.handlers.guard import LeaseEndedError
@@ -120,12 +120,17 @@ class ExecutionTransaction:
     """
 
     def __init__(
-        self, connections: Connections, lease: Lease, duration_ms: Callable[[], int]
+        self,
+        connections: Connections,
+        lease: Lease,
+        cancel: CancelToken,
+        duration_ms: Callable[[], int],
     ) -> None:
         self._connections = connections
         self._lease = lease
+        self._cancel = cancel
         self._duration_ms = duration_ms
-        self._context: Context | None = None
+        self._opening: tuple[sql.Composed, list[Any]] | None = None
         self._connection: Work | psycopg.Connection[tuple[Any, ...]] | None = None
         self._transaction: Any = None
         self._busy = False
@@ -135,9 +140,9 @@ class ExecutionTransaction:
     def open(self, context: Context) -> "ExecutionTransaction":
         """Return this transaction for the handler to enter. Raises RuntimeError if it is open."""
         self._refuse_second()
-        # Not earlier: the context refers to the transaction, and only a search for cycles would
-        # free the objects of each execution.
-        self._context = context
+        # The context refers to this transaction. If this one kept the context, only a search for
+        # cycles would free the objects of the execution.
+        self._opening = self._connections.opening(context, self._lease.job.run_timeout)
         return self
 
     def _refuse_second(self) -> None:
@@ -161,11 +166,6 @@ class ExecutionTransaction:
         """Return whether the block was entered and not left."""
         return self._busy and not self.pending
 
-    @property
-    def _given(self) -> Context:
-        assert self._context is not None, "`open` returned this transaction"
-        return self._context
-
     # -- the handler's side ---------------------------------------------------------------------
 
     async def __aenter__(self) -> Work:
@@ -182,7 +182,7 @@ class ExecutionTransaction:
             self._connection = made
             self._transaction = made.transaction()
             await self._transaction.__aenter__()
-            await made.execute(*self._opening())
+            await made.execute(*self._first_statement)
         except BaseException as error:
             await self.close()
             _raise_if_lost(error)
@@ -211,7 +211,7 @@ class ExecutionTransaction:
             self._connection = made
             self._transaction = made.transaction()
             self._transaction.__enter__()
-            made.execute(*self._opening())
+            made.execute(*self._first_statement)
         except BaseException as error:
             self._drop()
             _raise_if_lost(error)
@@ -229,15 +229,17 @@ class ExecutionTransaction:
         else:
             self._drop()
 
-    def _opening(self) -> tuple[sql.Composed, list[Any]]:
-        return self._connections.opening(self._given, self._lease.job.run_timeout)
+    @property
+    def _first_statement(self) -> tuple[sql.Composed, list[Any]]:
+        assert self._opening is not None, "the handler has this transaction from `open`"
+        return self._opening
 
     def _wait_for_room(self) -> None:
         room = self._connections.room
         waiting = asyncio.run_coroutine_threadsafe(room.acquire(), self._connections.loop)
         while not waiting.done():
-            if self._given.cancel_token.wait(POLL) and waiting.cancel():
-                self._given.cancel_token.check()
+            if self._cancel.wait(POLL) and waiting.cancel():
+                self._cancel.check()
         waiting.result()
         self._has_room = True
 
@@ -279,7 +281,7 @@ class ExecutionTransaction:
     async def _commit(self, ended: Outcome) -> Outcome:
         if not self._lease.usable:
             raise LeaseEndedError
-        if self._given.cancelled:
+        if self._cancel.cancelled:
             return outcome.failure(Cancelled("requested to stop before its commit"))
         ending = Ended(self._lease, ended, self._duration_ms())
         try:
@@ -319,11 +321,11 @@ class ExecutionTransaction:
 
     def _closing_values(self) -> list[str]:
         lock_timeout_ms = self._connections.access.lock_timeout // timedelta(milliseconds=1)
-        return [str(self._given.execution_id), str(lock_timeout_ms)]
+        return [str(self._lease.claimed.id), str(lock_timeout_ms)]
 
     def _refuse_lost(self, written: list[Any]) -> None:
         if not written:
-            raise LeaseLost(f"the lease of execution {self._given.execution_id} is lost")
+            raise LeaseLost(f"the lease of execution {self._lease.claimed.id} is lost")
 
     async def _landed(self) -> bool:
         """Return whether the COMMIT whose reply was lost took effect.
