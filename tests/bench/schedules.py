@@ -29,7 +29,7 @@ MINUTE = timedelta(minutes=1)
 
 _PLANNED = """
 UPDATE cronledger.schedules s
-SET planned_through = cronledger.db_now(), planned_revision = j.revision,
+SET planned_through = cronledger.db_now(), planned_revision = j.revision, woken = false,
     next_plan_time = cronledger.db_now() + interval '180 days',
     next_due_at = cronledger.db_now() + interval '180 days'
 FROM cronledger.jobs j
