@@ -52,7 +52,7 @@ def test_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db) -> 
             db, status, "report", plan_time=at - timedelta(hours=number), duration_ms=1000 * number
         )
     shown = panel(browser.get("/jobs").text, "jobs")
-    assert re.search(r"failing for .*, 3 in a row @hourly .* 47s ", shown)
+    assert re.search(r"failing for .*, 3 in a row @hourly .* 28s ", shown)
 
 
 def test_the_durations_of_a_job_are_those_of_all_its_scopes(browser: TestClient, db: Db) -> None:
@@ -64,7 +64,7 @@ def test_the_durations_of_a_job_are_those_of_all_its_scopes(browser: TestClient,
             db, "SUCCESS", "shards", plan_time=at, duration_ms=1000 * seconds, **scope_of
         )
     shown = panel(browser.get("/jobs").text, "jobs")
-    assert re.search(r"shards .*2 scopes .*active @hourly UTC .*2\.9s default", shown)
+    assert re.search(r"shards .*2 scopes .*active @hourly UTC .*1m default", shown)
 
 
 def test_a_job_has_the_strip_of_its_scopes_which_names_the_worst_one(
@@ -187,6 +187,47 @@ def test_jobs_are_sorted_by_the_head_of_each_column(browser: TestClient, db: Db)
         ), column
     shown = browser.get("/jobs?sort=queue&search=").text
     assert 'aria-sort="ascending"><a class="sort" href="/jobs?sort=queue&amp;order=desc"' in shown
+
+
+def test_jobs_are_sorted_by_their_last_24_hours_and_by_their_p95(
+    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By failures, then missed plan_times, then executions; the latter are summed up later."""
+    monkeypatch.setattr(page, "MOST", 2)
+    at = rows.now(db)
+    for name in "abcdefg":
+        rows.job(db, name, queue="q" if name in "abf" else "other")
+    for name, statuses, duration_ms in (
+        ("a", "F", 70), ("b", "FF", 60), ("c", "F", 50), ("d", "SS", 40), ("e", "S", 90),
+        ("g", "S", 90),
+    ):  # fmt: skip
+        for hours, letter in enumerate(statuses, 3):
+            status = "FAILED" if letter == "F" else "SUCCESS"
+            plan_time = at - timedelta(hours=hours)
+            rows.execution(db, status, name, plan_time=plan_time, duration_ms=duration_ms)
+    rows.execution(db, "FAILED", "d", plan_time=at - timedelta(hours=25), duration_ms=40)
+    rows.execution(db, "FAILED", "d", plan_time=at, trigger="manual", duration_ms=40)
+    retried = {"next_attempt_at": at + timedelta(hours=1), "duration_ms": 40}
+    rows.execution(db, "FAILED", "d", plan_time=at - timedelta(hours=2), **retried)
+    rows.skip(db, at - timedelta(hours=2), count=5, job="a")
+    rows.skip(db, at - timedelta(hours=2), count=9, reason="paused", job="c")
+    orders = {
+        "24h": "egdcabf", "24h&order=desc": "bacdegf",
+        "p95": "dcbaegf", "p95&order=desc": "egabcdf",
+    }  # fmt: skip
+    for is_summed_up in (False, True):
+        if is_summed_up:
+            db.execute("UPDATE cronledger.executions SET changed_xact = pg_current_xact_id()")
+            db.execute("SELECT cronledger_internal.mark_changed_hours('0', 20000)")
+            db.execute("SELECT cronledger_internal.roll_up_hours(20000)")
+            expire(browser)
+        assert (value(db, "SELECT count(*) FROM cronledger.execution_hours") > 6) is is_summed_up
+        for sort, expected in orders.items():
+            pages = [names(browser, f"?sort={sort}&page={number}") for number in range(1, 6)]
+            assert pages == [list(expected[n : n + 2]) for n in range(0, 10, 2)], sort
+            filtered = [name for name in expected if name in "abf"]
+            assert names(browser, f"?queue=q&sort={sort}") == filtered[:2]
+            assert names(browser, f"?queue=q&sort={sort}&page=2") == filtered[2:]
 
 
 # --- actions --------------------------------------------------------------------------------------

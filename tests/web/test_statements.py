@@ -124,7 +124,7 @@ def test_a_window_is_read_by_an_index_with_and_without_a_job(filled: Db) -> None
     filters = ("search", "queue", "source", "owner", "state", "result", "among", "names")
     params: dict[str, Any] = dict.fromkeys(filters)
     params |= {"failing": "{}", "overdue": "{}", "sort": "name", "descending": False, "skipped": 0}
-    params["max_scopes"] = 20
+    params |= {"max_scopes": 20, "max_read": 300_000}
     for name in ("list_shown_jobs", "list_job_states"):
         found = nodes(plan(filled, name, **params, label="team=data", max_rows=100))
         written = json.dumps(list(found))
@@ -150,6 +150,21 @@ def test_without_a_filter_by_owner_the_ledger_reads_no_jobs_for_it(db: Db) -> No
 
     assert subplans() == 0
     assert subplans(owner="data") == 1
+
+
+def test_the_jobs_read_the_last_24_hours_by_indexes_for_their_order_alone(db: Db) -> None:
+    filters = ("search", "queue", "source", "owner", "label", "state", "result")
+    params: dict[str, Any] = dict.fromkeys(filters) | {"failing": "{}", "overdue": "{}"}
+    params |= {"descending": True, "skipped": 0, "max_scopes": 20, "max_read": 300_000}
+    for sort in ("24h", "p95", "name"):
+        found = list(nodes(plan(db, "list_shown_jobs", **params, sort=sort, max_rows=100)))
+        indexes = {node.get("Index Name", "") for node in found}
+        is_read = sort == "24h"
+        assert ({"rolled_up_hours_hour", "skips_plan_time"} <= indexes) is is_read
+        assert any("finished_at_idx" in name for name in indexes) is is_read
+        assert is_read or not {"rolled_up_hours", "skips"} & {
+            node.get("Relation Name", "") for node in found
+        }
 
 
 def test_the_executions_planned_in_a_window_are_read_before_earlier_ones(db: Db) -> None:

@@ -5,7 +5,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -29,16 +28,15 @@ MOST_CHANGED = 10_000
 """Jobs that one action pauses or resumes."""
 MOST_EVENTS = 10
 """Events of which a job may have alerts."""
-NEWEST, SCOPES = 20, 10
-"""Executions of a scope, and scopes of a job, from which the p95 is computed."""
 SORTING_SCOPES = 20
 """Scopes of a job that decide its place in the order of the next and of the last firing. They
 usually fire at the same time."""
-DAY = timedelta(days=1)
-DURATIONS_SECONDS = 60.0
+MOST_READ = 300_000
+"""Failures, skips, sums of hours and executions of all jobs, each, that decide the order of the
+last 24 hours: the newest ones."""
 STATES = ("active", "paused", "queue_paused", "broken", "retired")
 RESULTS = ("failing", "overdue", "never ran")
-SORTS = ("name", "state", "schedule", "next", "last", "queue", "owner")
+SORTS = ("name", "24h", "state", "schedule", "next", "last", "p95", "queue", "owner")
 FIELDS = ("search", "state", "result", "queue", "source", *owners.FIELDS)
 ORDER = ("sort", "order")
 """The fields of the address that order the rows: a column, and `desc`."""
@@ -62,16 +60,15 @@ async def show(request: Request) -> Response:
     reading = await site.reader.read(
         "list_shown_jobs", sort=order["sort"] or "name", descending=order["order"] == "desc",
         failing=_places(results.failing), overdue=_places(results.overdue), max_rows=MOST,
-        skipped=(number - 1) * MOST, max_scopes=SORTING_SCOPES, **filters,
+        skipped=(number - 1) * MOST, max_scopes=SORTING_SCOPES, max_read=MOST_READ, **filters,
     )  # fmt: skip
-    (strips, streaks), p95, alerts = await asyncio.gather(
-        read_jobs_strips(request, reading.known, reading.now), _p95(request, reading),
-        _alerts(request, reading),
-    )  # fmt: skip
+    (strips, streaks), alerts = await asyncio.gather(
+        read_jobs_strips(request, reading.known, reading.now), _alerts(request, reading)
+    )
     return await site.page(
         request, "jobs.html", reading=reading, filters=filters, most=MOST, order=order,
         number=number, totals=next(iter(reading.known), None), results=results, strips=strips,
-        streaks=streaks, p95=p95, states=STATES, most_failures=MOST_FAILURES,
+        streaks=streaks, states=STATES, most_failures=MOST_FAILURES,
         most_streak=MOST_STREAK, known_results=RESULTS, alerts=alerts,
         queues=owners.distinct(sources, "queue"), sources=owners.distinct(sources, "source"),
         owners=owners.distinct(sources, "owner"),
@@ -121,23 +118,6 @@ async def _alerts(request: Request, reading: Reading) -> Mapping[str, list[Row]]
     for row in found.known:
         of_job[row["job_name"]].append(row)
     return of_job
-
-
-async def _p95(request: Request, reading: Reading) -> Mapping[str, float]:
-    """Return the 95th percentile of the durations of each job in milliseconds.
-
-    It is that of the last executions, of several scopes those of the last day.
-    """
-    rows, now = reading.known, reading.now
-    newest = {row["name"]: row["p95"] for row in rows if row["p95"] is not None}
-    others = [row["name"] for row in rows if row["scopes"] > 1]
-    if not others or now is None:
-        return newest
-    found = await site_of(request).reader.read(
-        "list_job_durations", names=others, since=now.replace(second=0, microsecond=0) - DAY,
-        max_rows=NEWEST, max_scopes=SCOPES, fresh=DURATIONS_SECONDS,
-    )  # fmt: skip
-    return newest | {row["job_name"]: row["p95"] for row in found.known}
 
 
 @dataclass(frozen=True, slots=True)
