@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from cronledger.web import attention
 from cronledger.web.attention import Kind
 
@@ -50,3 +52,29 @@ def test_a_pause_and_a_limit_hold_a_job_on_purpose() -> None:
     assert [(one.kind, one.word) for one in found] == [
         (Kind.PAUSED, "paused"), (Kind.WAITING, "limit"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "text", "shown"),
+    [
+        ("alerts", "deadline", "a did not start by {}", 1),
+        ("alerts", "skipped", "a skipped a firing: b {} is RUNNING", 1),
+        ("alerts", "failed", "a failed: at {}", 0),
+        ("alerts", "overdue", "a has not ended: its lease ended at {}; paused by bob: until {}", 1),
+        ("overdue", "no_provider", "no live runner calls its scope provider: last called at {}", 1),
+        ("overdue", "provider_failed", "failed twice, most recently at {} on r1: since {}", 1),
+        ("overdue", "queue_paused", "queue mail paused by bob: until {}", 0),
+        ("overdue", "spec_error", "{} is not a schedule", 0),
+    ],
+)
+def test_instants_are_those_of_the_product(
+    statement: str, kind: str, text: str, shown: int
+) -> None:
+    for written in (NOON.isoformat(" "), "2026-03-04T12:00:00Z", "2026-03-04 12:00:00 UTC"):
+        key, value = {"alerts": ("event", "summary"), "overdue": ("reason", "detail")}[statement]
+        row = {"alerts": alert("a", None, HOUR), "overdue": overdue("a", HOUR)}[statement]
+        row |= {key: kind, value: text.replace("{}", written)}
+        (one,) = attention.problems(**{statement: [row]})
+        instants = [piece for piece in one.pieces if piece == NOON]
+        assert len(instants) == shown
+        assert "".join(written if piece == NOON else str(piece) for piece in one.pieces) == one.text

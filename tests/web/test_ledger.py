@@ -5,6 +5,7 @@ import io
 import re
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from starlette.testclient import TestClient
@@ -46,6 +47,30 @@ def test_executions_and_skips_are_one_stream(browser: TestClient, history: datet
     shown = panel(browser.get("/ledger").text, "ledger")
     assert re.search(r"report SKIPPED missed 5 .*5 plan_times did not run", shown)
     assert re.search(r"report FAILED boom .*failed on r1: it broke; not retried", shown)
+
+
+def test_the_details_have_their_times_in_the_zone_of_the_page(browser: TestClient, db: Db) -> None:
+    """Except those that people and handlers wrote."""
+    rows.job(db, timezone="Asia/Kolkata")
+    at = rows.now(db).replace(microsecond=0) - timedelta(minutes=2)
+    written = "2026-01-01T00:00:00Z; retried from 2026-01-01 00:00:00 UTC"
+    rows.execution(db, "FAILED", plan_time=at, next_attempt_at=at, error_msg=written)
+    rows.execution(
+        db, "FAILED", plan_time=at - timedelta(minutes=1), error_msg=f"{written}\n{written}"
+    )
+    rows.execution(db, "PENDING", plan_time=at - timedelta(minutes=2), due_at=at)
+    rows.skip(db, at - timedelta(minutes=3), reason="operator", detail=written)
+    gate = f"report {at:%Y-%m-%dT%H:%M:%S}Z is RUNNING"
+    rows.skip(db, at - timedelta(minutes=4), reason="upstream", detail=gate)
+    for chosen, zone in (("", "Asia/Kolkata"), ("Asia/Tokyo", "Asia/Tokyo")):
+        browser.cookies.set("cronledger_times", chosen)
+        shown = panel(browser.get("/ledger").text, "ledger")
+        there = rf"[\w -]*{at.astimezone(ZoneInfo(zone)):%H:%M:%S %Z}"
+        assert re.search(rf"failed on r1: {written}; retried from {there}", shown)
+        assert re.search(rf"failed on r1: {written} [\w: -]* job PENDING", shown)
+        assert re.search(rf"due {there} , has not started yet", shown)
+        assert f"an operator skipped it ({written})" in shown
+        assert re.search(rf"requires: report {there} is RUNNING", shown)
 
 
 def test_filters_are_in_the_address(browser: TestClient, history: datetime) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from psycopg.types.json import Jsonb
@@ -124,6 +125,27 @@ def test_with_more_scopes_than_it_looks_at_the_page_says_so(
     page = browser.get("/").text
     assert "The list has the failures of the first 3 scopes" in panel(page, "attention")
     assert 'class="calm"' not in page
+
+
+def test_the_causes_have_their_times_in_the_zone_of_the_page(browser: TestClient, db: Db) -> None:
+    """Except those that people and handlers wrote."""
+    written = "2026-01-01T00:00:00Z, 2026-01-01 00:00:00 UTC"
+    for name in ("lost", "held", "bad", "broken"):
+        rows.job(db, name, timezone="Asia/Kolkata", allow_stale_reentry=True)
+    db.execute("UPDATE cronledger.jobs SET spec_error = %s WHERE name = 'broken'", [written])
+    ended = rows.now(db).replace(microsecond=0) - timedelta(minutes=9)
+    for name in ("lost", "held"):
+        rows.execution(db, "RUNNING", name, plan_time=ended, stale_after=ended)
+    db.execute("SELECT cronledger.pause('held', %s, requested_by => 'alice')", [written])
+    rows.execution(db, "FAILED", "bad", plan_time=ended, error_msg=written)
+    for chosen, zone in (("", "Asia/Kolkata"), ("Asia/Tokyo", "Asia/Tokyo")):
+        browser.cookies.set("cronledger_times", chosen)
+        page = browser.get("/").text
+        there = rf"its lease ended at [\w -]*{ended.astimezone(ZoneInfo(zone)):%H:%M:%S %Z} \("
+        shown, held = panel(page, "attention"), panel(page, "held")
+        assert re.search(rf"lost overdue: lease expired .*{there}", shown)
+        assert f"boom: {written}" in shown and f"broken {written}" in shown
+        assert re.search(rf"{there}attempt 1 on r1\); paused by alice: {written}", held)
 
 
 def test_the_next_hour_has_the_zone_of_each_job(browser: TestClient, db: Db) -> None:

@@ -75,7 +75,7 @@ def test_the_times_of_the_paragraph_are_in_the_zone_of_the_page(
         "attempt": 1, "runner_id": "r0", "started_at": at.isoformat(), "error_code": "boom",
         "error_msg": errors[1],
     }  # fmt: skip
-    by = "2026-13-01T00:00:00Z"  # looks like an instant
+    by = "2026-01-02T00:00:00Z"
     rows.execution(
         db, "FAILED", plan_time=at, due_at=at, attempts=Jsonb([before]), error_msg=errors[0],
         trigger="manual", requested_by=by, id=1,
@@ -93,6 +93,35 @@ def test_the_times_of_the_paragraph_are_in_the_zone_of_the_page(
     rows.job(db, "berlin", timezone="Europe/Berlin")
     shown = text(page(browser, job="berlin", time="2025-10-26T02:30"))
     assert "the second is 2025-10-26 02:30:00 CET" in shown
+
+
+def test_the_reasons_of_people_in_the_paragraph_stay_as_they_are(
+    browser: TestClient, db: Db
+) -> None:
+    at = hourly(db)
+    reason = "until 2026-01-01T00:00:00Z, see execution 1"
+    browser.cookies.set("cronledger_times", "Asia/Tokyo")
+
+    def answer(time: datetime) -> str:
+        return panel(page(browser, job="job", time=time.isoformat()), "answer-1")
+
+    later = at + 2 * HOUR
+    rows.skip(db, at, reason="operator", detail=reason)
+    assert f"JST was skipped: an operator skipped it ({reason})." in answer(at)
+    db.execute("SELECT cronledger.skip('job', %s, %s, requested_by => 'alice')", [later, reason])
+    assert f"JST is in the future: planned skip 1 of alice ({reason}) skips it." in answer(later)
+    db.execute("SELECT cronledger.pause('job', %s, requested_by => 'alice')", [reason])
+    reached = rows.now(db).replace(microsecond=0) - 2 * HOUR
+    due = at - HOUR
+    db.execute("DELETE FROM cronledger.executions WHERE plan_time >= %s", [due])
+    rows.schedule(
+        db, planned_through=reached, parked="paused", next_due_at=None, next_plan_time=due
+    )
+    there = f"{reached.astimezone(ZoneInfo('Asia/Tokyo')):%H:%M:%S} JST"
+    assert re.search(
+        rf"has reached [\w -]*{there} \. paused: paused by alice: {re.escape(reason)}\.",
+        answer(due),
+    )
 
 
 def test_a_question_that_cannot_be_answered_says_why(browser: TestClient, db: Db) -> None:

@@ -14,6 +14,7 @@ from cronledger.audit.walk import (
     neighbours,
     walk,
 )
+from cronledger.explain import quotes
 from cronledger.explain.durations import length
 from cronledger.explain.firings import obstacle, skipped_by
 from cronledger.ledger.reports import Reports, Row
@@ -47,7 +48,7 @@ class Explanation:
     `not_planned`, `before_its_time` (the scope did not exist yet), `not_kept` (older than the
     retention), `spec_error` or `missing`, which is a violation. `executions`: their ids.
     `blockers`: the ids of the executions that `text`, the paragraph, names as running meanwhile.
-    `errors`: the first lines of the errors that it quotes.
+    `quoted`: what people and handlers wrote in it, such as reasons and the first lines of errors.
 
     The current state of a scope has the verdict `running`, `pending`, `overdue`, `paused`,
     `retired`, `spec_error`, or `idle` if nothing is due.
@@ -60,7 +61,7 @@ class Explanation:
     text: str
     executions: tuple[int, ...] = ()
     blockers: tuple[int, ...] = ()
-    errors: tuple[str, ...] = ()
+    quoted: tuple[str, ...] = ()
 
 
 class Why:
@@ -79,19 +80,20 @@ class Why:
         self._froms: list[datetime] = [row["effective_from"] for row in revisions]
         self._dates = read_dates(reports.calendar_rows(revisions))
         self._boots: Sequence[datetime] = ()
+        self._quoted: set[str] = set()
 
     def explain(self, schedule: Row, since: datetime, until: datetime) -> Explanation:
         """Explain the plan_times in [since, until) of the scope of a `schedules` row."""
         key = ScopeKey(schedule["job_name"], schedule["scope_kind"], schedule["scope_id"])
         self._boots = schedule["boots"] or ()
+        self._quoted = set()
         executions = self._reports.executions_at(key, since, until)
         skips = self._reports.skips_at(key, since, until)
         try:
             planned = list(self._plan_times(key, since, until))
         except ValueError as error:
-            return Explanation(
-                key, since, until, "spec_error", f"Its schedule is invalid: {error}."
-            )
+            text = f"Its schedule is invalid: {error}."
+            return Explanation(key, since, until, "spec_error", text, quoted=(str(error),))
         covered = [
             skip for skip in skips
             if any(skip["from_plan_time"] <= at <= skip["through_plan_time"] for at in planned)
@@ -106,11 +108,8 @@ class Why:
             verdict, text = self._nothing(schedule, key, since, until, planned)
             texts, ids = [text], ()
         blockers = tuple(skip["blocked_by"] for skip in covered if skip["blocked_by"] is not None)
-        errors = tuple(
-            entry["error_msg"].partition("\n")[0]
-            for row in executions for entry in (row, *row["attempts"]) if entry.get("error_msg")
-        )  # fmt: skip
-        return Explanation(key, since, until, verdict, " ".join(texts), ids, blockers, errors)
+        text, quoted = " ".join(texts), tuple(self._quoted)
+        return Explanation(key, since, until, verdict, text, ids, blockers, quoted)
 
     def present(self, schedule: Row) -> Explanation:
         """Explain the current state of the scope of a `schedules` row."""
@@ -181,9 +180,22 @@ class Why:
             if start < through:
                 yield from walk(self._definition(self._revisions[index]), key, start, through)
 
+    def _quote(self, *texts: str | None) -> None:
+        """Note what people and handlers wrote in the paragraph."""
+        self._quoted.update(filter(None, texts))
+
+    def _detail(self, overdue: Row) -> str:
+        detail: str = overdue["detail"]
+        self._quote(quotes.of_overdue(overdue["reason"], detail))
+        return detail
+
     # --- what ran -----------------------------------------------------------------------------
 
     def _ran(self, row: Row, key: ScopeKey) -> str:
+        self._quote(row["requested_by"], row["cancel_requested_by"])
+        for entry in (row, *row["attempts"]):
+            if entry.get("error_msg") and entry["error_code"] != ErrorCode.WINDOW_PROCESSED:
+                self._quote(entry["error_msg"].partition("\n")[0])
         if row["status"] == "RUNNING":
             row = row | {"lease": self._lease(row, key)}
         if self._whole_messages:
@@ -202,7 +214,9 @@ class Why:
                 return f"may have ended, because {row['runner_id']} is failing ({errors})"
             return f"still runs; its lease is valid until {_at(row['stale_after'])}"
         overdue = self._reports.overdue(key, row["id"])
-        ended = overdue["detail"] if overdue else f"its lease ended at {_at(row['stale_after'])}"
+        ended = (
+            self._detail(overdue) if overdue else f"its lease ended at {_at(row['stale_after'])}"
+        )
         return f"has not ended; {ended}"
 
     # --- what did not run ---------------------------------------------------------------------
@@ -232,6 +246,8 @@ class Why:
 
     def _cause(self, reason: str, skip: Row, key: ScopeKey) -> str:
         cause = _CAUSES[reason].format(skip["detail"])
+        if reason == "calendar":
+            self._quote(cause)
         if reason != "superseded":
             return cause
         return f"{cause}; {self._life(self._due_at(key, skip['through_plan_time']))}"
@@ -279,25 +295,31 @@ class Why:
             return "the job was paused"
         ends = f" until {_at(row['pause_ends'])}" if row["pause_ends"] else ""
         reason = f" with the reason {row['reason']!r}" if row["reason"] else ""
-        began = _at(row["effective_from"])
-        return f"the job was paused from {began}{ends} by {row['requested_by']}{reason}"
+        by = f"by {row['requested_by']}{reason}"
+        self._quote(by)
+        return f"the job was paused from {_at(row['effective_from'])}{ends} {by}"
 
     def _by_operator(self, skip: Row, key: ScopeKey) -> str:
         row = next(iter(self._planned_skips(key, skip["through_plan_time"])), None)
-        return f"an operator skipped it ({skip['detail']})" if row is None else skipped_by(row)
+        text = f"an operator skipped it ({skip['detail']})" if row is None else skipped_by(row)
+        self._quote(text)
+        return text
 
     def _planned_skips(self, key: ScopeKey, plan_time: datetime) -> Sequence[Row]:
         return self._reports.planned_skips_at(key, plan_time, plan_time + _TICK)
 
     def _obstacle(self, definition: Definition, key: ScopeKey, plan_time: datetime) -> str | None:
         pauses = self._reports.job_pauses(key.job_name)
-        return obstacle(definition, key, plan_time, self._planned_skips(key, plan_time), pauses)
+        found = obstacle(definition, key, plan_time, self._planned_skips(key, plan_time), pauses)
+        self._quote(found)
+        return found
 
     def _retired(self, plan_time: datetime, schedule: Row, key: ScopeKey) -> str:
         due = self._due_at(key, plan_time)
         row = self._revisions[self._owner(due)]
         if row["state"] == "retired":
-            return f"the job was retired from {_at(row['effective_from'])} by {row['requested_by']}"
+            self._quote(by := f"by {row['requested_by']}")
+            return f"the job was retired from {_at(row['effective_from'])} {by}"
         for began, ended in zip(schedule["retirements"], schedule["returns"], strict=True):
             if began < due and (ended is None or due <= ended):
                 until = "" if ended is None else f" until it returned at {_at(ended)}"
@@ -362,7 +384,7 @@ class Why:
             then = self._obstacle(self._definition(row), key, plan_time) or start
             return f"{_at(plan_time)} is in the future: {then}. It is {_at(now)} now."
         overdue = self._reports.overdue(key)
-        why = f" {overdue['reason']}: {overdue['detail']}." if overdue else ""
+        why = f" {overdue['reason']}: {self._detail(overdue)}." if overdue else ""
         return (
             f"{_at(plan_time)} was due at {_at(due)} and is not planned yet, because planning of"
             f" this scope has reached {_at(schedule['planned_through'])}.{why}"

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from cronledger.explain import quotes
 from cronledger.ledger.reports import Row
+from cronledger.web.prose import Pieces, pieces
 
 MOST_FAILURES = 100
 """Failures in a row that list_failing counts."""
@@ -41,6 +43,7 @@ class Problem:
     """One problem of a job. `row`: what the statement says of the scope that has it for longest.
 
     `count`: how many scopes, executions, deadlines or violations have it. `what` names them.
+    `quoted`: what people or handlers wrote in the text.
     """
 
     kind: Kind
@@ -50,6 +53,12 @@ class Problem:
     text: str
     count: int = 1
     what: str = "scopes"
+    quoted: str = ""
+
+    @property
+    def pieces(self) -> Pieces:
+        """The text in pieces, with its instants."""
+        return pieces(self.text, [self.quoted])
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +157,7 @@ def _failing(row: Row) -> Problem:
         word = f"failed {failures} times or more in a row"
     error = (row["error_msg"] or "").split("\n")[0]
     text = f"{row['error_code']}: {error}" if error else str(row["error_code"])
-    return Problem(Kind.FAILING, word, row, row["failing_since"], text, row["scopes"])
+    return Problem(Kind.FAILING, word, row, row["failing_since"], text, row["scopes"], quoted=text)
 
 
 def _overdue(row: Row) -> Problem:
@@ -157,11 +166,16 @@ def _overdue(row: Row) -> Problem:
         kind = Kind.PAUSED if row["reason"].endswith("paused") else Kind.WAITING
     word = row["reason"].replace("_", " ")
     word = f"overdue: {word}" if kind is Kind.OVERDUE else word
-    return Problem(kind, word, row, row["due_at"], row["detail"], row["plan_times"], "plan times")
+    quoted = quotes.of_overdue(row["reason"], row["detail"])
+    return Problem(
+        kind, word, row, row["due_at"], row["detail"], row["plan_times"], "plan times", quoted
+    )
 
 
 def _broken(row: Row) -> Problem:
-    return Problem(Kind.BROKEN, "broken", row, None, row["spec_error"], what="definitions")
+    return Problem(
+        Kind.BROKEN, "broken", row, None, row["spec_error"], 1, "definitions", row["spec_error"]
+    )
 
 
 def _breach(row: Row) -> Problem:
@@ -173,12 +187,15 @@ def _breach(row: Row) -> Problem:
 
 def _alert(row: Row) -> Problem:
     word = f"alert {row['event'].replace('_', ' ')}"
-    return Problem(Kind.ALERT, word, row, row["since"], row["summary"], row["scopes"] or 1)
+    quoted = quotes.of_alert(row["event"], row["summary"])
+    return Problem(
+        Kind.ALERT, word, row, row["since"], row["summary"], row["scopes"] or 1, quoted=quoted
+    )
 
 
 def _paused(row: Row) -> Problem:
     text = f"{row['paused_reason'] or 'no reason given'} ({row['paused_by']})"
-    return Problem(Kind.PAUSED, "paused", row, row["paused_at"], text)
+    return Problem(Kind.PAUSED, "paused", row, row["paused_at"], text, quoted=text)
 
 
 def _waiting(row: Row) -> Problem:

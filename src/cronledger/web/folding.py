@@ -6,7 +6,9 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
+from cronledger.explain import quotes
 from cronledger.ledger.reports import Row
+from cronledger.web.prose import Pieces, pieces
 
 LEAST = 3
 """Fewer successes stay rows of their own."""
@@ -27,6 +29,11 @@ class Line:
     def row(self) -> Row:
         """The newest row."""
         return self.rows[0]
+
+    @property
+    def detail(self) -> Pieces:
+        """The first line of the detail of the newest row."""
+        return pieces((self.row["detail"] or "").partition("\n")[0], [quotes.of_ledger(self.row)])
 
     @property
     def is_folded(self) -> bool:

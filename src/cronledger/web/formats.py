@@ -29,12 +29,12 @@ def finalize(value: Any) -> Any:
 
 def instant(
     value: datetime | None, zone: str | None = None, now: datetime | None = None,
-    chosen: str | None = None,
+    chosen: str | None = None, *, exact: bool = False,
 ) -> Markup:  # fmt: skip
     """Return a `<time>` in the zone `chosen`, or else in `zone`, or else in UTC.
 
-    It has the date unless that is the date of `now`. The hover text has the date in the zones and
-    in UTC; the script adds the zone of the viewer.
+    It has the date unless that is the date of `now`; `exact`: and the fraction of its second. The
+    hover text has the date in the zones and in UTC; the script adds the zone of the viewer.
     """
     if value is None:
         return Markup("")
@@ -43,10 +43,11 @@ def instant(
     today = now is not None and now.astimezone(there).date() == local.date()
     this_year = now is not None and now.astimezone(there).year == local.year
     date = "" if today else f"{local.day} {local:%b} " if this_year else f"{local:%Y-%m-%d} "
+    time = local.time().isoformat("auto" if exact else "seconds")
     return Markup(
         '<time datetime="{}" title="{}">{}{} <span class="zone">{}</span></time>'
     ).format(
-        iso(value, "seconds"), _hover(value, chosen, zone), date, f"{local:%H:%M:%S}",
+        iso(value, "seconds"), _hover(value, chosen, zone), date, time,
         local.tzname() if there is not UTC else "UTC",
     )  # fmt: skip
 

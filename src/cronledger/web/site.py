@@ -17,8 +17,9 @@ from markupsafe import Markup
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from cronledger.explain import quotes
 from cronledger.rules.instants import iso
-from cronledger.web import formats, parts
+from cronledger.web import formats, parts, prose
 from cronledger.web.access.identity import Access, Identity
 from cronledger.web.access.scheme import Scheme
 from cronledger.web.acting import Actor
@@ -107,6 +108,7 @@ def _templates() -> Environment:
         "instant": _instant, "age": _age, "ago": formats.ago, "span": formats.span,
         "number": formats.number, "code": formats.code, "iso": iso, "part": parts.part,
         "known_zone": formats.known_zone, "wall_time": formats.wall_time,
+        "pieces": prose.pieces, "quoted_in": quotes.of_alert,
     }  # fmt: skip
     made.globals["version"] = metadata.version("cronledger")
     return made
@@ -263,10 +265,11 @@ def identity_of(request: Request) -> Identity:
 
 @pass_context
 def _instant(
-    context: Context, value: datetime | None, zone: str | None = None, now: datetime | None = None
-) -> Markup:
+    context: Context, value: datetime | None, zone: str | None = None, now: datetime | None = None,
+    *, exact: bool = False,
+) -> Markup:  # fmt: skip
     """Write an instant in the zone that the browser chose, otherwise in `zone`."""
-    return formats.instant(value, zone, now, context["shown_zone"])
+    return formats.instant(value, zone, now, context["shown_zone"], exact=exact)
 
 
 @pass_context

@@ -1,9 +1,9 @@
 """Why: what `cronledger why` prints for a job and a time, with links to the rows it names."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -14,19 +14,15 @@ from cronledger.explain.moments import Moment, read_moment
 from cronledger.explain.why import Explanation, Why
 from cronledger.explain.why import schedules as schedules_of
 from cronledger.ledger.reports import ReadRows, Reports
-from cronledger.rules import instants, zones
+from cronledger.rules import zones
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.instants import InstantError
 from cronledger.web import links, queries
 from cronledger.web.links import Links
+from cronledger.web.prose import Pieces, pieces
 from cronledger.web.site import Entry, site_of
 
 MOST_SCOPES = 20
-_NAMED = (
-    r"\b(?:(?:(?P<execution>[Ee]xecution)|(?P<revision>[Rr]evision)) (?P<number>\d+)"
-    r"|(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d:\d\d)(?:Z| UTC))"
-)
-"""What a paragraph names: rows, and instants as Python and SQL write them."""
 
 PATH = "/why"
 ENTRY = Entry("Why", PATH)
@@ -68,7 +64,7 @@ async def show(request: Request) -> Response:
             (answer, linked(answer, found.value.revisions, Links(request)))
             for answer in found.value.answers
         ]
-        note = _parts(found.value.moment.note or "", (), lambda _: None)
+        note = pieces(found.value.moment.note or "")
     return await site.page(
         request, "why.html", status=200 if problem is None else 400, job=job, scope=scope,
         time=time, found=found, texts=texts, note=note, problem=problem, most=MOST_SCOPES,
@@ -103,8 +99,8 @@ def _zone(name: str) -> ZoneInfo:
         return zones.named("UTC")
 
 
-def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> list[str | datetime]:
-    """Return the parts of the paragraph. The executions and revisions that it names are links."""
+def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> Pieces:
+    """Return the pieces of the paragraph. The executions and revisions that it names are links."""
     known = {*answer.executions, *answer.blockers}
 
     def link(match: re.Match[str]) -> Markup | None:
@@ -117,34 +113,7 @@ def linked(answer: Explanation, revisions: frozenset[int], to: Links) -> list[st
             return None
         return Markup('<a href="{}">{}</a>').format(address, match[0])
 
-    return _parts(answer.text, answer.errors, link)
-
-
-def _parts(
-    text: str, errors: Sequence[str], link: Callable[[re.Match[str]], Markup | None]
-) -> list[str | datetime]:
-    """Return a text in parts: its instants, which the page shows in the zone of its times, what
-    `link` returns for the rows that it names, and the text between them.
-
-    The errors that it quotes stay as they are.
-    """
-    quoted = [rf"(?<=[ (]){re.escape(error)}(?=[)\n])" for error in errors]
-    named = re.compile("|".join([*quoted, _NAMED]))
-    parts: list[str | datetime] = []
-    end = 0
-    for match in named.finditer(text):
-        part = link(match) if match["number"] else match["day"] and _instant(match)
-        if part:
-            parts += [text[end : match.start()], part]
-            end = match.end()
-    return [*parts, text[end:]]
-
-
-def _instant(match: re.Match[str]) -> datetime | None:
-    try:
-        return instants.parse(f"{match['day']}T{match['time']}Z")
-    except InstantError:  # in the reason of a person
-        return None
+    return pieces(answer.text, answer.quoted, link)
 
 
 ROUTES = links.routes(PATH, show)
