@@ -277,6 +277,18 @@ def test_a_day_is_accounted_for_with_its_reasons(
     assert list(reader(berlin, "Europe/Berlin").runner_gaps) == []
 
 
+def test_a_plan_time_that_a_pause_holds_names_the_pause(ledger: Ledger, reader: Reader) -> None:
+    ledger.travel(to=utc(2027, 6, 1, 12) + 30 * MINUTE)
+    ledger.job(schedule="0 * * * *")
+    until = utc(2027, 6, 1, 18)
+    ledger.values("SELECT pause('job', 'stock count', %s, requested_by => 'anna')", until)
+    ledger.travel(by=2 * HOUR)
+    day = reader(date(2027, 6, 1))
+    held = [detail(day, one) for one in day.marks or () if one.state is State.HELD]
+    pause = "revision 2, paused until 2027-06-01T18:00:00Z by anna: stock count"
+    assert held == [f"{pause}; the resume records the skip"] * 2
+
+
 @pytest.mark.long
 def test_what_a_calendar_or_a_pause_will_skip_is_not_to_come(
     ledger: Ledger, reader: Reader

@@ -94,7 +94,8 @@ def test_pauses_are_drawn_behind_what_ran_and_planned_ones_alone(
     rows.job(db, "job", queue="mail")
     at = rows.now(db)
     db.execute(
-        "SELECT cronledger.plan_pause('move', begins => %s, until => %s, queue => 'mail'),"
+        "SELECT cronledger.plan_pause('move', begins => %s, until => %s, queue => 'mail',"
+        " requested_by => 'anna'),"
         " cronledger.plan_pause('withdrawn', begins => %s)",
         [at + 2 * HOUR, at + 3 * HOUR, at + 2 * HOUR],
     )
@@ -102,7 +103,9 @@ def test_pauses_are_drawn_behind_what_ran_and_planned_ones_alone(
     later = {"since": (at + HOUR).isoformat(), "until": (at + 4 * HOUR).isoformat()}
     page = browser.get("/timeline", params=later).text
     assert page.count('class="pause"') == 2  # the band, and its swatch in the legend
-    assert re.search(r"pause \d+ of queue mail \(planned, from .* until .*\): move", text(page))
+    assert re.search(
+        r"pause \d+ of queue mail \(planned, from .* until .*\) by anna: move", text(page)
+    )
     assert "withdrawn" not in page
     rows.job(db, "other")
     found = {name: browser.get("/timeline", params=later | {"job": name}).text

@@ -77,7 +77,8 @@ class Skip:
 class Mark:
     """One plan_time, or one execution beside the schedule, with the row that accounts for it.
 
-    `execution`: the row of `list_day_executions.sql`. `obstacle`: what will skip it.
+    `execution`: the row of `list_day_executions.sql`. `obstacle`: what will skip it. `pause`: the
+    edit that holds it.
     """
 
     plan_time: datetime
@@ -85,6 +86,7 @@ class Mark:
     execution: Row | None = None
     skip: Skip | None = None
     obstacle: str | None = None
+    pause: Edit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,8 @@ class Accounting:
             if state in SKIPPED:
                 skip = self._skips[bisect_right(starts, at) - 1]
             obstacle = self._obstacle(at) if state is State.TO_SKIP else None
-            yield Mark(at, state, rows.get(at), skip, obstacle)
+            pause = self._pause(at) if state is State.HELD else None
+            yield Mark(at, state, rows.get(at), skip, obstacle, pause)
 
     def _obstacle(self, plan_time: datetime) -> str | None:
         definition = self._history.at(plan_time).definition

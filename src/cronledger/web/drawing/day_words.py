@@ -12,7 +12,7 @@ from cronledger.rules.instants import iso
 _WITHOUT_ROW = {
     State.UNEXPLAINED: "neither an execution nor a skip accounts for it, which is a violation",
     State.OVERDUE: "it is due, and not planned yet",
-    State.HELD: "the job is paused; the resume records the skip",
+    State.HELD: "the resume records the skip",
 }
 
 
@@ -53,7 +53,8 @@ def detail(day: AccountedDay, mark: Mark) -> str:
         return _ran(mark)
     if mark.skip is not None:
         return _skipped(day, mark.skip)
-    return mark.obstacle or _WITHOUT_ROW.get(mark.state, "")
+    held = f"{edit_text(mark.pause)}; " if mark.pause is not None else ""
+    return mark.obstacle or held + _WITHOUT_ROW.get(mark.state, "")
 
 
 def _ran(mark: Mark) -> str:

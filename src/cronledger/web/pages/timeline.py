@@ -131,7 +131,7 @@ def _pause_words(row: Row) -> str:
     reason = f": {row['reason']}" if row["reason"] else ""
     until = f" until {iso(row['ends_at'], 'seconds')}" if row["ends_at"] else ""
     when = f"{row['state']}, from {iso(row['from_at'], 'seconds')}{until}"
-    return f"pause {row['id']} of {selected(row)} ({when}){reason}"
+    return f"pause {row['id']} of {selected(row)} ({when}) by {row['requested_by']}{reason}"
 
 
 async def _window(request: Request) -> tuple[Window, datetime]:
