@@ -101,3 +101,15 @@ def test_a_plan_is_shared_while_the_room_is_larger_than_what_may_start(
         found = shared.plan(of_scope, revisions, at("09:00"), room=room, **ALONE)
         started.append(len(found.runs))
     assert (started, len(planned)) == ([least, least, least - 1], 2)
+
+
+def test_a_plan_that_starts_less_than_any_limit_is_shared_while_slots_run_out(
+    planned: list[ScheduleRow],
+) -> None:
+    definition = job("@every 1m", overlap=Overlap.ALLOW)
+    shared, revisions = SharedPlans(STEP), [revision(1, "-9 00:00", definition)]
+    for slots in (STEP, 3, 2):
+        of_scope = replace(row("08:59"), key=scope(str(slots)))
+        room = Room(slots, None, None)
+        assert len(shared.plan(of_scope, revisions, at("09:00"), room=room, **ALONE).runs) == 1
+    assert len(planned) == 1

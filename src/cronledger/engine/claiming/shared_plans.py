@@ -14,7 +14,7 @@ class SharedPlans:
 
     def __init__(self, step: int) -> None:
         self._step = step
-        self._plans: dict[tuple[object, ...], Plan] = {}
+        self._plans: dict[tuple[object, ...], tuple[Sequence[int], Plan]] = {}
 
     def plan(
         self,
@@ -39,12 +39,14 @@ class SharedPlans:
             )  # fmt: skip
         key = (
             row.key.job_name, row.planned_revision, row.planned_through, row.next_plan_time,
-            row.woken, row.ahead_of, now, *self._starts(room, revisions),
+            row.woken, row.ahead_of, now,
         )  # fmt: skip
-        shared = self._plans.get(key)
-        if shared is None:
-            shared = plan(row, revisions, now, blocker=None, room=room, step=self._step)
-            self._plans[key] = shared
+        starts = self._starts(room, revisions)
+        before = self._plans.get(key)
+        if before is not None and _is_same(*before, starts):
+            return before[1]
+        shared = plan(row, revisions, now, blocker=None, room=room, step=self._step)
+        self._plans[key] = starts, shared
         return shared
 
     def _starts(self, room: Room, revisions: Sequence[Revision]) -> tuple[int, int, int]:
@@ -54,6 +56,14 @@ class SharedPlans:
         limits = (room.slots, room.job, room.queue)
         slots, job, queue = (most if limit is None else min(limit, most) for limit in limits)
         return slots, job, queue
+
+
+def _is_same(starts: Sequence[int], shared: Plan, others: Sequence[int]) -> bool:
+    """Return whether a plan that could start so many executions is that of `others`, too.
+
+    It is if neither of them could have been ended by a limit.
+    """
+    return starts == others or all(len(shared.runs) < most for most in (*starts, *others))
 
 
 def _is_plain(row: ScheduleRow, revisions: Sequence[Revision]) -> bool:
