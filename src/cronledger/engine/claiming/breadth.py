@@ -1,7 +1,8 @@
 """The number of rows that a claim reads."""
 
-LARGEST_CLAIM = 500
-"""The maximum number of rows of each kind that a claim reads."""
+LARGEST_CLAIM = 1_000
+"""The maximum number of rows of each kind that a claim reads. A claim that begins ahead of the
+instant prepares as many in 40 ms if they are scopes of one job, and in 100 ms otherwise."""
 MAX_EXTRA_SCHEDULES = 100
 """The maximum number of schedules of each kind that a claim plans without a slot for them. Planning
 100 takes about 10 ms. Executions that become due meanwhile wait for the next claim."""
