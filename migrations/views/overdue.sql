@@ -146,12 +146,12 @@ SELECT x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.due_at,
            WHEN 'database' THEN format('this is not the database in which the ledger was created (%s); see cronledger accept-database',
                                   {schema}_internal.other_database())
            WHEN 'retired' THEN 'the job is retired'
-           WHEN 'spec_error' THEN x.spec_error
+           WHEN 'spec_error' THEN coalesce(x.spec_error, 'its definition was corrected, and it is not planned again yet')
            WHEN 'paused' THEN format('paused by %s%s', x.paused_by, ': ' || x.paused_reason)
            WHEN 'queue_paused' THEN format('queue %s paused by %s%s', x.queue, x.queue_paused_by,
                                            ': ' || x.queue_paused_reason)
            WHEN 'external' THEN format('no worker%s has claimed it yet', ' with the labels ' || array_to_string(x.on, ','))
-           WHEN 'no_runner' THEN x.missing
+           WHEN 'no_runner' THEN coalesce(x.missing, 'a live runner can run it, and has not taken it up yet')
            WHEN 'lease_expired' THEN
                CASE WHEN x.is_stealable AND x.handler = 'external' THEN 'no worker has claimed it again yet'
                     WHEN x.is_stealable AND NOT x.able THEN x.missing

@@ -248,7 +248,8 @@ def test_overdue_no_runner_for_the_function(db: Db) -> None:
     runner(db, "r2", handlers=["a.b"])
     assert overdue(db)["reason"] == "behind"
     parked(db, "no_runner")
-    assert overdue(db)["reason"] == "no_runner"  # until it is rearmed
+    detail = "a live runner can run it, and has not taken it up yet"
+    assert why(db) == ("no_runner", detail)  # until it is rearmed
 
 
 def test_overdue_no_slot_and_behind(db: Db) -> None:
@@ -284,6 +285,12 @@ def test_overdue_spec_error(db: Db) -> None:
     for next_plan_time in (None, "2001-01-01"):
         parked(db, "spec_error", next_plan_time=next_plan_time, planned_through=now(db) - HOUR)
         assert why(db) == ("spec_error", "unknown zone")
+    db.execute("SELECT cronledger.pause('job', NULL, %s)", [now(db) + MINUTE])
+    travel(db, HOUR)
+    runner(db)
+    parked(db, "spec_error", next_plan_time=None, planned_through=now(db) - HOUR)
+    detail = "its definition was corrected, and it is not planned again yet"
+    assert why(db) == ("spec_error", detail)
 
 
 @pytest.mark.usefixtures("still")
