@@ -282,7 +282,9 @@ def test_a_plan_time_that_a_pause_holds_names_the_pause(ledger: Ledger, reader: 
     ledger.job(schedule="0 * * * *")
     until = utc(2027, 6, 1, 18)
     ledger.values("SELECT pause('job', 'stock count', %s, requested_by => 'anna')", until)
-    ledger.travel(by=2 * HOUR)
+    ledger.travel(by=HOUR)
+    ledger.values("UPDATE jobs SET max_attempts = 7, edited_by = 'ben'")
+    ledger.travel(by=HOUR)
     day = reader(date(2027, 6, 1))
     held = [detail(day, one) for one in day.marks or () if one.state is State.HELD]
     pause = "revision 2, paused until 2027-06-01T18:00:00Z by anna: stock count"

@@ -304,7 +304,15 @@ class Accounting:
         if definition is None:
             return None
         found = self._history.at(due_at(definition, self.key, plan_time))
-        return _edit(self._rows[found.number], "paused") if found.state == "paused" else None
+        if found.state != "paused":
+            return None
+        row = self._rows[found.number]
+        # An edit of a paused job is a revision with the same pause, by another person.
+        while (before := self._rows.get(row["revision"] - 1)) is not None and all(
+            before[name] == row[name] for name in ("state", "reason", "paused_until")
+        ):
+            row = before
+        return _edit(row, "paused")
 
 
 def _beside(row: Row) -> Mark:
