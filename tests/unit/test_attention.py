@@ -58,9 +58,13 @@ def test_a_pause_and_a_limit_hold_a_job_on_purpose() -> None:
     ("statement", "kind", "text", "shown"),
     [
         ("alerts", "deadline", "a did not start by {}", 1),
+        ("alerts", "deadline", "a ran for longer than expected: until after {}", 1),
         ("alerts", "skipped", "a skipped a firing: b {} is RUNNING", 1),
         ("alerts", "failed", "a failed: at {}", 0),
         ("alerts", "overdue", "a has not ended: its lease ended at {}; paused by bob: until {}", 1),
+        ("alerts", "overdue", "a: b has not ended: its lease ended at {} (attempt 1 on r1)", 1),
+        ("overdue", "no_provider", "no live runner calls it: last called at {} by r1: since {}", 1),
+        ("overdue", "paused", "its lease ended at {} (attempt 1 on r1); paused by {}: until {}", 1),
         ("overdue", "no_provider", "no live runner calls its scope provider: last called at {}", 1),
         ("overdue", "provider_failed", "failed twice, most recently at {} on r1: since {}", 1),
         ("overdue", "queue_paused", "queue mail paused by bob: until {}", 0),

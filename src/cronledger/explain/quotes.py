@@ -1,21 +1,29 @@
 """What people and handlers wrote in the texts of views, which are otherwise the product's."""
 
+import re
+
 from cronledger.ledger.reports import Row
 
 
 def of_overdue(reason: str, detail: str) -> str:
     """Return what people or handlers wrote in a detail of `overdue`: a reason, or an error."""
-    if reason == "spec_error":
-        return detail
-    return "" if reason == "no_provider" else detail.partition(": ")[2]
+    match reason:
+        case "spec_error":
+            return detail
+        case "paused" | "queue_paused":
+            return detail.partition("paused by ")[2]
+        case "no_provider":
+            detail = detail.partition(": ")[2]  # when it was last called, and its last error
+    return detail.partition(": ")[2]
 
 
 def of_alert(event: str, summary: str) -> str:
     """Return what people or handlers wrote in the summary of an alert."""
-    if event == "skipped":  # what was missing of a required job
+    if event in {"deadline", "skipped"}:  # until when, or what was missing of a required job
         return ""
-    text = summary.partition(": ")[2]
-    return of_overdue("", text) if event == "overdue" else text
+    if event == "overdue":
+        return of_overdue("", re.split(" has not (?:started|ended): ", summary, maxsplit=1)[-1])
+    return summary.partition(": ")[2]
 
 
 def of_ledger(row: Row) -> str:
