@@ -211,8 +211,10 @@ def test_jobs_are_sorted_by_their_last_24_hours_and_by_their_p95(
     rows.execution(db, "FAILED", "d", plan_time=at - timedelta(hours=2), **retried)
     rows.skip(db, at - timedelta(hours=2), count=5, job="a")
     rows.skip(db, at - timedelta(hours=2), count=9, reason="paused", job="c")
+    rows.skip(db, at - timedelta(hours=49), at - timedelta(hours=1), 49, "overlap", "e")
+    rows.skip(db, at - timedelta(hours=2), count=30, job="g")
     orders = {
-        "24h": "egdcabf", "24h&order=desc": "bacdegf",
+        "24h": "degcabf", "24h&order=desc": "bacgedf",
         "p95": "dcbaegf", "p95&order=desc": "egabcdf",
     }  # fmt: skip
     for is_summed_up in (False, True):

@@ -15,10 +15,16 @@ WITH day AS MATERIALIZED (  -- read only for the order by 24h
            AND f.plan_time > {schema}.db_now() - interval '1 day' AND f.trigger = 'schedule' AND NOT f.will_retry
          ORDER BY f.finished_at DESC LIMIT %(max_read)s)
         UNION ALL
-        (SELECT s.job_name, 0, s.count, 0 FROM {schema}.verify_skips s
-         WHERE %(sort)s::text = '24h' AND s.from_plan_time > {schema}.db_now() - interval '1 day'
-           AND s.reason IN ('missed', 'host_absent', 'not_reported', 'upstream', 'overlap')
-         ORDER BY s.from_plan_time DESC LIMIT %(max_read)s)
+        (SELECT s.job_name, 0,
+                CASE WHEN s.from_plan_time > s.since THEN s.count
+                     ELSE ceil(s.count * extract(epoch FROM s.through_plan_time - s.since)
+                               / extract(epoch FROM s.through_plan_time - s.from_plan_time)) END, 0
+         FROM (SELECT k.job_name, k.from_plan_time, k.through_plan_time, k.count, k.reason,
+                      {schema}.db_now() - interval '1 day' AS since
+               FROM {schema}.verify_skips k WHERE %(sort)s::text = '24h'
+               ORDER BY k.from_plan_time DESC LIMIT %(max_read)s) s
+         WHERE s.through_plan_time > s.since  -- a range may have begun long before
+           AND s.reason IN ('missed', 'host_absent', 'not_reported', 'upstream', 'overlap'))
         UNION ALL
         (SELECT h.job_name, 0, 0, h.success + h.failed + h.cancelled FROM {schema}.execution_hours h
          WHERE %(sort)s::text = '24h' AND h.hour > {schema}.db_now() - interval '1 day'
