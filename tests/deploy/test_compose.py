@@ -5,19 +5,21 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import psycopg
 import pytest
-import yaml
 from psycopg.conninfo import conninfo_to_dict
 
 from cronledger.embedded.postmaster import private_directory
 from cronledger.embedded.server import Embedded, find_binaries
+from cronledger.settings import VARIABLES, Settings
 from tests.database import SETTINGS, chosen_binaries, fast_directory, scratch_directory
-from tests.deploy.support.files import DEPLOY, ROOT, check, needs, read_yaml
+from tests.deploy.support.files import DEPLOY, ROOT, check, needs, parsed, read_yaml
+from tests.deploy.test_dashboards import SOURCES as KIND_OF_SOURCE
 from tests.web.support.command import address, starter
 
 COMPOSE = read_yaml(ROOT / "docker-compose.yml")
@@ -72,16 +74,26 @@ def test_each_login_has_the_right_group() -> None:
 
 def test_each_dashboard_has_its_kind_of_source() -> None:
     sources = read_yaml(DEPLOY / "compose" / "datasources.yml")["datasources"]
-    dashboards = [
-        yaml.safe_load(path.read_text("utf-8")) for path in (DEPLOY / "grafana").iterdir()
-    ]
-    wanted = {
-        variable["query"]
-        for dashboard in dashboards
-        for variable in dashboard["templating"]["list"]
-        if variable["type"] == "datasource"
-    }
-    assert {source["type"] for source in sources} == wanted
+    assert {source["type"] for source in sources} == set(KIND_OF_SOURCE.values())
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_service_runs_a_command_with_settings_that_exist(name: str) -> None:
+    service = OWN[name]
+    assert parsed(*service["command"]).info_name == service["command"][0]
+    assert service["environment"].keys() <= VARIABLES
+    assert (ROOT / service["build"]["dockerfile"]).exists()
+    for volume in service.get("volumes", ()):
+        assert volume.split(":")[1] in service["command"]
+
+
+def test_the_settings_of_the_page_have_the_token_that_the_first_line_names(
+    clean_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in environment("page").items():
+        monkeypatch.setenv(variable, value)
+    (token,) = Settings.load().web_tokens
+    assert token == f"demo:operator:{sha256(b'demo').hexdigest()}"
 
 
 @needs("promtool", "prometheus")

@@ -1,25 +1,19 @@
-"""F73: the Dockerfile and docker-compose.yml, read without a Docker engine, and the probes."""
+"""F73: the Dockerfile, read without a Docker engine, and the probes."""
 
 import re
 import tomllib
 from fnmatch import fnmatch
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 import yaml
 
-from cronledger.settings import VARIABLES, Settings
-from tests.deploy.support.commands import parsed
-from tests.deploy.support.files import DEPLOY, ROOT, check
+from tests.deploy.support.files import DEPLOY, ROOT, check, read_yaml
 from tests.web.support.command import address, starter
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
-SERVICES = {name: one for name, one in COMPOSE["services"].items() if one["image"] == "cronledger"}
 
 
 def ignored(path: str) -> bool:
@@ -29,7 +23,6 @@ def ignored(path: str) -> bool:
 
 
 def copied() -> set[str]:
-    """Return the paths that the Dockerfile copies from the root."""
     lines = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.M)
     return {path for line in lines for path in line.split()}
 
@@ -72,27 +65,6 @@ def test_hadolint_finds_nothing() -> None:
     assert check("hadolint", DEPLOY / "Dockerfile") == ""
 
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_a_service_runs_a_command_with_settings_that_exist(name: str) -> None:
-    service = SERVICES[name]
-    assert parsed(*service["command"]).info_name == service["command"][0]
-    assert service["environment"].keys() <= VARIABLES
-    assert (ROOT / service["build"]["dockerfile"]).exists()
-    for volume in service.get("volumes", ()):
-        assert volume.split(":")[1] in service["command"]
-
-
-def test_the_settings_of_the_page_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = SERVICES["page"]["environment"]
-    for variable in VARIABLES:
-        monkeypatch.delenv(variable, raising=False)
-    for variable, value in given.items():
-        monkeypatch.setenv(variable, value)
-    (token,) = Settings.load().web_tokens
-    # The token that the first line of the file names.
-    assert token == f"demo:operator:{sha256(b'demo').hexdigest()}"
-
-
 @pytest.mark.long
 def test_the_page_serves_what_probes_request_without_a_sign_in(
     database_url: str, tmp_path: Path
@@ -101,7 +73,7 @@ def test_the_page_serves_what_probes_request_without_a_sign_in(
     page, *_ = yaml.safe_load_all((DEPLOY / "kubernetes" / "base" / "page.yaml").read_text("utf-8"))
     (container,) = page["spec"]["template"]["spec"]["containers"]
     paths = {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
-    service = SERVICES["page"]
+    service = read_yaml(ROOT / "docker-compose.yml")["services"]["page"]
     (test,) = [word for word in service["healthcheck"]["test"] if "urlopen" in word]
     paths.add(test.partition("127.0.0.1:8642")[2].partition("'")[0])
     arguments = [word.replace("0.0.0.0:8642", "127.0.0.1:0") for word in container["args"][1:]]

@@ -11,8 +11,7 @@ from cronledger.rules.problems import Exit
 from cronledger.settings import Settings
 from cronledger.web.serving import GRACE_SECONDS
 from cronledger.web.stoppable import STOP_SECONDS
-from tests.deploy.support.commands import parsed
-from tests.deploy.support.files import DEPLOY, call, check, needs
+from tests.deploy.support.files import DEPLOY, call, check, needs, parsed
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 REPLICA = "cronledger.service"
@@ -40,7 +39,6 @@ def unit(name: str) -> dict[str, str]:
 
 
 def verify(path: Path) -> None:
-    """Let systemd read a unit."""
     done = call("systemd-analyze", "verify", "--man=no", path)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 

@@ -38,9 +38,7 @@ def test_it_lists_the_environment_of_a_command() -> None:
     assert listed == list(given)
 
 
-def test_its_example_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
+def test_its_example_can_be_read(tmp_path: Path, clean_environment: None) -> None:
     example = re.search(r"```toml\n(.*?)```", document(), re.DOTALL)
     assert example is not None
     file = tmp_path / "cronledger.toml"

@@ -30,11 +30,6 @@ def test_f112_the_description_has_no_relative_link_and_all_code_of_the_readme() 
     assert all(block.text in text for block in blocks(ROOT / "README.md"))
 
 
-def test_f112_a_relative_link_is_found() -> None:
-    text = "[a](docs/cli.md#x) ![b](c.png) [d](https://x.org)\n```\n[e](f.md)\n```\n"
-    assert relative_links(text) == ["docs/cli.md#x", "c.png"]
-
-
 def test_f112_the_newest_section_of_the_changelog_is_that_of_the_version_and_dated() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     first, (version, date), *_ = re.findall(r"^## \[(.+?)\](.*)$", changelog, re.M)

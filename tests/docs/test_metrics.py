@@ -18,7 +18,6 @@ ROW = re.compile(r"^\| `(cronledger_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 
 
 def _metrics() -> dict[str, tuple[str, set[str]]]:
-    """Return type and labels of each metric by name."""
     counts = Replica(url="postgresql:///unused", settings=Settings()).collector().read()
     seen = Observation(
         counts.measurements, "running", True, slots=1, loop_errors={"a": 1}, loop_ages={"a": 1.0},

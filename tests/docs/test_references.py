@@ -1,9 +1,12 @@
 """Pages refer to what exists: files, headings, modules, commands, settings, tests."""
 
+import re
 from pathlib import Path
 
+import grimp
 import pytest
 
+from docs.tools.structure import levels
 from tests.docs.support.pages import ROOT
 from tests.docs.support.references import anchors, dead_references, pages
 
@@ -26,3 +29,11 @@ def test_a_dead_reference_is_found(tmp_path: Path) -> None:
     )
     assert anchors(page) == {"a-heading"}
     assert len(dead_references(page)) == 11
+
+
+@pytest.mark.tools
+def test_the_architecture_lists_every_part() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    listed = set(re.findall(r"`(\w+)(?:/|\.py)`", text[text.index("## Packages") :]))
+    names = {part.rpartition(".")[2] for part in levels(grimp.build_graph("cronledger"))}
+    assert names - {"cronledger"} <= listed

@@ -33,10 +33,8 @@ VALIDATOR = Draft7Validator(document())
 CHANNEL = "[channels.ops]\n"
 REFUSED_CHANNELS = (
     'kind = "webhook"\nurl = "https://example.org/"\nsecret = "hunter2"',
-    'kind = "slack"\nurl = "example.org"', 'kind = "slack"',
-    'kind = "sms"\nurl = "https://example.org/"',
+    'kind = "slack"', 'kind = "sms"\nurl = "https://example.org/"',
     'kind = "email"\nto = []\nsender = "b@example.org"',
-    'kind = "email"\nto = ["a@example.org"]\nsender = "b@example.org"\nport = 0',
     'kind = "command"\ncommand = "page"\non_ledger = ["failed"]',
     'kind = "apprise"\nurls = { env = "A" }\nurl = "json://localhost"',
 )  # fmt: skip
@@ -46,7 +44,6 @@ JOB = '[jobs.a]\nschedule = "@daily"\ncommand = ["true"]\n'
 
 
 def errors(text: str) -> list[ValidationError]:
-    """Return the errors of a file in TOML."""
     return list(VALIDATOR.iter_errors(to_jsonable_python(tomllib.loads(text))))
 
 
@@ -77,41 +74,27 @@ def test_it_accepts_every_file_of_the_documentation() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        'run_timeout = "none"', 'run_timeout = "PT1H30M"', 'grace = "0"', 'jitter = " 1h30m "',
-        'schedule = "@every 90s"', 'schedule = "@EVERY 1h"', 'schedule = " 0 30 9 * * 1-5 "',
-        'schedule = "H H(2-4) * * *"', "starts_at = 2026-01-31T08:00:00Z", "max_running = 1",
-        'starts_at = "2026-01-31T08:00:00+01:00"', 'env = { A = "b" }', 'cwd = "/srv"',
-        'scope_kind = "tenant"\nscopes = ["a"]', "payload = { a = [1, { b = 2.5 }] }",
-        'payload_schema = { type = "object", required = ["number"] }',
-        'owner = "Data team"', 'labels = { team = "data", "a.b/c" = "x y" }', "labels = {}",
-        "retry_jitter = 0.5", 'retry_backoff = ["1s", "500ms"]\nmax_attempts = 3',
-        "retry_jitter = 1\nmax_attempts = 2", 'retry_on = [75, "timeout"]\nmax_attempts = 2',
-        'notify = "ops"', 'notify = ["ops", { channel = "data", after = 3, remind = "4h" }]',
-        "notify = []", 'notify = { channel = "ops", on = ["overdue"] }',
-        "[cronledger]\nhealth_port = 0",
-        '[defaults]\ncatch_up = "all"\noverlap = "wait"', '[jobs."a b".http]\nurl = "https://x"',
+        'run_timeout = "none"', 'jitter = " 1h30m "', "max_running = 1",
+        "starts_at = 2026-01-31T08:00:00Z", 'starts_at = "2026-01-31T08:00:00+01:00"',
+        "payload = { a = [1, { b = 2.5 }] }", 'labels = { team = "data", "a.b/c" = "x y" }',
+        'retry_on = [75, "timeout"]\nmax_attempts = 2', 'notify = { channel = "ops", after = 3 }',
+        'notify = ["ops", { channel = "data", after = 3, remind = "4h" }]', "notify = []",
         '[jobs.b]\nhttp = { url = "http://x/y", headers = { A = { env = "B" } }, body = [1] }',
-        '[jobs.b]\ncommand = "a | b"', "[jobs.b]\nexternal = true", '[jobs.b]\nsql = "SELECT 1"',
+        '[jobs.b]\ncommand = "a | b"', '[jobs.b]\nexternal = true\nschedule = "@EVERY 1h"',
+        '[jobs.b]\nexternal = true\nschedule = " 0 30 9 * * 1-5 "',
+        '[jobs.b]\nexternal = true\nschedule = "H H(2-4) * * *"',
         CHANNEL + 'kind = "webhook"\nurl = { env = "URL" }\nsecret = { env = "KEY" }',
-        CHANNEL + 'kind = "email"\nto = "a@example.org"\nsender = "b@example.org"',
         CHANNEL + 'kind = "command"\ncommand = "page"\non_ledger = ["violation"]',
-        CHANNEL + 'kind = "python"\npython = "shop.alerts:deliver"',
         CHANNEL + 'kind = "apprise"\nurls = [{ env = "A" }, "json://localhost"]',
-        'calendar = "de"\non_excluded = "previous"',
-        CALENDAR + 'weekend = ["Saturday", "Sunday"]\nholidays = "DE-BE"\nthrough = 2031',
         CALENDAR + 'holidays = ["DE-BE", "US-NY"]\nics = "bank.ics"\nexclude = [2027-12-24]',
-        CALENDAR + 'ics = ["a.ics"]\ninclude = ["2027-12-25"]\n[calendars.de.exclude]\n'
-        '2027-12-24 = "Christmas Eve"',
+        CALENDAR + 'ics = ["a.ics"]\n[calendars.de.exclude]\n2027-12-24 = "Christmas Eve"',
     ],
 )  # fmt: skip
 def test_it_accepts_what_the_loader_accepts(line: str, tmp_path: Path) -> None:
-    text = JOB + line if not line.startswith("schedule") else JOB.replace(
-        'schedule = "@daily"', line
-    )  # fmt: skip
     file = tmp_path / "cronledger.toml"
-    file.write_text(text, "utf-8")
+    file.write_text(JOB + line, "utf-8")
     load(file)
-    assert errors(text) == []
+    assert errors(JOB + line) == []
 
 
 @pytest.mark.parametrize(
@@ -121,44 +104,27 @@ def test_it_accepts_what_the_loader_accepts(line: str, tmp_path: Path) -> None:
         ("[cronledger]\nslot = 3", "$.cronledger"),
         ("[cronledger]\nslots = 0", "$.cronledger.slots"),
         ('[cronledger]\ndrain_timeout = "90"', "$.cronledger.drain_timeout"),
-        ('[cronledger]\nlog_format = "xml"', "$.cronledger.log_format"),
         ('[defaults]\nschedule = "@daily"', "$.defaults"),
-        ('[defaults]\ncommand = ["x"]', "$.defaults"),
         ("[jobs.a]\n", "$.jobs.a"),
         ('[jobs.a]\ncommand = ["x"]\nsql = "SELECT 1"', "$.jobs.a"),
         ('[jobs.a]\nsql = "SELECT 1"\nenv = { A = "b" }', "$.jobs.a"),
-        ("[jobs.a]\ncommand = []", "$.jobs.a.command"),
         ('[jobs.a]\ncommand = [""]', "$.jobs.a.command"),
         ("[jobs.a]\nexternal = false", "$.jobs.a.external"),
         ('[jobs.a]\npython = "jobs.f"', "$.jobs.a.python"),
         ('[jobs.a]\nhttp = { url = "ftp://x" }', "$.jobs.a.http.url"),
-        ('[jobs.a]\nhttp = { url = "https://x", verb = "GET" }', "$.jobs.a.http"),
-        (JOB + 'name = "a"', "$.jobs.a"),
         (JOB.replace("@daily", "* * * *"), "$.jobs.a.schedule"),
         (JOB + 'overlap = "maybe"', "$.jobs.a.overlap"),
-        (JOB + 'jitter = "5"', "$.jobs.a.jitter"),
         (JOB + "grace = 60", "$.jobs.a.grace"),
         (JOB + 'run_timeout = "never"', "$.jobs.a.run_timeout"),
         (JOB + "max_attempts = true", "$.jobs.a.max_attempts"),
-        (JOB + "max_attempts = 0", "$.jobs.a.max_attempts"),
         (JOB + "retry_jitter = 2", "$.jobs.a.retry_jitter"),
-        (JOB + "retry_backoff = []", "$.jobs.a.retry_backoff"),
         (JOB + "max_attempts = 2\nretry_on = [0]", "$.jobs.a.retry_on[0]"),
-        (JOB + 'max_attempts = 2\nretry_on = [""]', "$.jobs.a.retry_on[0]"),
         (JOB + 'cwd = "srv"', "$.jobs.a.cwd"),
-        (JOB + "payload_schema = true", "$.jobs.a.payload_schema"),
-        (JOB + 'owner = ""', "$.jobs.a.owner"),
-        (JOB + "labels = { team = 1 }", "$.jobs.a.labels.team"),
         (JOB + 'labels = { "a b" = "x" }', "$.jobs.a.labels"),
         (JOB + "env = { A = 1 }", "$.jobs.a.env.A"),
-        (JOB + 'allow_stale_reentry = "yes"', "$.jobs.a.allow_stale_reentry"),
         ('[jobs."a\\nb"]\ncommand = ["x"]', "$.jobs"),
-        (CALENDAR + "holiday = 1", "$.calendars.de"),
         (CALENDAR + 'weekend = ["Sat"]', "$.calendars.de.weekend[0]"),
-        (CALENDAR + "through = true", "$.calendars.de.through"),
-        (CALENDAR + "exclude = [1]", "$.calendars.de.exclude"),
         (CALENDAR + 'exclude = { 2027-12-24 = "" }', "$.calendars.de.exclude"),
-        (JOB + 'calendar = "de"\non_excluded = "after"', "$.jobs.a.on_excluded"),
         *((CHANNEL + channel, "$.channels.ops") for channel in REFUSED_CHANNELS),
     ],
 )
@@ -172,8 +138,8 @@ def test_it_refuses_what_the_loader_refuses(text: str, at: str, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "text",
-    ["0", "5", "", " ", "90s", "1h30m", "1m1h", "1s1s", "500ms", "1w2d3h4m5s6ms7us", "-1s", "1.5s",
-     "P", "PT", "P1D", "P1Y", "P1M", "PT1M", "PT1.5S", "P1DT", "PT1,5S", "1 h", " 2d ", "none"],
+    ["0", "5", "", "1h30m", "1m1h", "1s1s", "1w2d3h4m5s6ms7us", "-1s", "1.5s", "P", "PT", "P1M",
+     "PT1.5S", "P1DT", "PT1,5S", "1 h", " 2d ", "none"],
 )  # fmt: skip
 def test_the_pattern_of_durations_is_that_of_their_parser(text: str) -> None:
     try:

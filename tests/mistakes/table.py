@@ -522,7 +522,7 @@ MISTAKES = [
     ),
     *_of(
         SRC + "web/parts.py",
-        ("an age that grows is sent again", WEB + "test_parts.py::"
+        ("an age that grows is sent again", WEB + "test_requests.py::"
          "test_an_age_that_grows_does_not_change_a_part",
          '_AGE.sub(r"\\1", text)', "text"),
         ("a page with other parts is not sent whole", WEB + "test_requests.py::"

@@ -1,7 +1,7 @@
 """Fixtures of the tests of the web page: the ledger, its two logins, and the page."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -57,6 +57,18 @@ def by_token(database_url: str, logins: Logins) -> Iterator[TestClient]:
     page = app(database_url, logins, web_auth="token", web_tokens=TOKENS)
     with client(page, "203.0.113.9") as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def second(databases: Databases) -> Iterator[str]:
+    """The DSN of another ledger, with the job `invoices`, which runs and is never due again."""
+    name = databases.create(databases.template())
+    with rows.connected(databases.url(name)) as db:
+        rows.job(db, "invoices", owner="billing", schedule=None)
+        lease = rows.now(db) + timedelta(hours=1)
+        rows.execution(db, "RUNNING", "invoices", stale_after=lease)
+    yield databases.url(name)
+    databases.drop(name)
 
 
 @pytest.fixture

@@ -32,7 +32,6 @@ PROXY: Mapping[str, Any] = {
 
 @pytest.fixture
 def execution(db: Db) -> int:
-    """An execution that waits."""
     rows.job(db)
     found: int = rows.execution(db, "PENDING")["id"]
     return found
@@ -40,9 +39,6 @@ def execution(db: Db) -> int:
 
 def cancel(browser: TestClient, execution: int, **headers: str) -> Any:
     return browser.post("/execution/cancel", data={"id": str(execution)}, headers=headers)
-
-
-# --- no sign-in -----------------------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -62,9 +58,6 @@ def test_loopback_serves_this_machine_and_refuses_foreign_names_proxies_and_mach
         assert other.get("/static/page.css").status_code == 403
 
 
-# --- tokens ---------------------------------------------------------------------------------------
-
-
 def test_without_a_token_there_is_only_the_form(by_token: TestClient) -> None:
     response = by_token.get("/?a=b c")
     assert response.status_code == 303
@@ -77,7 +70,8 @@ def test_without_a_token_there_is_only_the_form(by_token: TestClient) -> None:
 
 def test_a_person_signs_in(by_token: TestClient) -> None:
     wrong = post(by_token, "/sign-in", token="guess")
-    assert wrong.status_code == 403 and "set-cookie" not in wrong.headers
+    assert_refused(wrong, "This token is unknown.", 403)
+    assert "set-cookie" not in wrong.headers
     entered = post(by_token, "/sign-in", token="alice-secret", next="/?a=1")
     assert entered.status_code == 303 and entered.headers["location"] == "/?a=1"
     cookie = entered.headers["set-cookie"].lower()
@@ -117,9 +111,6 @@ def test_a_viewer_acts_on_nothing(by_token: TestClient, db: Db, execution: int) 
     assert "Cancel" not in by_token.get("/", headers=VIEWER).text
 
 
-# --- a proxy --------------------------------------------------------------------------------------
-
-
 def seen(
     database_url: str, logins: Logins, peer: str, *headers: tuple[str, str] | tuple[bytes, bytes]
 ) -> Any:
@@ -154,9 +145,6 @@ def test_a_forged_or_missing_header_is_refused(database_url: str, logins: Logins
         assert seen(database_url, logins, str(peer), *headers).status_code == 403
 
 
-# --- an embedding program -------------------------------------------------------------------------
-
-
 def test_the_embedding_program_identifies_people(database_url: str, logins: Logins) -> None:
     async def identify(request: HTTPConnection) -> Identity | None:
         name = request.headers.get("x-session")
@@ -167,9 +155,6 @@ def test_the_embedding_program_identifies_people(database_url: str, logins: Logi
     with client(page, "203.0.113.9") as browser:
         assert browser.get("/").status_code == 403
         assert "zoe viewer" in text(browser.get("/", headers={"X-Session": "zoe"}).text)
-
-
-# --- origin and headers ---------------------------------------------------------------------------
 
 
 def test_a_foreign_origin_changes_nothing(browser: TestClient, db: Db, execution: int) -> None:

@@ -73,12 +73,15 @@ def test_an_action_that_the_database_did_not_confirm_is_reported(
         assert browser.get("/").status_code == 200
 
 
-def test_a_login_that_may_not_act_gets_the_remedy(database_url: str, logins: Logins) -> None:
+def test_a_login_that_may_not_act_gets_the_remedy_and_saves_views(
+    database_url: str, logins: Logins
+) -> None:
     viewer = logins.url(database_url, "viewer")
     with client(app(database_url, logins, web_act_url=viewer)) as browser:
         refused = post(browser, "/queues/pause-all")
         assert_refused(refused, "permission denied for function pause_all", 409)
         assert "grant the right to the current role" in text(refused.text)
+        assert "is saved" in act(browser, "/ledger/views/save?job=a", name="mine")
 
 
 @pytest.mark.long

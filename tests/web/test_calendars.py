@@ -20,7 +20,6 @@ Declare = Callable[..., date]
 
 @pytest.fixture
 def today(db: Db) -> date:
-    """The date of the ledger in UTC."""
     return rows.now(db).date()
 
 
@@ -66,31 +65,26 @@ def test_calendars_are_listed_with_their_next_days_and_their_jobs(
     assert 'href="/calendars"' in browser.get("/jobs").text
 
 
-@pytest.mark.parametrize(("ends_in", "words"), [(89, "ends on"), (-1, "ended on")])
-def test_a_calendar_that_ends_soon_is_marked_on_three_pages(
-    browser: TestClient, db: Db, declare: Declare, ends_in: int, words: str
+@pytest.mark.parametrize(
+    ("ends_in", "words", "mark"), [(89, "ends on", "in 89 days"), (-1, "ended on", "is over")]
+)
+def test_a_calendar_of_a_job_is_marked_on_three_pages_90_days_before_its_end(
+    browser: TestClient, db: Db, declare: Declare, *, ends_in: int, words: str, mark: str
 ) -> None:
     through = declare({}, ends_in)
+    said = f"calendar de {words} {through}."
+    assert said not in text(browser.get("/").text)  # no job uses it
     rows.job(db, calendar="de")
     rows.job(db, "other")
-    said = f"calendar de {words} {through}."
+    expire(browser)
     assert f"{said} 1 job does not fire" in text(browser.get("/").text)
     assert f"{said} The job does not fire" in text(browser.get("/job/job").text)
     assert said not in text(browser.get("/job/other").text)
-    mark = "is over" if ends_in < 0 else f"in {ends_in} days"
     assert mark in panel(browser.get("/calendars").text, "calendars")
-
-
-def test_a_calendar_that_ends_later_or_is_not_used_is_no_warning(
-    browser: TestClient, db: Db, declare: Declare
-) -> None:
-    declare({}, 10)
-    assert "calendar de ends" not in text(browser.get("/").text)
     declare({}, 90)
-    rows.job(db, calendar="de")
     expire(browser)
     for address in ("/", "/job/job"):
-        assert "calendar de ends" not in text(browser.get(address).text)
+        assert "calendar de en" not in text(browser.get(address).text)
 
 
 def test_the_next_firings_of_a_job_name_the_days_that_they_skip(

@@ -28,7 +28,7 @@ PARTS = {
     "result": "SELECT FROM cronledger.execution_status WHERE result ->> 'rows' = '7'",
     "output": "SELECT FROM cronledger.execution_status WHERE output = 'said so'",
     "payload": "SELECT FROM cronledger.execution_payloads WHERE payload ->> 'user' = 'ada'",
-    "target": "SELECT FROM cronledger.job_targets WHERE target ->> 'command' LIKE '%deploy%'",
+    "target": "SELECT FROM cronledger.job_targets WHERE target ->> 'url' LIKE '%deploy%'",
 }
 """What a role may read of an execution and of its job."""
 SECRETS = {"user": "ada", "Password": "hunter2", "deep": [{"token": ["hunter2"]}]}
@@ -62,9 +62,6 @@ def test_an_execution_has_its_course(browser: TestClient, db: Db) -> None:
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     traced = rows.execution(db, trace_id=trace)["id"]
     assert f"Trace {trace}" in panel(page(browser, traced), "execution")
-    other = rows.execution(db)["id"]
-    assert "Trace" not in panel(page(browser, other), "execution")
-    assert "Window" not in panel(page(browser, other), "execution")
     given = rows.execution(db, window_start=at - timedelta(hours=1))["id"]
     assert "Window " in panel(page(browser, given), "execution")
     for attempt, claimed in ((0, "not yet"), (1, "released")):
@@ -91,11 +88,32 @@ def test_what_changed_since_the_last_success_is_named(browser: TestClient, db: D
     assert neighbours.index("FAILED") < neighbours.index("SUCCESS")
 
 
+def test_an_execution_names_what_it_waits_for_and_can_be_cancelled(
+    browser: TestClient, db: Db
+) -> None:
+    rows.job(db)
+    at = rows.now(db).replace(minute=0, second=0, microsecond=0)
+    row = rows.execution(
+        db, "PENDING", plan_time=at, due_at=at, gated_at=at, next_attempt_at=None,
+        waits_until=at + timedelta(hours=2),
+    )  # fmt: skip
+    rows.insert(
+        db, "gates", job_name="job", scope_kind="global", scope_id="global", plan_time=at,
+        upstream_job="extract", upstream_kind="global", upstream_id="global",
+        missing="extract <03:00>",
+    )  # fmt: skip
+    shown = page(browser, row["id"])
+    assert "Waits for extract <03:00>" in panel(shown, "execution")
+    assert "Waits until" in panel(shown, "execution")
+    assert "Cancel" in text(shown)
+
+
 @pytest.mark.long
 def test_a_person_sees_the_same_on_the_page_and_in_the_database(
     by_token: TestClient, database_url: str, logins: Logins, db: Db
 ) -> None:
-    rows.job(db, target=Jsonb({"command": ["deploy"]}))
+    target = {"url": "https://a:hunter2@deploy.example/x", "headers": {"X-Key": "hunter2"}}
+    rows.job(db, handler="http", target=Jsonb(target))
     execution = rows.execution(
         db, payload=Jsonb(SECRETS), result=Jsonb({"rows": 7, "secret": "hunter2"}), output="said so"
     )["id"]
@@ -106,7 +124,7 @@ def test_a_person_sees_the_same_on_the_page_and_in_the_database(
             "result": "&#34;rows&#34;: 7" in shown, "output": "said so" in shown,
             "payload": "ada" in shown, "target": "deploy" in text(job),
         }  # fmt: skip
-        assert "hunter2" not in shown
+        assert "hunter2" not in shown + job
         in_database = {}
         with psycopg.connect(logins.url(database_url, group), autocommit=True) as c:
             for name, statement in PARTS.items():

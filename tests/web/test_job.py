@@ -4,11 +4,12 @@ import re
 from datetime import UTC, date, datetime, time, timedelta
 
 import pytest
+from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.support.browsing import expire, panel, text
+from tests.web.support.browsing import expire, links, panel, text
 from tests.web.support.history import planned
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -40,12 +41,11 @@ def test_a_job_has_its_accounted_day(browser: TestClient, db: Db) -> None:
     assert re.search(r"\d+ planned = \d+ ran .*\+ 1 unexplained", panel(shown, "day"))
     assert f'name="day" value="{day}"' in shown
     assert f"day={day - DAY}" in shown and f"day={day + DAY}" in shown
-    assert '<svg xmlns="http://www.w3.org/2000/svg" class="day"' in shown
-    assert "style=" not in shown
+    whys = {address for address in links(shown, "day") if address.startswith("/why/job/")}
+    assert any("which is a violation" in text(browser.get(address).text) for address in whys)
     id = value(db, "SELECT max(id) FROM cronledger.executions WHERE plan_time::date = %s", day)
     assert f'href="/execution/{id}"' in shown
-    today = page(browser)
-    assert "unexplained" in panel(today, "day")
+    assert "unexplained" in panel(page(browser), "day")
 
 
 def test_a_day_shows_when_it_was_last_verified(browser: TestClient, db: Db) -> None:
@@ -105,7 +105,8 @@ def test_a_job_that_does_not_exist_or_has_nothing_to_show_says_so(
     assert browser.get("/job").status_code == 400
     assert browser.get("/job/none").status_code == 404
     rows.job(db, timezone="Pacific/Apia")
-    assert browser.get("/job/job?day=never").status_code == 400
+    for query in ("day=never", "before=x", "after_kind=%00", "after_scope=%00&before=1"):
+        assert browser.get(f"/job/job?{query}").status_code == 400
     never = browser.get("/job/job?day=2011-12-30")
     assert never.status_code == 200
     assert "2011-12-30 does not occur in Pacific/Apia" in panel(never.text, "day")
@@ -130,6 +131,14 @@ def test_a_job_that_runs_at_boot_shows_no_next_time_F100(browser: TestClient, db
     shown = page(browser, day=str(at.date()))
     assert "None: it runs at the next boot of web1" in panel(shown, "firings")
     assert "1 planned = 1 ran · 0 unexplained" in panel(shown, "day")
+
+
+def test_the_page_of_a_job_links_what_it_requires(browser: TestClient, db: Db) -> None:
+    rows.job(db, "extract", schedule="0 3 * * *")
+    rows.job(db, "load", schedule=None, after=Jsonb([{"job": "extract"}]))
+    shown = page(browser, "load")
+    assert "0 3 * * *" in text(shown) and "after extract" in text(shown)
+    assert 'href="/job/extract"' in shown
 
 
 def counted_hour(db: Db, at: datetime, failed: int, *scope: str) -> None:

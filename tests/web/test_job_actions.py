@@ -5,15 +5,14 @@ from datetime import timedelta
 from html import unescape
 
 import pytest
-from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
 from cronledger.rules.instants import iso
 from tests.db.support import rows
 from tests.db.support.rows import Db, one, value
-from tests.spans import Spans, attributes, traceparent
+from tests.spans import Spans, traceparent
 from tests.web.support import browsing
-from tests.web.support.browsing import OPERATOR, VIEWER, assert_refused, panel, post, text
+from tests.web.support.browsing import VIEWER, assert_refused, panel, post, text
 from tests.web.support.history import planned
 
 HOUR = timedelta(hours=1)
@@ -40,8 +39,7 @@ def test_a_job_runs_now_with_a_payload_and_in_a_span(
 def test_a_bad_payload_is_shown_again_with_its_problem(browser: TestClient, db: Db) -> None:
     rows.job(db)
     for payload, problem in (
-        ('{"day": }', "Expecting value in line 1, column 9"), ("[1,\n2", "line 2, column 2"),
-        ("NaN", "NaN is not JSON"), ("[" * 100_000, "not JSON"),
+        ("[1,\n2", "line 2, column 2"), ("NaN", "NaN is not JSON"), ("[" * 100_000, "not JSON"),
     ):  # fmt: skip
         refused = post(browser, "/job-run", name="job", payload=payload)
         assert_refused(refused, problem)
@@ -81,6 +79,9 @@ def test_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None:
 def test_a_firing_is_skipped_and_taken_back(browser: TestClient, db: Db) -> None:
     rows.job(db, schedule="0 * * * *", scope_kind="shard", scopes=["a", "b"])
     at = rows.now(db).replace(minute=0, second=0, microsecond=0) + HOUR
+    between = {"name": "job", "from": (at + HOUR / 2).isoformat(), "reason": "stock"}
+    nearest = "No firing lies in this range; the nearest are"
+    assert_refused(browser.get("/job-skip", params=between), nearest)
     page = browser.get("/job/job").text
     shown = text(browser.get(browsing.links(page, "firings")[0]).text)
     assert "1 firing will be skipped in each scope" in shown
@@ -94,17 +95,6 @@ def test_a_firing_is_skipped_and_taken_back(browser: TestClient, db: Db) -> None
     assert panel(page, "firings").count("skipped by an operator: stock") == 3
     assert 'id="skips"' not in browser.get("/job/job?scope_kind=shard&scope=b").text
     assert "Planned skip 1 was withdrawn." in act(browser, "unskip", skip_id="1")
-
-
-def test_a_bad_skip_names_the_nearest_firings(browser: TestClient, db: Db) -> None:
-    rows.job(db, schedule="0 * * * *")
-    at = rows.now(db).replace(minute=0, second=0, microsecond=0) + 1.5 * HOUR
-    asked = {"name": "job", "from": at.isoformat(), "reason": "stock"}
-    near = "No firing lies in this range; the nearest are"
-    assert_refused(browser.get("/job-skip", params=asked), near)
-    assert_refused(post(browser, "/job-skip", **asked), near)
-    asked["from"] = (at - HOUR / 2).isoformat()
-    assert "reason is empty" in act(browser, "skip", **(asked | {"reason": " "}))
 
 
 def test_an_observed_job_is_adopted_and_returned_F118(browser: TestClient, db: Db) -> None:
@@ -131,34 +121,22 @@ def test_an_observed_job_is_adopted_and_returned_F118(browser: TestClient, db: D
     ] * 4
 
 
-def test_an_adoption_before_the_next_plan_time_has_the_warning_F118(
-    browser: TestClient, db: Db
-) -> None:
-    day = rows.now(db).replace(hour=0, minute=0, second=0, microsecond=0) + 72 * HOUR
-    rows.job(db, schedule=f"0 0 {day.day} {day.month} *", observed=True)
-    shown = act(browser, "adopt", at=iso(day))
-    assert f"from {iso(day)} on. Warning: no plan_time lies before {iso(day)}, so" in shown
-
-
 def test_a_refused_adoption_has_the_reason_F118(browser: TestClient, db: Db) -> None:
     rows.job(db, observed=True)
     rows.job(db, "idle", observed=True, schedule=None)
     for asked, problem in (
         ({"name": "job", "at": "2090-01-01", "back": "yes"}, "it is not adopted"),
-        ({"name": "job", "at": "2020-01-01"}, "must be between 5 s and 100 years ahead"),
         ({"name": "idle", "at": "2090-01-01"}, "it has no plan_time from"),
         ({"name": "job", "at": "soon"}, "at: 'soon' is not a time"),
     ):
         assert_refused(browser.get("/job-adopt", params=asked), problem)
         assert problem in browsing.act(browser, "/job-adopt", **asked)
-    assert value(db, "SELECT count(*) FROM cronledger.audit WHERE outcome = 'refused'") == 2
+    assert value(db, "SELECT count(*) FROM cronledger.audit WHERE outcome = 'refused'") == 1
     rows.job(db, "own")
     assert "/job-adopt" not in browser.get("/job/own").text
 
 
-def test_a_backfill_is_shown_before_it_is_done_in_a_span(
-    spans: Spans, browser: TestClient, db: Db
-) -> None:
+def test_a_backfill_is_shown_before_it_is_done(browser: TestClient, db: Db) -> None:
     rows.job(db, schedule="0 * * * *")
     now = rows.now(db)
     planned(db, now - 30 * HOUR, now)
@@ -176,44 +154,27 @@ def test_a_backfill_is_shown_before_it_is_done_in_a_span(
     fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', shown))
     done = act(browser, "backfill", **fields)
     assert "4 executions were created, 1 are retried, 1 plan_times were left" in done
-    span = spans.one("enqueue job")
-    assert attributes(span)["cronledger.items"] == 6  # plan_times of the range
-    of_span = traceparent(span)
-    found = db.execute(
-        "SELECT trigger, status, traceparent FROM cronledger.executions ORDER BY plan_time"
-    )
+    found = db.execute("SELECT trigger, status FROM cronledger.executions ORDER BY plan_time")
     assert [tuple(row.values()) for row in found] == [
-        *[("backfill", "PENDING", of_span)] * 2, ("schedule", "SUCCESS", None),
-        ("schedule", "FAILED", None), *[("backfill", "PENDING", of_span)] * 2,
+        *[("backfill", "PENDING")] * 2, ("schedule", "SUCCESS"), ("schedule", "FAILED"),
+        *[("backfill", "PENDING")] * 2,
     ]  # fmt: skip
 
 
 def test_a_backfill_that_cannot_be_done_says_why(browser: TestClient, db: Db) -> None:
     rows.job(db, "job", schedule="* * * * * *")
-    rows.job(db, "idle", schedule=None)
     db.execute("UPDATE cronledger.schedules SET planned_through = cronledger.db_now()")
-    for name, asked, problem in (
-        ("job", {"from": "300d"}, "more than 10,000 plan_times"),
-        ("job", {"from": "1h", "to": "2h"}, "ends before it begins"),
-        ("idle", {"from": "1h"}, "has no schedule"),
-        ("job", {"from": "1h", "scope": "none"}, "; the page of the job lists the scopes"),
-        ("job", {"from": "never"}, "from: 'never' is neither a time nor a duration"),
-        ("job", {"from": "1h", "reprocess": "some"}, "reprocess is one of"),
+    for asked, problem in (
+        ({"from": "300d"}, "more than 10,000 plan_times"),
+        ({"from": "1h", "scope": "none"}, "; the page of the job lists the scopes"),
+        ({"from": "never"}, "from: 'never' is neither a time nor a duration"),
+        ({"from": "1h", "reprocess": "some"}, "reprocess is one of"),
     ):
-        assert_refused(browser.get("/job-backfill", params={"name": name, **asked}), problem)
+        assert_refused(browser.get("/job-backfill", params={"name": "job", **asked}), problem)
     # What is done has the instants that were shown, and no durations.
     sent = {"name": "job", "from": "6h", "to": "2026-11-22", "ended_before": "2026-11-22"}
     refused = post(browser, "/job-backfill", **sent)
     assert_refused(refused, "from: '6h' is not a time; write it like 2026-")
-
-
-def test_operators_see_the_target_without_secrets(by_token: TestClient, db: Db) -> None:
-    target = {"url": "https://a:hunter2@example.com/x", "headers": {"X-Key": "hunter2"}}
-    rows.job(db, handler="http", target=Jsonb(target))
-    for headers, sees in ((OPERATOR, True), (VIEWER, False)):
-        shown = by_token.get("/job/job", headers=headers).text
-        assert ("example.com" in shown, "Operators also see" in shown) == (sees, not sees)
-        assert "hunter2" not in shown
 
 
 def test_viewers_get_no_forms(by_token: TestClient, db: Db) -> None:

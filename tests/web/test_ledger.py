@@ -32,7 +32,6 @@ def history(db: Db) -> datetime:
 
 
 def outcomes(browser: TestClient, query: str = "") -> list[tuple[str, str]]:
-    """Job and outcome of each row."""
     found = browser.get(f"/ledger.json{query}")
     assert found.status_code == 200, text(found.text)
     return [(row["job_name"], row["outcome"]) for row in found.json()["rows"]]
@@ -92,7 +91,6 @@ def test_an_invalid_filter_is_refused_with_its_remedy(browser: TestClient) -> No
         "since=yesterday": "since: 'yesterday' is neither a time nor a duration; write 2026-",
         "until=0001-01-01": "until: 0001-01-01T00:00:00+00:00 is outside the years",
         "since=1h&until=2h": "is not before until",
-        "before=nonsense": "before is not a place in the ledger",
         "before=WyIiXQ==": "before is not a place in the ledger",
         "job=%00": "a character that no name can have",
     }.items():
@@ -160,16 +158,6 @@ def test_a_cell_is_no_formula(browser: TestClient, db: Db) -> None:
     rows.execution(db, "SUCCESS", "=cmd()")
     assert "'=cmd()" in browser.get("/ledger.csv").text
     assert outcomes(browser) == [("=cmd()", "SUCCESS")]
-
-
-def test_a_search_without_a_hit_names_how_far_it_went(
-    browser: TestClient, history: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page, "MOST_READ", 2)
-    shown = text(browser.get("/ledger?runner=nobody").text)
-    assert "Nothing matches in the rows that were searched." in shown
-    assert re.search(r"Searched back to .* There may be older rows that match\. Search on", shown)
-    assert "No execution and no skip matches." in text(browser.get("/ledger?job=nothing").text)
 
 
 def test_an_export_goes_on_where_its_search_stopped(

@@ -148,16 +148,6 @@ def test_the_causes_have_their_times_in_the_zone_of_the_page(browser: TestClient
         assert re.search(rf"{there}attempt 1 on r1\); paused by alice: {written}", held)
 
 
-def test_the_next_hour_has_the_zone_of_each_job(browser: TestClient, db: Db) -> None:
-    rows.job(db, "report", timezone="Asia/Kolkata")
-    at = rows.now(db).replace(microsecond=0) + timedelta(minutes=30)
-    rows.schedule(db, next_due_at=at, next_plan_time=at)
-    page = browser.get("/").text
-    assert "report" in panel(page, "next") and "IST" in panel(page, "next")
-    assert f'datetime="{at:%Y-%m-%dT%H:%M:%S}Z"' in page
-    assert f"{at:%H:%M:%S} UTC" in page
-
-
 @pytest.mark.long
 def test_a_panel_is_bounded_and_states_that_there_is_more(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
@@ -224,24 +214,6 @@ def test_violations_of_the_history_stay_until_a_run_has_checked_their_plan_times
             r"No violation in the history that was checked\. Last checked .*, plan times from",
             history(is_calm=True),
         )
-
-
-@pytest.mark.long
-def test_now_reads_no_history_for_violations(browser: TestClient, db: Db) -> None:
-    """What verify would find there costs no statement; what is wrong now shows at once."""
-    rows.runner(db)
-    rows.job(db, "report", overlap="skip")
-    at = rows.now(db)
-    rows.schedule(db, next_due_at=at + HOUR)
-    rows.execution(db, "SUCCESS", "report", plan_time=at, started_at=at - HOUR)
-    assert db.execute("SELECT kind FROM cronledger.violations").fetchall() == [{"kind": "early"}]
-    assert "No job needs attention." in panel(browser.get("/").text, "attention")
-    db.execute("INSERT INTO cronledger.queues (name, max_running) VALUES ('default', 1)")
-    for minutes in (1, 2):
-        rows.execution(db, "RUNNING", "report", plan_time=at - timedelta(minutes=minutes))
-    assert db.execute("SELECT kind FROM cronledger.present_violations").fetchall() == [
-        {"kind": "over_limit"}
-    ]
 
 
 @pytest.mark.long

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 import pytest
 from starlette.testclient import TestClient
 
-from cronledger.web.pages import ledger, now
+from cronledger.web.pages import now
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.support.browsing import expire, next_page, panel, post, text
+from tests.web.support.browsing import expire, panel, post, text
 
 OWNED = ["owner=data", "label=team", "label=team=data", "owner=data&label=tier=1"]
 NOT_OWNED = ["owner=nobody", "label=team=bi", "label=tea", "owner=platform&label=team"]
@@ -107,26 +107,11 @@ def test_jobs_the_ledger_its_exports_and_audit_have_the_rows_of_jobs_that_match(
     assert "pause_queue" in panel(browser.get("/audit").text, "audit")
     assert "pause_queue" not in panel(browser.get("/audit?owner=data").text, "audit")
     assert "owner data · team=data · tier=1" in text(browser.get("/job/report").text)
+    shown = browser.get("/ledger?owner=data&label=team=data").text
+    exports = re.findall(r'href="([^"]*ledger\.(?:csv|json)[^"]*)"', shown)
+    assert ["owner=data" in one and "label=team%3Ddata" in one for one in exports] == [True, True]
     preview = post(browser, "/jobs/pause", every="yes", label="team=data").text
     assert named(text(preview)) == {"report"}
-
-
-def test_pages_and_exports_of_the_ledger_keep_the_filters(
-    browser: TestClient, jobs: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ledger, "MOST", 1)
-    monkeypatch.setattr(ledger, "MOST_EXPORTED", 1)
-    shown = browser.get("/ledger?owner=data&label=team=data").text
-    assert "<option selected>data</option>" in shown and 'name="label" value="team=data"' in shown
-    following = next_page(shown)
-    addresses = [following, *re.findall(r'href="([^"]*ledger\.(?:csv|json)[^"]*)"', shown)]
-    assert len(addresses) == 3
-    for address in addresses:
-        assert "owner=data" in address and "label=team%3Ddata" in address
-    assert named(panel(browser.get(following).text, "ledger")) == {"report"}
-    link = browser.get("/ledger.csv?owner=data").headers["link"]
-    (rest,) = browser.get(link.split(">")[0].removeprefix("<")).text.splitlines()[1:]
-    assert "owner=data" in link and "report" in rest
 
 
 def test_a_label_has_one_definition(db: Db) -> None:

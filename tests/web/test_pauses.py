@@ -41,17 +41,6 @@ def test_a_fault_of_the_page_is_not_one_of_the_request(
         browser.get("/pauses", params={"preview": "yes"})
 
 
-def test_the_next_firings_of_a_job_name_their_pause(browser: TestClient, db: Db) -> None:
-    db.execute(
-        "SELECT cronledger.plan_pause(x.reason, cronledger.db_now() + x.start, "
-        "cronledger.db_now() + x.start + interval '10 h') FROM (SELECT 'stock count', "
-        "interval '2 h' UNION ALL SELECT 'later', day * interval '1 day' "
-        "FROM generate_series(1, 101) day) x(reason, start)"
-    )
-    firings = panel(browser.get("/job/report").text, "firings")
-    assert firings.count("skipped by pause 1: stock count") in (8, 9)  # of 10
-
-
 def test_of_several_pauses_the_one_that_ends_last_is_named(browser: TestClient, db: Db) -> None:
     """By each place that names the pause of a firing to come, and by the job once it is paused."""
     now = rows.now(db)
@@ -106,9 +95,7 @@ def test_a_pause_is_planned_listed_changed_and_withdrawn(browser: TestClient, db
 def test_a_bad_plan_is_refused(browser: TestClient, db: Db) -> None:
     cases: tuple[tuple[dict[str, str], str], ...] = (
         ({"reason": ""}, "reason: it is empty"),
-        ({"from": "2001-01-01T00:00Z"}, "it is in the past"), ({"from": "soon"}, "from"),
-        ({"labels": "tier"}, "write KEY=VALUE"), ({"labels": "a=b, a=c"}, "write KEY=VALUE"),
-        ({"job": "nothing"}, "job 'nothing' does not exist"),
+        ({"from": "soon"}, "from"), ({"labels": "a=b, a=c"}, "write KEY=VALUE"),
     )  # fmt: skip
     for given, said in cases:
         fields = {"reason": "x", "from": "", "until": "", "labels": "", "job": ""} | given

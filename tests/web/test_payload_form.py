@@ -44,7 +44,6 @@ def job(db: Db, schema: Any = SCHEMA) -> None:
 
 
 def run(browser: TestClient, **given: str) -> Any:
-    """Send the fields of the payload."""
     return post(browser, "/job-run", name="job", **{f"value.{x}": y for x, y in given.items()})
 
 
@@ -54,7 +53,6 @@ def payloads(db: Db) -> list[Any]:
 
 
 def property_of(html: str, name: str) -> str:
-    """The part of the form for one property."""
     parts = re.split(r'(?=<div class="property)', html)
     (found,) = [part for part in parts if f'name="value.{name}"' in part]
     return found
@@ -88,13 +86,10 @@ def test_what_is_entered_becomes_the_payload(browser: TestClient, db: Db) -> Non
         "number": 7, "price": 2.5, "express": True, "size": "large", "note": " a <b> ",
         "address": {"city": "Kiel"}, "until": "2026-11-22", "at": "2026-11-22T03:00:00Z",
     }]  # fmt: skip
-    Order.model_validate(payloads(db)[0])
-
-
-def test_empty_fields_are_the_payload_of_the_job(browser: TestClient, db: Db) -> None:
-    rows.job(db, payload_schema=Jsonb(SCHEMA), payload=Jsonb({"number": 1}))
+    db.execute("UPDATE cronledger.jobs SET payload = %s", [Jsonb({"number": 1})])
+    expire(browser)
     assert run(browser, number="", note="").status_code == 303
-    assert payloads(db) == [{"number": 1}]
+    assert payloads(db)[1] == {"number": 1}
 
 
 BAD: tuple[tuple[dict[str, str], str, str], ...] = (
@@ -102,13 +97,10 @@ BAD: tuple[tuple[dict[str, str], str, str], ...] = (
     ({"number": "0"}, "number", "0 is less than the minimum of 1"),
     ({"note": "x"}, "number", "is required"),
     ({"number": "1", "price": "1e999"}, "price", "is not a number"),
-    ({"number": "1", "price": "NaN"}, "price", "is not a number"),
     ({"number": "1", "express": "yes"}, "express", "is neither true nor false"),
     ({"number": "1", "size": '"huge"'}, "size", "is not one of small, large"),
-    ({"number": "1", "note": "far too long"}, "note", "'far too long' is too long"),
     ({"number": "1", "address": '{"city": }'}, "address", "line 1, column 10"),
     ({"number": "1", "address": "{}"}, "address", "'city' is a required property"),
-    ({"number": "1", "tags": "[1]"}, "tags", "1 is not of type 'string'"),
     ({"number": "1", "until": "22.11."}, "until", "is not a date"),
     ({"number": "1", "at": "noon"}, "at", "is not an instant"),
     ({"number": "9" * 400}, "number", "is not a whole number"),
@@ -174,9 +166,7 @@ def test_a_schema_without_simple_properties_keeps_the_field_for_json(
 ) -> None:
     schemas: tuple[tuple[Any, str, str, str], ...] = (
         ({"type": "array", "items": {"type": "integer"}}, "[1]", '["x"]', "0: 'x' is not of type"),
-        ({"type": "integer"}, "3", '"x"', "The payload: 'x' is not of type 'integer'"),
-        ({"type": "object"}, '{"any": 1}', "[]", "The payload: [] is not of type 'object'"),
-        ({"type": "object", "properties": MANY}, "{}", "1", "1 is not"),
+        ({"type": "object", "properties": MANY}, "{}", "1", "The payload: 1 is not"),
     )
     for number, (schema, good, bad, problem) in enumerate(schemas):
         name = f"job-{number}"
@@ -236,8 +226,7 @@ def test_a_nested_secret_is_neither_quoted_nor_repeated(browser: TestClient, db:
     nested = '{"password": "hunter2"}'
     either = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
     job(db)
-    schemas: list[Any] = [SECRETS["properties"]["db"], {"not": {}}, {"type": "array"}, either]
-    for schema in schemas:
+    for schema in (SECRETS["properties"]["db"], either):
         given = Jsonb({"type": "object", "properties": {"db": schema}})
         db.execute("UPDATE cronledger.jobs SET payload_schema = %s", [given])
         expire(browser)

@@ -34,8 +34,6 @@ async def reader(database_url: str, logins: Logins) -> AsyncIterator[Reader]:
 
 @pytest.fixture
 def statement(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Let the reader read a statement of the test."""
-
     def use(given: str) -> None:
         monkeypatch.setattr(queries, "text", lambda *_: given)
 

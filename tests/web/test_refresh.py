@@ -32,7 +32,6 @@ def never_ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def opened(stream: AsyncGenerator[str, None]) -> None:
-    """Return once a stream is open."""
     assert (await anext(stream)).startswith("retry: ")
 
 

@@ -1,66 +1,20 @@
-"""Requests: those that end early or ask for nonsense, and those that cost little."""
+"""Requests that cost little: parts of a page that have changed, compression, and ages."""
 
-import gc
-import logging
 import re
-import socket
-import warnings
-from datetime import datetime
-from urllib.parse import urlsplit
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from jinja2 import Environment
 from starlette.testclient import TestClient
-from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cronledger.web import formats
+from cronledger.web.parts import Part, part
 from tests.cli.support.clocks import set_ten_past
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.waiting import until
-from tests.web.support.browsing import TOKENS, app, expire, known_parts, text
-from tests.web.support.logins import Logins
-from tests.web.support.serving import served
+from tests.web.support.browsing import expire, known_parts, text
 
-
-class Counting:
-    """Counts the requests that have ended."""
-
-    def __init__(self, inner: ASGIApp) -> None:
-        self._inner = inner
-        self.ended = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._inner(scope, receive, send)
-        finally:
-            self.ended += scope["type"] == "http"
-
-
-def test_a_request_that_disconnects_in_its_body_is_not_logged(
-    database_url: str, logins: Logins, caplog: pytest.LogCaptureFixture
-) -> None:
-    counting = Counting(app(database_url, logins, web_auth="token", web_tokens=TOKENS))
-    head = (
-        "POST /sign-in HTTP/1.1\r\nHost: a\r\nSec-Fetch-Site: same-origin\r\n"
-        "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\ntoken="
-    )
-    with caplog.at_level(logging.INFO), served(counting) as address:
-        with socket.create_connection(("127.0.0.1", urlsplit(address).port or 0)) as c:
-            c.sendall(head.encode())
-        until("the request has ended", lambda: counting.ended)
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-
-
-def test_an_invalid_field_of_an_address_is_refused_before_anything_is_read(
-    browser: TestClient, db: Db
-) -> None:
-    rows.job(db, "report")
-    gc.collect()  # what earlier tests left
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for query in ("before=x", "after_kind=%00", "after_scope=%00&before=1"):
-            assert browser.get(f"/job/report?{query}").status_code == 400
-        gc.collect()
-    assert [str(one.message) for one in caught if "never awaited" in str(one.message)] == []
+SINCE = datetime(2026, 11, 22, 3, tzinfo=UTC)
 
 
 @pytest.mark.long
@@ -117,3 +71,39 @@ def test_pages_are_compressed_and_events_are_not(browser: TestClient, db: Db) ->
     browser.app.state.site.refresh.stop()  # type: ignore[attr-defined]
     with browser.stream("GET", "/events", headers={"Accept-Encoding": "gzip"}) as events:
         assert "content-encoding" not in events.headers
+
+
+def digest(inside: str, element: str = '<p id="one">') -> str:
+    """The digest of an element with this content."""
+    environment = Environment(autoescape=True)
+    environment.filters["part"] = part
+    template = environment.from_string(
+        f"{{% filter part %}}\n{element}{inside}</p>{{% endfilter %}}"
+    )
+    parts: dict[str, Part] = {}
+    rendered = template.render(parts=parts)
+    assert f'id="one" data-part="{parts["one"].digest}"' in rendered
+    return parts["one"].digest
+
+
+def test_an_age_that_grows_does_not_change_a_part() -> None:
+    young, old = (formats.age(SINCE, SINCE + timedelta(minutes=m)) for m in (3, 4))
+    assert "3 min ago" in young and "4 min ago" in old
+    assert digest(young) == digest(old)
+    assert digest(young) != digest(formats.age(SINCE + timedelta(seconds=1), SINCE))
+    assert digest("running") != digest("ended")
+
+
+def test_a_part_needs_an_id() -> None:
+    assert digest("", '<p class="a" id="one" hidden>')
+    with pytest.raises(ValueError, match="A part is one element with an id"):
+        digest("", '<p data-id="one">')
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (-90_000, "1 d 1 h")],
+)
+def test_an_age_has_its_greatest_units(seconds: float, words: str) -> None:
+    shown = formats.age(SINCE, SINCE + timedelta(seconds=seconds))
+    assert (f">{words} ago<" if seconds >= 0 else f">in {words}<") in shown

@@ -53,10 +53,9 @@ def test_queues_are_paused_with_a_reason_resumed_and_limited(browser: TestClient
 def test_a_change_of_a_queue_that_is_impossible_is_refused(browser: TestClient, db: Db) -> None:
     rows.job(db, queue="slow")
     for given, message in (
-        ("0", "limit is 0; write 1 to 2147483647"), ("9999999999", "limit is 9999999999"),
+        ("0", "limit is 0; write 1 to 2147483647"),
         ("many", "limit is not a whole number: 'many'."),
-    ):  # fmt: skip
+    ):
         assert message in act(browser, "/queues/limit", queue="slow", limit=given)
     unknown = act(browser, "/queues/pause", queue="nowhere")
     assert "queue nowhere: no job and no runner uses it" in unknown
-    assert "no job and no runner uses it" in act(browser, "/queues/pause")

@@ -17,14 +17,12 @@ HTTPS = {"X-Forwarded-Proto": "https"}
 
 
 def process(database_url: str, logins: Logins, **settings: Any) -> TestClient:
-    """A process of the page, and a browser."""
     given = {"web_auth": "token", "web_tokens": TOKENS} | settings
     return client(app(database_url, logins, **given), PEER)
 
 
 @pytest.fixture
 def read_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session is read with each request."""
     monkeypatch.setattr(sessions, "FRESH_SECONDS", 0.0)
 
 

@@ -14,7 +14,6 @@ from starlette.testclient import TestClient
 
 from cronledger.web import overview
 from cronledger.web.access import sessions
-from tests.database import Databases
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.unreachable import CLOSED, silent
@@ -28,6 +27,7 @@ from tests.web.support.browsing import (
     client,
     known_parts,
     links,
+    page_of,
     panel,
     post,
     sign_in,
@@ -36,26 +36,13 @@ from tests.web.support.browsing import (
 from tests.web.support.command import Start, address, starter
 from tests.web.support.logins import Logins
 from tests.web.support.outages import away
-from tests.web.support.several import page_of
-from tests.web.test_prefix import mounted
+from tests.web.test_links import mounted
 
 Open = Callable[..., TestClient]
 
 
-@pytest.fixture(scope="module")
-def second(databases: Databases) -> Iterator[str]:
-    """The DSN of another ledger, with the job `invoices`, which runs."""
-    name = databases.create(databases.template())
-    with rows.connected(databases.url(name)) as db:
-        rows.job(db, "invoices", owner="billing")
-        rows.execution(db, "RUNNING", "invoices")
-    yield databases.url(name)
-    databases.drop(name)
-
-
 @pytest.fixture
 def mute() -> Iterator[str]:
-    """The DSN of a server that never answers."""
     with silent() as url:
         yield url
 
@@ -142,13 +129,6 @@ def test_an_action_changes_the_ledger_of_its_page(opened: Open, db: Db) -> None:
     assert "incident" in done
     assert "1 paused" in panel(browser.get("/").text, "ledger-shop")
     assert "0 paused" in panel(browser.get("/").text, "ledger-billing")
-
-
-def test_each_ledger_has_the_saved_views_of_its_own_F123(opened: Open) -> None:
-    browser = opened()
-    post(browser, "/l/shop/ledger/views/save?job=a", name="mine")
-    assert 'href="/l/shop/ledger?job=a">mine<' in browser.get("/l/shop/ledger").text
-    assert "job=a" not in browser.get("/l/billing/ledger").text
 
 
 @pytest.mark.long

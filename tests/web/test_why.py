@@ -46,15 +46,6 @@ def test_why_an_execution_failed(browser: TestClient, db: Db) -> None:
     assert "/ledger?job=job" in shown and "/job/job" in shown
 
 
-def test_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
-    at = hourly(db)
-    blocker = rows.execution(db, "RUNNING")["id"]
-    rows.skip(db, at, reason="overlap", blocked_by=blocker)
-    shown = page(browser, job="job", time=at.isoformat(), scope="global")
-    assert f'<a href="/execution/{blocker}">execution {blocker}</a> was RUNNING' in shown
-    assert "skipped job at" in panel(shown, "answer-1")
-
-
 def test_the_address_for_a_ticket_has_the_date_of_a_time_of_day(
     browser: TestClient, db: Db
 ) -> None:

@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
+
+from cronledger.cli import main
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -39,5 +42,13 @@ def check(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the only document of a file."""
     return yaml.safe_load(path.read_text("utf-8"))
+
+
+def parsed(*words: str) -> click.Context:
+    """Return what `cronledger WORDS` would run. Raises click.UsageError for a wrong one."""
+    with click.Context(main, info_name="cronledger") as context:
+        command = main.get_command(context, words[0])
+        if command is None:
+            raise click.UsageError(f"there is no command {words[0]}")
+        return command.make_context(words[0], [*words[1:]], parent=context)

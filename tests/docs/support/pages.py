@@ -33,8 +33,6 @@ _HEREDOC = re.compile(r"<<'?(\w+)'?")
 
 
 class Block(NamedTuple):
-    """A code block: its language, its text, and the comment in front of it."""
-
     language: str
     text: str
     remark: str
@@ -48,7 +46,6 @@ class Command(NamedTuple):
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return the code blocks of a page in their order."""
     found = _BLOCK.finditer(page.read_text("utf-8"))
     return [Block(m["language"], m["text"], m["remark"] or "") for m in found]
 

@@ -40,7 +40,6 @@ TEST = re.compile(r"\btest_\w+\*?")
 
 
 def pages() -> list[Path]:
-    """Return every Markdown page of the repository."""
     found = [*ROOT.glob("*.md")]
     for folder in FOLDERS:
         found += (ROOT / folder).rglob("*.md")
@@ -48,7 +47,6 @@ def pages() -> list[Path]:
 
 
 def dead_references(page: Path) -> list[str]:
-    """Return what the page refers to and what does not exist."""
     text = page.read_text("utf-8")
     dead = list(_dead_links(page, FENCE.sub("", text)))
     for inline, block in CODE.findall(text):
@@ -86,7 +84,7 @@ def _dead_in_code(text: str) -> Iterator[str]:
     if FILE.match(text) and _names_file(text) and not _exists(text):
         yield "no such file"
     for name in TEST.findall(text):
-        if not _is_test(name.rstrip("*")):
+        if f"def {name.rstrip('*')}" not in _tests():
             yield f"no test {name}"
     for group, word in re.findall(r"^(jobs|executions|queues) ([a-z]+)", text):
         if f"{group} {word}" not in _commands():
@@ -144,11 +142,9 @@ def _names_file(text: str) -> bool:
 
 
 def _exists(text: str) -> bool:
-    return text in READERS_OWN or any(_ends_with(path, text.rstrip("/")) for path in _files())
-
-
-def _ends_with(path: str, text: str) -> bool:
-    return fnmatch(path, text) or fnmatch(path, f"*/{text}")
+    name = text.rstrip("/")
+    found = (fnmatch(path, name) or fnmatch(path, f"*/{name}") for path in _files())
+    return text in READERS_OWN or any(found)
 
 
 @cache
@@ -165,10 +161,6 @@ def _tests() -> str:
     texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")]
     names = [path.stem for path in (ROOT / "tests").rglob("test_*.py")]
     return "\n".join([*texts, *(f"def {name}" for name in names)])
-
-
-def _is_test(name: str) -> bool:
-    return f"def {name}" in _tests()
 
 
 def _is_set(name: str) -> bool:

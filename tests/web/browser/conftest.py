@@ -43,7 +43,6 @@ HAS_FIREFOX = pytest.mark.skipif(
 )
 JOURNEYS = {
     "test_addresses_and_times", "test_instrument", "test_journeys", "test_refresh_in_place",
-    "test_search",
 }  # fmt: skip
 PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
 
@@ -112,7 +111,6 @@ def engine() -> str:
 
 @pytest.fixture(scope="session")
 def browser_of(playwright: Playwright, engine: str) -> Iterator[Browser]:
-    """The browser that runs the test."""
     browser = _firefox(playwright) if engine == FIREFOX else _chromium(playwright)
     yield browser
     browser.close()

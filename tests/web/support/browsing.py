@@ -1,8 +1,10 @@
 """A person in front of the page, without a browser: requests, and the text of what comes back."""
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 from httpx2 import Response
@@ -10,7 +12,9 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from cronledger.settings import Settings
+from cronledger.sources.ledgers import settings_of
 from cronledger.web import create_app
+from cronledger.web.several import several
 from tests.waiting import PATIENCE
 from tests.web.support.logins import Logins
 
@@ -23,28 +27,37 @@ TOKENS = [
 OPERATOR, VIEWER = ({"Authorization": f"Bearer {name}-secret"} for name in ("alice", "grafana"))
 
 
+def login_urls(database_url: str, logins: Logins) -> dict[str, str]:
+    """The settings of a page that uses the two logins on this database."""
+    return {
+        "web_read_url": logins.url(database_url, "viewer"),
+        "web_act_url": logins.url(database_url, "operator"),
+    }
+
+
 def app(database_url: str, logins: Logins, **settings: Any) -> Starlette:
-    """The page on this database, with the two logins."""
-    made = Settings.load(
-        {
-            "web_read_url": logins.url(database_url, "viewer"),
-            "web_act_url": logins.url(database_url, "operator"),
-            "connect_timeout": f"{PATIENCE:.0f}s",  # a busy server exceeds that of the page
-            **settings,
-        }
-    )
-    return create_app(settings=made, url=database_url)
+    """The page on this database. A busy server exceeds the timeout of the page."""
+    given = {**login_urls(database_url, logins), "connect_timeout": f"{PATIENCE:.0f}s", **settings}
+    return create_app(settings=Settings.load(given), url=database_url)
+
+
+def page_of(ledgers: Mapping[str, str], logins: Logins, **settings: Any) -> Starlette:
+    """The page over these databases by name."""
+    process = Settings.load({"connect_timeout": f"{PATIENCE:.0f}s", **settings})
+    found = {}
+    for name, url in ledgers.items():
+        given = {"url": url, **login_urls(url, logins)}
+        found[name] = settings_of(Path("ledgers.toml"), name, given, process)
+    return several(process, found)
 
 
 def client(page: Starlette, peer: str = "127.0.0.1", **parameters: Any) -> TestClient:
-    """A client that connects from `peer` and follows no redirects."""
     return TestClient(
         page, base_url=HOST, client=(peer, 50_000), follow_redirects=False, **parameters
     )
 
 
 def post(browser: TestClient, path: str, /, **data: Any) -> Response:
-    """Send a form of the page."""
     return browser.post(path, data=data, headers=SAME_ORIGIN)
 
 
@@ -95,12 +108,10 @@ def text(html: str) -> str:
 
 
 def panel(html: str, name: str) -> str:
-    """The text of one panel."""
     return text(_section(html, name))
 
 
 def links(html: str, name: str) -> list[str]:
-    """The addresses to which one panel leads."""
     return [unescape(found) for found in re.findall(r'href="([^"]*)"', _section(html, name))]
 
 

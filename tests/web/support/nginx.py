@@ -50,8 +50,6 @@ http {{
 
 
 class SignIn(BaseHTTPRequestHandler):
-    """The addresses of oauth2-proxy that nginx uses."""
-
     def do_GET(self) -> None:
         session = re.search(r"\b_oauth2_proxy=(\w+)", self.headers.get("Cookie", ""))
         if self.path == "/oauth2/auth":
@@ -74,7 +72,6 @@ class SignIn(BaseHTTPRequestHandler):
 
 @contextmanager
 def oauth2_proxy() -> Iterator[str]:
-    """Serve the stand-in, and yield its address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), SignIn) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -84,8 +81,6 @@ def oauth2_proxy() -> Iterator[str]:
 
 
 class Proxy:
-    """An nginx that runs."""
-
     def __init__(self, port: int, plain_port: int, certificate: Path) -> None:
         self.address = f"https://{HOST}:{port}"
         self.plain_port = plain_port
@@ -94,7 +89,6 @@ class Proxy:
         self._verify = ssl.create_default_context(cafile=certificate)
 
     def browser(self, session: str | None = None) -> httpx2.Client:
-        """Return a person's browser, with the session cookie of oauth2-proxy."""
         return httpx2.Client(
             base_url=f"https://127.0.0.1:{self._port}", verify=self._verify, timeout=60,
             cookies={} if session is None else {"_oauth2_proxy": session},
@@ -103,8 +97,7 @@ class Proxy:
 
 
 @contextmanager
-def nginx(directory: Path, page: str, prefix: str = "") -> Iterator[Proxy]:
-    """Serve the page at `page` (an address of an upstream) by the committed configuration."""
+def nginx(directory: Path, page: str) -> Iterator[Proxy]:
     assert PROGRAM is not None
     directory.mkdir()
     certificate, key = certificate_of(HOST, directory)
@@ -120,7 +113,6 @@ def nginx(directory: Path, page: str, prefix: str = "") -> Iterator[Proxy]:
                 ("listen 80", f"listen 127.0.0.1:{plain}"),
                 ("/etc/ssl/cron.example.com.pem", str(certificate)),
                 ("/etc/ssl/private/cron.example.com.key", str(key)),
-                ("location / {", f"location {prefix}/ {{"),
             )
         )
         user = "" if os.geteuid() else "user root;"
