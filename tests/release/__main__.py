@@ -3,7 +3,7 @@
 Nothing is published. Each Python gets empty environments: the wheel without extras, with each extra
 and with all of them, and the sdist. In the environments with `embedded`, outside of the checkout,
 the first example of the README runs, then `migrate`, `verify` and `doctor`. The sdist runs its own
-tests. The report has the sizes of the wheel and of what it installs.
+tests.
 """
 
 import argparse
@@ -13,11 +13,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.docs.support.pages import ROOT, relative_links
+from tests.docs.support.pages import ROOT
 from tests.release.environments import BIN, EXTRAS, Environment, Python, pythons, run
 from tests.release.smoke import follow_readme, imports
 
@@ -54,19 +53,9 @@ def _build(out: Path) -> tuple[Path, Path]:
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
     run(str(BIN / "check-wheel-contents"), str(wheel))
-    _check_description(wheel)
     for package in (wheel, sdist):
         print(f"{package.name}: {package.stat().st_size / 1e6:.1f} MB", flush=True)
     return wheel, sdist
-
-
-def _check_description(wheel: Path) -> None:
-    """Raise SystemExit if the page of the package index would have a link that leads nowhere."""
-    with zipfile.ZipFile(wheel) as archive:
-        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        description = archive.read(metadata).decode("utf-8").partition("\n\n")[2]
-    if not description or (found := relative_links(description)):
-        raise SystemExit(f"relative links in the description of the wheel: {found or 'no text'}")
 
 
 def _install(python: Python, wheel: Path, sdist: Path) -> None:
@@ -76,7 +65,7 @@ def _install(python: Python, wheel: Path, sdist: Path) -> None:
             environment.install(wheel, extra)
             imports(environment, [one for one in extra.split(",") if one])
             shown = "all extras" if "," in extra else extra or "no extra"
-            print(f"{python.version} {shown:<12} {environment.size()}", flush=True)
+            print(f"{python.version} {shown}", flush=True)
             if extra == "embedded":
                 follow_readme(environment)
     with Environment(python) as environment:

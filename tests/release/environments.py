@@ -86,10 +86,10 @@ class Environment:
     def __init__(self, python: Python) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="cronledger-release-")
         self.directory = Path(self._temporary.name)
-        self._root = self.directory / "env"
-        self.bin = self._root / "bin"
+        root = self.directory / "env"
+        self.bin = root / "bin"
         self.python = self.bin / "python"
-        run("uv", "venv", "--quiet", "--python", str(python.path), str(self._root))
+        run("uv", "venv", "--quiet", "--python", str(python.path), str(root))
 
     def __enter__(self) -> Self:
         return self
@@ -106,19 +106,6 @@ class Environment:
             *(("--constraints", str(constraints)) if constraints else ()),
             *(("--editable",) if editable else ()), wanted)  # fmt: skip
         run("uv", "pip", "check", "--quiet", "--python", str(self.python), quiet=True)
-
-    def size(self) -> str:
-        """Return the number of the installed distributions and their size."""
-        (packages,) = self._root.glob("lib/python*/site-packages")
-        count = len(list(packages.glob("*.dist-info")))
-        own = _size(packages / "cronledger")
-        others = _size(packages) - own
-        return f"{count - 1:>3} dependencies {others:>6.1f} MB, cronledger {own:.1f} MB"
-
-
-def _size(directory: Path) -> float:
-    """Return the size of the files below `directory` in MB."""
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / 1e6
 
 
 def run(

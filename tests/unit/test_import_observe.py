@@ -95,9 +95,9 @@ def test_the_user_and_the_flags_of_an_entry_stay_before_the_wrapper_F121(tmp_pat
 @pytest.mark.parametrize(
     "command",
     [
-        "/bin/echo plain --word=1 a,b", "echo a  b", "cd / && pwd; false", "X=1 env | grep ^X=",
-        "echo 'it''s' \"$HOME\" > /dev/stdout 2>&1", r"/bin/echo 100\% done", r"date +\%\% >&2",
-        "/bin/cat%one%two", "sort | head -1%b%a%", "/bin/sh -c 'exit 7'", "test -n \"$0\"",
+        "/bin/echo plain --word=1 a,b", "cd / && pwd; false", "X=1 env | grep ^X=",
+        "echo 'it''s' \"$HOME\" > /dev/stdout 2>&1", r"/bin/echo 100\% done",
+        "sort | head -1%b%a%", "/bin/sh -c 'exit 7'",
     ],
 )  # fmt: skip
 def test_a_wrapped_line_does_what_the_line_did_F121(
@@ -136,18 +136,14 @@ def test_a_job_of_several_hosts_has_a_scope_for_each_F121(tmp_path: Path) -> Non
     assert f"# 0 5 * * * {observed.PROGRAM} observe b -- /bin/b\n" in text
 
 
-@pytest.mark.parametrize("schedule", ["@90", "5~50 3 * * *"])
-def test_times_that_nobody_knows_beforehand_are_no_schedule_F121(
-    tmp_path: Path, schedule: str
-) -> None:
-    ended = run(tmp_path, "crontab", "-", "--user", stdin=f"{schedule} /bin/a\n")
+def test_times_that_nobody_knows_beforehand_are_no_schedule_F121(tmp_path: Path) -> None:
+    ended = run(tmp_path, "crontab", "-", "--user", stdin="@90 /bin/a\n5~50 3 * * * /bin/b\n")
     assert ended.exit_code == 1
-    assert "the job has no schedule" in ended.stderr
-    (job,) = toml.load(tmp_path / "c.toml").jobs
-    assert job.schedule is None
+    assert ended.stderr.count("the job has no schedule") == 2
+    assert [job.schedule for job in toml.load(tmp_path / "c.toml").jobs] == [None, None]
 
 
-@pytest.mark.parametrize("schedule", ["* * * * *", "*/2 * * * *", "@hourly", "0 3 1 * *"])
+@pytest.mark.parametrize("schedule", ["* * * * *", "@hourly"])
 def test_grace_is_shorter_than_the_time_between_two_plan_times_F121(
     tmp_path: Path, schedule: str
 ) -> None:
@@ -178,7 +174,6 @@ def test_a_cronjob_gets_a_patch_that_wraps_its_command_F121(tmp_path: Path) -> N
     [
         ('command: [pg_dump, "--file=/a b"], ', "", "its image decides what runs"),
         ("args: [shop]}", "args: [shop]}\n          - {name: log}", "the patch wraps the first"),
-        ('"0 3 * * *"', '"@every 1h"', "the job has no schedule"),
         ("schedule:", "suspend: true\n  schedule:", "the CronJob is suspended"),
     ],
 )
@@ -194,8 +189,7 @@ def test_what_a_patch_cannot_do_is_noted_F121(
 @pytest.mark.parametrize(
     ("starts", "wrapped"),
     [
-        ("/bin/a ${X} '%i'", ["{} -- /bin/a ${X} '%i'"]),
-        ("-:/bin/a $X", ["-:{} -- /bin/a $X"]),
+        ("-:/bin/a ${X} '%i'", ["-:{} -- /bin/a ${X} '%i'"]),
         ("|/bin/a | b", ["{} -- /bin/sh -c '/bin/a | b'"]),
         ("/bin/a\nExecStart=+/bin/b c", ["/bin/a", "+{} -- /bin/b c"]),
         ("@/bin/a name 'b c'", ["{} -- /bin/a 'b c'"]),
@@ -221,7 +215,6 @@ def test_a_service_gets_a_drop_in_that_wraps_its_command_F121(
     ("timer", "service", "told"),
     [
         ("OnCalendar=daily\nOnCalendar=12:00\n", "ExecStart=/a\n", "which of these 2 schedules"),
-        ("OnUnitActiveSec=1h\n", "ExecStart=/a\n", "the job has no schedule"),
         ("OnCalendar=daily\n", "ExecStart=/a ; /b\n", "write each on a line of its own"),
         ("OnCalendar=daily\n", "Type=oneshot\n", "has no ExecStart"),
     ],
@@ -257,7 +250,6 @@ def test_a_job_of_pg_cron_gets_a_statement_that_changes_its_command_F121() -> No
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"command": "VACUUM t"}, "may not run in a transaction"),
         ({"command": "do 'begin rollback; end'"}, "may not run in a transaction"),
         ({"database": "stock"}, "belongs to database stock"),
         ({"schedule": "30 seconds"}, "the job has no schedule"),

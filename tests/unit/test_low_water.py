@@ -7,15 +7,6 @@ from cronledger.engine.claiming.low_water import LowWater
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 
 
-def test_it_is_the_first_due_schedule_of_the_last_claim() -> None:
-    mark = LowWater()
-    assert mark.begin([]) is None
-    mark.rise(NOON, [])
-    assert mark.begin([]) == NOON
-    mark.rise(None, [])
-    assert mark.begin([]) is None
-
-
 def test_a_claim_that_was_overtaken_by_news_does_not_raise_it() -> None:
     mark = LowWater()
     mark.begin([])
@@ -24,6 +15,8 @@ def test_a_claim_that_was_overtaken_by_news_does_not_raise_it() -> None:
     assert mark.begin([]) is None
     mark.rise(NOON, [])
     assert mark.begin([]) == NOON
+    mark.rise(None, [])
+    assert mark.begin([]) is None
 
 
 def test_it_does_not_hold_for_a_job_that_the_last_claim_left_out() -> None:

@@ -1,11 +1,8 @@
 """What the end of a handler becomes; every outcome can be stored."""
 
 import json
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from datetime import date, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -29,15 +26,16 @@ class Hostile(BaseModel):
         raise KeyError(value)
 
 
-@dataclass
-class Data:
-    name: str
-    when: datetime
-
-
 class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+class Silent:
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+    __str__ = __repr__
 
 
 def raised(exc: Exception, cause: Exception | None = None) -> Exception:
@@ -50,21 +48,11 @@ def raised(exc: Exception, cause: Exception | None = None) -> Exception:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, None),
-        (0, "0"),
-        ({"ä": [1, "x"]}, '{"ä": [1, "x"]}'),
-        (Model(), '{"at": "2026-01-02"}'),
-        (
-            Data("n", datetime(2026, 1, 2, tzinfo=UTC)),
-            '{"name": "n", "when": "2026-01-02T00:00:00Z"}',
-        ),
-        (UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
-        (Decimal("1.50"), '"1.50"'),
-        ({3}, "[3]"),
+        (None, None), ({"ä": [1, "x"]}, '{"ä": [1, "x"]}'), (Model(), '{"at": "2026-01-02"}'),
         ("\\u0000", r'"\\u0000"'),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_results_are_stored_as_json(value: Any, text: str | None) -> None:
     made = oc.success(value)
     assert (made.status, made.result_json, made.error_code) == (Status.SUCCESS, text, None)
@@ -97,10 +85,9 @@ def deep() -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "code"),
     [
-        (float("nan"), "result_invalid"), ({"a": float("-inf")}, "result_invalid"),
-        (object(), "result_invalid"), (b"\xff", "result_invalid"), (Hostile(), "result_invalid"),
-        (deep(), "result_invalid"), (10**5_000, "result_invalid"), (10**309, "result_invalid"),
-        ("x" * 16_383, "result_too_large"), ("ä" * 8_192, "result_too_large"),
+        (float("nan"), "result_invalid"), (object(), "result_invalid"),
+        (deep(), "result_invalid"), (10**309, "result_invalid"),
+        ("ä" * 8_192, "result_too_large"),
     ],
     ids=lambda value: str(type(value)),
 )  # fmt: skip
@@ -120,13 +107,17 @@ def test_a_result_just_fits() -> None:
     assert oc.success("x" * 99, None, 100).error_code == "result_too_large"
 
 
-@pytest.mark.parametrize("rows", [-1, 2**63, True, 1.5, "3"], ids=str)
-def test_rows_affected_that_is_no_count_is_a_note(rows: Any) -> None:
-    made = oc.success(oc.Result({"kept": 1}, rows_affected=rows))
-    assert made.rows_affected is None
-    assert made.result_json == '{"kept": 1}'
-    assert made.error_code == "result_invalid"
-    assert "rows_affected" in str(made.error_msg)
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [(-1, "-1"), (2**63, f"{2**63}"), (True, "True"), (Silent(), "a Silent without text"),
+     (10**5_000, "a int without text")],
+    ids=["negative", "too large", "no number", "no text", "too long"],
+)  # fmt: skip
+def test_rows_affected_that_is_no_count_is_a_note(rows: Any, shown: str) -> None:
+    made = oc.success(oc.Result({"kept": 1}, rows_affected=rows, watermark=rows))
+    assert (made.status, made.rows_affected) == (Status.SUCCESS, None)
+    assert (made.result_json, made.error_code) == ('{"kept": 1}', "result_invalid")
+    assert made.error_msg == f"rows_affected = {shown} is not a count; not stored"
 
 
 def test_an_exception_has_class_text_and_traceback() -> None:
@@ -137,19 +128,9 @@ def test_an_exception_has_class_text_and_traceback() -> None:
     assert "test_outcome.py" in message
     assert made.output == "ab"
     assert "Mute" in str(oc.failure(raised(Mute())).error_msg)
-
-
-def test_a_long_traceback_keeps_its_end() -> None:
-    def sink(depth: int) -> None:
-        if depth == 0:
-            raise LookupError("x" * 5_000)
-        sink(depth - 1)
-
-    with pytest.raises(LookupError) as caught:
-        sink(200)
-    message = str(oc.failure(caught.value).error_msg)
-    assert len(message) <= oc.ERROR_LENGTH
-    assert message.startswith("LookupError: xxx")
+    long = str(oc.failure(raised(LookupError("x" * 5_000))).error_msg)
+    assert len(long) <= oc.ERROR_LENGTH
+    assert long.startswith("LookupError: xxx")
 
 
 def test_discard_is_final_and_has_the_users_code_text_and_cause() -> None:
@@ -162,11 +143,10 @@ def test_discard_is_final_and_has_the_users_code_text_and_cause() -> None:
     assert len(str(oc.failure(oc.Discard("x" * 500)).error_code)) == CODE_LENGTH
 
 
-@pytest.mark.parametrize(("after", "seconds"), [("90s", 90), (1.5, 1.5), (timedelta(0), 0)])
-def test_retry_requests_its_wait(after: Any, seconds: float) -> None:
-    made = oc.failure(oc.Retry(after, "later"))
+def test_retry_requests_its_wait() -> None:
+    made = oc.failure(oc.Retry(1.5, "later"))
     assert (made.error_code, made.error_msg) == ("retry_requested", "later")
-    assert made.asked_after == timedelta(seconds=seconds)
+    assert made.asked_after == timedelta(seconds=1.5)
 
 
 @pytest.mark.parametrize("after", [-1, "soon", float("nan"), timedelta(days=40_000)], ids=str)
@@ -194,15 +174,13 @@ FAILED = oc.failure(ValueError("x"))
     [
         (FAILED, 1, False, timedelta(minutes=1)), (FAILED, 2, False, timedelta(minutes=5)),
         (FAILED, 3, False, None), (oc.failure(oc.Retry("3s")), 1, False, timedelta(seconds=3)),
-        (oc.failure(oc.Retry("3s")), 3, False, None),
         (oc.failure(oc.Retry()), 2, False, timedelta(minutes=5)),
         (oc.failure(oc.Discard("c")), 1, True, None),
         (oc.timed_out(timedelta(1), end_known=True), 1, False, timedelta(minutes=1)),
         (oc.timed_out(timedelta(1), end_known=False), 1, False, None),
         (oc.timed_out(timedelta(1), end_known=False), 1, True, timedelta(minutes=1)),
         (oc.shutdown(end_known=False), 1, False, None),
-        (oc.exited(3), 1, False, timedelta(minutes=1)), (oc.payload_invalid("bad"), 1, True, None),
-        (oc.cancelled(), 1, True, None),
+        (oc.payload_invalid("bad"), 1, True, None), (oc.cancelled(), 1, True, None),
     ],
 )  # fmt: skip
 def test_the_outcome_decides_the_next_attempt(
@@ -212,6 +190,7 @@ def test_the_outcome_decides_the_next_attempt(
     assert oc.next_attempt(declared, attempt, 3, outcome, 0.0) == expected
     decided = oc.decide(outcome, declared, attempt, 3, 0.0)
     assert (decided.retry_after, decided.final) == (expected, expected is None)
+    assert oc.decide(decided, declared, attempt, 3, 0.0) == decided
 
 
 def test_an_exit_status_a_signal_and_a_cancellation_have_their_texts() -> None:
@@ -228,39 +207,19 @@ def test_an_exit_status_a_signal_and_a_cancellation_have_their_texts() -> None:
 def test_text_is_cut_at_either_end() -> None:
     assert oc.clean_text("abcdef", 4) == "abc…"
     assert oc.clean_text("abcdef", 4, tail=True) == "…def"
+    assert oc.clean_text("a\x00b\ud800…", 3) == "ab…"
 
 
-def test_a_count_is_stored_and_one_that_cannot_be_shown_is_a_note() -> None:
+def test_a_count_is_stored() -> None:
     stored = oc.success(oc.Result(None, rows_affected=7))
     assert (stored.rows_affected, stored.result_json, stored.error_code) == (7, None, None)
-    for value in (10**5_000, Silent()):
-        made = oc.success(oc.Result({"kept": 1}, rows_affected=value, watermark=value))  # type: ignore[arg-type]
-        assert (made.status, made.result_json) == (Status.SUCCESS, '{"kept": 1}')
-        assert (
-            made.error_msg
-            == f"rows_affected = a {type(value).__name__} without text is not a count; not stored"
-        )
+
+
+def test_a_text_that_cannot_be_shown_is_named() -> None:
     assert oc.failure(oc.Discard("code", Silent())).error_msg == "a Silent without text"  # type: ignore[arg-type]
 
 
 any_text = st.text(st.characters(exclude_categories=()))  # NUL and lone surrogates, too
-
-
-@given(any_text, st.integers(1, 20), st.booleans())
-def test_clean_text_can_be_stored(text: str, limit: int, tail: bool) -> None:
-    clean = oc.clean_text(text, limit, tail=tail)
-    assert len(clean) <= limit
-    assert b"\x00" not in clean.encode("utf-8")
-    assert oc.clean_text(clean, limit, tail=tail) == clean
-
-
-class Silent:
-    """Nothing that is asked of it is answered."""
-
-    def __repr__(self) -> str:
-        raise RuntimeError("no text")
-
-    __str__ = __repr__
 
 
 leaves = (
@@ -336,23 +295,6 @@ def test_any_return_value_or_exception_has_an_outcome_that_can_be_stored(
     assert made.watermark is None or abs(made.watermark) <= oc.LARGEST_COUNT
 
 
-waits = st.timedeltas(timedelta(0), oc.LONGEST_WAIT)
-shares = st.floats(0, 1, exclude_max=True)
-
-
-@given(st.lists(waits, min_size=1, max_size=5), shares, shares, st.floats(0, 1))
-def test_backoff_never_shrinks_where_its_steps_do_not(
-    steps: list[timedelta], share: float, other: float, jitter: float
-) -> None:
-    declared = job(retry_backoff=sorted(steps), retry_jitter=jitter)
-    found = [oc.backoff(declared, attempt, share) for attempt in range(1, 9)]
-    assert found == sorted(found)
-    assert found[-1] == found[len(steps) - 1]
-    assert all(step <= wait <= 2 * step for step, wait in zip(sorted(steps), found, strict=False))
-    low, high = sorted((share, other))
-    assert oc.backoff(declared, 1, low) <= oc.backoff(declared, 1, high)
-
-
 def test_an_expired_lease_names_the_outage_its_length_and_the_setting() -> None:
     ended = oc.lease_expired(58.2, "OperationalError: refused", timedelta(minutes=1))
     assert ended.error_msg == (
@@ -362,27 +304,6 @@ def test_an_expired_lease_names_the_outage_its_length_and_the_setting() -> None:
     )
     still = oc.lease_expired(58.2, None, timedelta(minutes=1))
     assert "(the process got no CPU time)" in (still.error_msg or "")
-
-
-ways = st.sampled_from([
-    oc.success(1), FAILED, oc.failure(oc.Retry("3s")), oc.failure(oc.Discard("c")), oc.cancelled(),
-    oc.timed_out(timedelta(1), end_known=False), oc.timed_out(timedelta(1), end_known=True),
-    oc.shutdown(end_known=False), oc.payload_invalid("no"), oc.lease_over("lease"),
-])  # fmt: skip
-
-
-@given(ways, st.integers(1, 9), st.integers(1, 9), st.booleans(), shares)
-def test_a_decided_outcome_is_final_or_has_a_wait(
-    ended: oc.Outcome, attempt: int, most: int, reentrant: bool, share: float
-) -> None:
-    declared = job(allow_stale_reentry=reentrant)
-    decided = oc.decide(ended, declared, attempt, most, share)
-    assert decided.final is (decided.retry_after is None)
-    if attempt >= most or ended.final or ended.status is not Status.FAILED:
-        assert decided.final
-    if not ended.end_known and not reentrant:
-        assert decided.final  # I6
-    assert oc.decide(decided, declared, attempt, most, share) == decided
 
 
 def test_every_error_code_has_a_meaning() -> None:

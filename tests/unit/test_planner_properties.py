@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronledger.rules.model import Overlap, Parked, SkipReason
@@ -153,10 +153,8 @@ def test_every_plan_time_is_settled_once_in_order_by_the_rules(
         seen += check(known, row, now, call, answer)
         check_next(known, max(now, row.planned_through), call, answer)
         row = advanced(row, answer)
-        event(f"parked {answer.parked}")
     assert [plan_time for plan_time, _ in seen] == world.exists(cursor, row.planned_through)
     for _, (reason, _, by) in seen:
-        event(f"became {reason or 'run'}")
         assert (by is not None) is (reason is SkipReason.OVERLAP)
 
 
@@ -211,7 +209,4 @@ def test_a_backlog_over_clock_changes_is_planned_alike_all_ways(
         now += call.wait
         known = world.known_at(max(now, row.planned_through))
         row = replace(row, retirements=known.retirements, absences=known.absences)
-        answer = planned_all_ways(known, row, now, call)
-        row = advanced(row, answer)
-        event(f"runs: {min(len(answer.runs), 100) // 10 * 10}")
-        event(f"skips: {min(sum(s.count for s in answer.skips), 1000) // 100 * 100}")
+        row = advanced(row, planned_all_ways(known, row, now, call))

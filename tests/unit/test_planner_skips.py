@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.model import SkipReason
 from cronledger.rules.plans import PlannedSkip
 from tests.unit.support.planning import at, job, planned, reading_ahead, revision, runs, say, skips
 
@@ -35,11 +34,6 @@ def test_a_schedule_that_cannot_run_is_not_overdue_from_a_skip_that_somebody_dec
     assert answer.first_settled == at("09:30")
 
 
-def test_a_planned_skip_between_plan_times_contains_none() -> None:
-    answer = planned("09:00", "09:25", job(**EVERY), planned_skips=[skip("09:11", "09:19")])
-    assert runs(answer) == ["09:10", "09:20"]
-
-
 def test_of_planned_skips_that_overlap_the_first_one_has_the_common_plan_times() -> None:
     covers = [skip("09:10", "09:30", "a"), skip("09:20", "09:40", "b"), skip("09:25", "09:30", "c")]
     answer = planned("09:00", "09:55", job(**EVERY), planned_skips=covers)
@@ -56,23 +50,6 @@ def test_a_limit_of_catch_up_counts_only_what_is_not_skipped(ahead: int) -> None
     assert skips(answer) == ["missed 09:10", "operator 09:40-09:50 x2"]
 
 
-@pytest.mark.parametrize("ahead", [1, 32])
-def test_a_skipped_plan_time_is_never_the_newest_one(ahead: int) -> None:
-    with reading_ahead(ahead):
-        answer = planned(
-            "09:00", "09:45", job(catch_up="latest"), planned_skips=[skip("09:30", "09:40")]
-        )
-    assert runs(answer) == ["09:20"]
-    assert skips(answer) == ["superseded 09:10", "operator 09:30-09:40 x2"]
-
-
-def test_a_skipped_plan_time_is_due_and_the_next_one_is_that_after_it() -> None:
-    covers = [skip("09:10", "09:20"), skip("09:30", "09:30")]
-    answer = planned("09:00", "09:05", job(), planned_skips=covers)
-    assert (say(answer.next_due_at), say(answer.next_plan_time)) == ("09:10", "09:40")
-    assert answer.skips == ()
-
-
 def test_the_plan_time_after_a_skipped_one_may_be_of_an_earlier_revision() -> None:
     """The next one of the revision in force is at 10:00."""
     hour = timedelta(hours=1)
@@ -82,11 +59,3 @@ def test_the_plan_time_after_a_skipped_one_may_be_of_an_earlier_revision() -> No
     ]
     answer = planned("09:00", "09:40", edited, planned_skips=[skip("09:10", "09:10")])
     assert (say(answer.next_due_at), say(answer.next_plan_time)) == ("10:10", "09:20")
-
-
-def test_a_planned_skip_before_the_start_of_the_job_contains_nothing() -> None:
-    answer = planned(
-        "09:00", "09:45", job(starts_at=at("09:30")), planned_skips=[skip("09:00", "09:30")]
-    )
-    assert [(one.reason, one.count) for one in answer.skips] == [(SkipReason.OPERATOR, 1)]
-    assert runs(answer) == ["09:40"]

@@ -18,6 +18,7 @@ ROWS = (
 )
 """Hints that only psql can cause: commands, clients and the page check what they pass."""
 SQL = re.compile(r"SELECT|=>|NULL|\bother\.|\bexecution_status\b|\bjob_status\b|\{")
+OPTIONS = re.compile(" --")
 NAMES = re.compile(r"\b(?!plan_time|catch_up|planned_)[a-z]+_[a-z_]+\b")
 """Names of arguments, as programs write them."""
 
@@ -44,14 +45,14 @@ def test_no_surface_shows_sql(surface: Surface) -> None:
     assert any(SQL.search(text) for text in shown)
 
 
-@pytest.mark.parametrize("surface", [Surface.CLIENT, Surface.PAGE])
-def test_options_are_shown_on_the_command_line_alone(surface: Surface) -> None:
-    assert [to for text in hints() if " --" in (to := remedy(text, surface))] == []
-
-
-def test_the_command_line_shows_no_argument() -> None:
-    shown = [remedy(text, Surface.COMMAND) for text in hints()]
-    assert [to for to in shown if NAMES.search(to)] == []
+@pytest.mark.parametrize(
+    ("surface", "foreign"),
+    [(Surface.CLIENT, OPTIONS), (Surface.PAGE, OPTIONS), (Surface.COMMAND, NAMES)],
+)
+def test_options_are_of_the_command_line_and_arguments_of_programs(
+    surface: Surface, foreign: re.Pattern[str]
+) -> None:
+    assert [to for text in hints() if foreign.search(to := remedy(text, surface))] == []
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,7 @@ def test_the_command_line_shows_no_argument() -> None:
             """To list its scopes, run `cronledger jobs show 'it'"'"'s'`.""",
             "To list its scopes, open the page of the job.",
         ),
+        ("Add the job again first.", *["Add the job again first."] * 3),
         (
             "Wait for it, or end it with other.cancel(7).",
             "Wait for it, or end it with `cronledger executions cancel 7`.",
@@ -82,9 +84,3 @@ def test_a_hint_has_the_terms_of_its_surface(
     hint: str, command: str, client: str, page: str
 ) -> None:
     assert [remedy(hint, surface) for surface in Surface] == [command, client, page]
-
-
-def test_a_hint_without_terms_of_sql_is_the_same_everywhere() -> None:
-    assert {remedy("Add the job again first.", surface) for surface in Surface} == {
-        "Add the job again first."
-    }

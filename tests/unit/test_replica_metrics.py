@@ -16,9 +16,7 @@ from cronledger.ledger.migrate import migrations
 from cronledger.metrics.measurements import (
     CLAIMS,
     DURATIONS,
-    HANDLERS,
     LATENESSES,
-    OUTCOMES,
     STATES,
     Histogram,
     Measurements,
@@ -96,24 +94,19 @@ def test_every_metric_of_a_replica_has_the_name_of_its_ledger() -> None:
 
 def test_an_attempt_is_counted_once_with_its_duration() -> None:
     world = World("default")
-    before = world.samples()
     world.counts.ended("default", "python", "failed", 0.3)
     world.counts.ended("default", "python", "failed", 90_000)
-    after = world.samples()
-    changed = {key: value for key, value in after.items() if value != before[key]}
-    kind = (("handler", "python"), ("queue", "default"))
+    kind = {"queue": "default", "handler": "python"}
+    assert world.value("executions_total", outcome="failed", **kind) == 2
+    assert world.value("execution_duration_seconds_count", **kind) == 2
+    assert world.value("execution_duration_seconds_sum", **kind) == pytest.approx(90_000.3)
+    counted = {key: value for key, value in world.samples().items() if value}
     buckets = {
         float(dict(labels)["le"]): value
-        for (name, labels), value in changed.items()
+        for (name, labels), value in counted.items()
         if name == "execution_duration_seconds_bucket"
     }
     assert buckets == {x: 1 for x in DURATIONS if x >= 0.3} | {math.inf: 2}
-    others = {key: value for key, value in changed.items() if not key[0].endswith("_bucket")}
-    assert others == {
-        ("executions_total", (kind[0], ("outcome", "failed"), kind[1])): 2,
-        ("execution_duration_seconds_count", kind): 2,
-        ("execution_duration_seconds_sum", kind): pytest.approx(90_000.3),
-    }
 
 
 def test_a_bucket_contains_its_bound_and_bounds_ascend() -> None:
@@ -128,15 +121,14 @@ def test_a_bucket_contains_its_bound_and_bounds_ascend() -> None:
 
 def test_the_state_of_the_replica() -> None:
     world = World("default")
-    assert world.value("slots") == 4
-    assert world.value("running") == 3
-    assert world.value("unwritten_outcomes") == 2
-    assert world.value("leases_lost_total") == 1
+    gauges = {
+        "slots": 4, "running": 3, "unwritten_outcomes": 2, "leases_lost_total": 1,
+        "clock_skew_seconds": -0.25, "database_reachable": 1,
+    }  # fmt: skip
+    assert {name: world.value(name) for name in gauges} == gauges
     assert world.value("loop_errors_total", loop="dispatcher") == 5
-    assert world.value("loop_errors_total", loop="finisher") == 0
     assert world.value("loop_age_seconds", loop="dispatcher") == 0.5
-    assert world.value("clock_skew_seconds") == -0.25
-    assert world.value("database_reachable") == 1
+    assert get_args(State) == STATES
     states = {state: world.value("state", state=state) for state in STATES}
     assert states == {"starting": 0, "running": 1, "draining": 0, "stopped": 0}
     python = ".".join(map(str, sys.version_info[:3]))
@@ -149,15 +141,9 @@ def test_the_state_of_the_replica() -> None:
     assert world.value("database_reachable") == 0
 
 
-def test_every_state_and_every_kind_of_handler_is_a_label() -> None:
-    assert get_args(State) == STATES
-    assert set(HANDLERS) == {"python", "command", "sql", "http"}
-    assert set(OUTCOMES) == {"success", "failed", "cancelled", "released", "lost"}
-
-
 @needs_promtool
-@pytest.mark.parametrize("queues", [("default",), ('odd "name"\\', "new\nline", "ü")])
-def test_promtool_accepts_the_text(queues: tuple[str, ...]) -> None:
+def test_promtool_accepts_the_text() -> None:
+    queues = ('odd "name"\\', "new\nline", "ü")
     world = World(*queues)
     for seconds in (0, 1e-9, 0.1, 1e9):
         world.counts.ended(queues[0], "http", "success", seconds)
@@ -177,8 +163,7 @@ def test_the_scraper_chooses_the_format() -> None:
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     read = openmetrics.text_string_to_metric_families(text.decode())  # type: ignore[no-untyped-call]
     assert names == {family.name for family in read}
-    for accept in ("", "*/*", "text/plain;version=x"):
-        assert world.exposition.render(accept)[1].startswith("text/plain; version=0.0.4")
+    assert world.exposition.render("*/*")[1].startswith("text/plain; version=0.0.4")
 
 
 def test_two_replicas_of_a_program_are_independent() -> None:

@@ -6,8 +6,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cronledger.declaring.app import App
 from cronledger.rules import outcome as oc
@@ -51,10 +49,7 @@ def decided(ended: oc.Outcome, **filters: Any) -> oc.Outcome:
 BUSY = oc.failure(Busy("no"))
 SERIALIZATION = oc.failure(psycopg.errors.SerializationFailure("no"))
 GROUP = oc.failure(ExceptionGroup("two", [Busy(), ExceptionGroup("one", [KeyError()])]))
-HTTP = [
-    oc.failed("http_status", "no", causes=retry_filters.one_cause(status))
-    for status in ("429", "599")
-]
+HTTP = oc.failed("http_status", "no", causes=retry_filters.one_cause("429"))
 
 
 @pytest.mark.parametrize(
@@ -72,11 +67,9 @@ HTTP = [
         ),
         (oc.exited(75), ["75", "64-78", "75-75", "exit_code"], ["7", "64-74", "signal", "5xx"]),
         (oc.exited(-signal.SIGKILL), ["SIGKILL", "signal"], ["9", "1-255", "SIGTERM", "exit_code"]),
-        (HTTP[0], ["429", "4xx", "400-499", "http_status"], ["5xx", "42-43", "handler_error"]),
-        (HTTP[1], ["5xx", "599"], ["6xx", "500-598"]),
+        (HTTP, ["429", "4xx", "400-499", "http_status"], ["5xx", "42-43", "handler_error"]),
         (oc.failed("handler_error", "x", causes=retry_filters.causes_of(Coded("40001"))),
          ["40001", "40", "handler_error"], ["40P01", "4"]),
-        (oc.failure(Coded(None)), [f"{__name__}.Coded"], ["None", "No"]),
         (oc.failure(Hostile()), [f"{__name__}.Hostile"], ["40"]),
         (oc.timed_out(MINUTE, end_known=True), ["timeout"], ["TimeoutError", "handler_error"]),
     ],
@@ -100,7 +93,6 @@ def test_an_item_matches_its_failures_and_no_others(
 def test_never_wins_and_no_filter_matches_all() -> None:
     both = decided(BUSY, retry_on=["OSError"], never_retry_on=["ConnectionError"])
     assert (both.retry_after, both.final) == (None, True)
-    assert decided(BUSY).retry_after == MINUTE
     assert decided(BUSY, retry_on=[], never_retry_on=[]).retry_after == MINUTE
     assert decided(BUSY, never_retry_on=["ValueError"]).retry_after == MINUTE
 
@@ -135,20 +127,13 @@ def test_the_error_names_the_filter_that_matched() -> None:
     assert retry_filters.split_note("plain") == ("plain", None)
     assert retry_filters.split_note(None) == (None, None)
     assert retry_filters.split_note("not retried: x") == (None, "x")
+    longest = oc.failed("handler_error", "x" * 5_000, causes=BUSY.causes)
+    long = str(decided(longest, never_retry_on=["OSError"]).error_msg)
+    assert len(long) <= oc.ERROR_LENGTH
+    assert long.endswith("\nnot retried: never_retry_on has OSError")
     # The last attempt ends without a filter.
     last = oc.decide(BUSY, job(never_retry_on=["OSError"]), 3, 3, 0.0)
     assert (last.error_msg, last.not_retried) == (BUSY.error_msg, None)
-
-
-@given(st.text(st.characters(exclude_categories=()), max_size=5_000))
-def test_the_note_fits_into_the_longest_error(text: str) -> None:
-    item = "a" * 198 + ".b"
-    ended = oc.failed("handler_error", text, causes=retry_filters.one_cause(item))
-    refused = decided(ended, never_retry_on=[item])
-    assert refused.error_msg is not None
-    assert len(refused.error_msg) <= oc.ERROR_LENGTH
-    assert refused.error_msg.endswith(f"not retried: never_retry_on has {item}")
-    assert oc.decide(refused, job(never_retry_on=[item]), 1, 3, 0.0) == refused
 
 
 FINE: list[tuple[str, list[Any]]] = [
@@ -170,14 +155,14 @@ def test_valid_items_have_no_problem(handler: str, items: list[Any]) -> None:
 
 BAD = {
     "python": (
-        "ConectionError", "print", "a b", "75", "a.", ".a", "a-b", "builtins.OSError", "IOError",
-        "time_out", "lease_lost", "exit_code", "40001", "5xx"),
+        "ConectionError", "print", "a b", "a.", ".a", "builtins.OSError", "IOError", "lease_lost",
+        "exit_code"),
     "command": (
-        "0", "256", "78-64", "0-9", "1-256", "-1", "1000", "SIGNONE", "SIGIOT", "ValueError", "5xx",
-        "exit", "shutdown", "stale_timeout", "payload_invalid", "http_status", "retry_requested"),
+        "0", "256", "78-64", "0-9", "1-256", "SIGNONE", "SIGIOT", "ValueError", "5xx", "shutdown",
+        "retry_requested"),
     "sql": ("4000", "400011", "40p01", "4", "40-42", "http_status", "a.B"),
-    "http": ("99", "600", "5XX", "6xx", "0xx", "599-500", "50", "exit_code"),
-    "external": (" a", "a ", " ", "x" * 101, "stale_timeout", "shutdown"),
+    "http": ("99", "600", "5XX", "6xx", "0xx", "599-500", "exit_code"),
+    "external": (" a", "a ", "x" * 101, "stale_timeout"),
 }  # fmt: skip
 
 
@@ -195,7 +180,6 @@ def test_invalid_items_have_a_problem_with_a_remedy(handler: str, field: str) ->
     ("item", "remedy"),
     [
         ("IOError", 'write "OSError"'),
-        ("builtins.KeyError", 'write "KeyError"'),
         ("retry_requested", "remove it"),  # a requested retry bypasses all filters
     ],
 )
@@ -235,8 +219,6 @@ def test_classes_are_stored_by_name() -> None:
     [
         (int, "never_retry_on: has int, which is not an exception class; remove it"),
         (oc.Retry, r"has cronledger\.rules\.outcome\.Retry, but filters do not apply"),
-        (oc.Discard, "filters do not apply"),
-        (3.5, "never_retry_on"),
         (OSError("x"), "never_retry_on"),
     ],
 )

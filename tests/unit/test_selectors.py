@@ -19,9 +19,8 @@ def test_labels_have_one_order_however_they_are_written(written: object) -> None
 @pytest.mark.parametrize(
     ("written", "shows"),
     [
-        ("web", "'web' is not a label; use KEY=VALUE"), ("role=", "'role=' is not a label"),
-        ("", "'' is not a label"), ("role=web,role=db", "two values of role"),
-        ("role=a b", "'role=a b' is not a label"), (7, "neither a text nor a list"),
+        ("web", "'web' is not a label; use KEY=VALUE"), ("", "'' is not a label"),
+        ("role=a b", "'role=a b' is not a label"), ("role=web,role=db", "two values of role"),
         (["role=web", 7], "neither a text nor a list"),
     ],
 )  # fmt: skip
@@ -47,11 +46,8 @@ def test_a_runner_has_the_label_of_its_host(monkeypatch: pytest.MonkeyPatch) -> 
     ("variable", "written", "shows"),
     [
         ("LABELS", "host=web1", "set CRONLEDGER_HOST instead"),
-        ("LABELS", "role=web,role=db", "two values of role"),
         ("LABELS", "web", "is not a label"),
-        ("HOST", "web 1", "'web 1' cannot be the value of the label host; set CRONLEDGER_HOST"),
-        ("HOST", " web1", "cannot be the value"),
-        ("HOST", "web\n1", "cannot be the value"),
+        ("HOST", "web\n1", "cannot be the value of the label host; set CRONLEDGER_HOST"),
         ("HOST", "w" * 196, "at most 195 characters"),
     ],
 )

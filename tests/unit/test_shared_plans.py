@@ -64,28 +64,17 @@ def test_scopes_share_a_plan_unless_something_else_decides(planned: list[Schedul
         (definition, {}, 1), (definition, {"retirements": gone}, 3),
         (definition, {"planned_skips": skips}, 3), (definition, {"window_start": at("08:00")}, 3),
         (job("*/10 * * * *", jitter=late), {}, 3), (job("H * * * *"), {}, 3),
-        (job("@hourly"), {}, 1),
+        (definition, {"kind": HOST}, 3), (definition, {"blocker": 7}, 3),
     ]  # fmt: skip
     for changed, fields, calls_of_planner in cases:
         planned.clear()
         shared, revisions = SharedPlans(STEP), [revision(1, "-9 00:00", changed)]
+        kind, blocker = fields.pop("kind", "tenant"), fields.pop("blocker", None)
+        given = {**ALONE, "blocker": blocker}
         for name in ("a", "b", "c"):
-            of_scope = replace(row("08:59", **fields), key=scope(name))
-            shared.plan(of_scope, revisions, at("09:00"), room=ROOM, **ALONE)
-        assert len(planned) == calls_of_planner, (changed.schedule, fields)
-
-
-def test_the_scopes_of_hosts_and_those_with_a_blocker_share_nothing(
-    planned: list[ScheduleRow],
-) -> None:
-    shared, revisions = SharedPlans(STEP), [revision(1, "-9 00:00", job("*/10 * * * *"))]
-    for name in ("a", "b"):
-        of_host = replace(row("08:59"), key=scope(name, HOST))
-        shared.plan(of_host, revisions, at("09:00"), room=ROOM, **ALONE)
-        blocked = replace(row("08:59"), key=scope(name))
-        given = {**ALONE, "blocker": 7}
-        shared.plan(blocked, revisions, at("09:00"), room=ROOM, **given)
-    assert len(planned) == 4
+            of_scope = replace(row("08:59", **fields), key=scope(name, kind))
+            shared.plan(of_scope, revisions, at("09:00"), room=ROOM, **given)
+        assert len(planned) == calls_of_planner, (changed.schedule, fields, kind, blocker)
 
 
 @pytest.mark.parametrize(("overlap", "least"), [(Overlap.WAIT, 1), (Overlap.ALLOW, STEP)])

@@ -98,29 +98,30 @@ def test_a_job_overrides_defaults_and_those_that_mean_nothing_to_it_are_left_out
         retry_backoff = ["1s"]
         overlap = "wait"
         run_timeout = "none"
+        calendar = "de"
         on_excluded = "previous"
         [jobs.every]
         external = true
         schedule = "@every 90s"
         overlap = "skip"
         run_timeout = "1m"
+        calendar = false
         [jobs.all]
         external = true
         schedule = "0 3 * * *"
         catch_up = "all"
         max_attempts = 3
-        calendar = "de"
         [jobs.working]
         external = true
         schedule = "@every 90s"
-        calendar = "de"
         """,
     )
     every, everything, working = source.jobs
     assert {"dst_gap", "timezone", "catch_up_limit", "retry_backoff", "on_excluded"}.isdisjoint(
         every.model_fields_set
     )
-    assert (everything.on_excluded, working.on_excluded) == ("previous", "skip")
+    calendars = [(job.calendar, job.on_excluded) for job in source.jobs]
+    assert calendars == [(None, "skip"), ("de", "previous"), ("de", "skip")]
     assert working.timezone == "Europe/Berlin"  # in which its dates are those of the calendar
     assert (everything.timezone, everything.dst_gap) == ("Europe/Berlin", "skip")
     assert everything.catch_up_limit == 5
@@ -130,54 +131,27 @@ def test_a_job_overrides_defaults_and_those_that_mean_nothing_to_it_are_left_out
     assert source.warnings == ()
 
 
-def test_a_job_has_no_calendar_although_the_defaults_name_one(file: Path) -> None:
-    source = read(
-        file,
-        """
-        [defaults]
-        calendar = "de"
-        on_excluded = "next"
-        [jobs.daily]
-        external = true
-        schedule = "0 3 * * *"
-        calendar = false
-        [jobs.working]
-        external = true
-        schedule = "0 3 * * *"
-        """,
-    )
-    assert [(job.calendar, job.on_excluded) for job in source.jobs] == [
-        (None, "skip"),
-        ("de", "next"),
-    ]
-    assert refusals(file, "[defaults]\ncalendar = false\n[jobs.a]\nexternal = true\n") == [
-        "defaults.calendar = false: should be a valid string; "
-        "see `calendar` in docs/configuration.md"
-    ]
-
-
 def test_everything_is_reported_together(file: Path) -> None:
     lines = refusals(
         file,
         """
+        calendars."\\u0007" = {}
         [cronledger]
         slots = "many"
+        [calendars.de]
+        weekend = ["Funday"]
         [default]
         [defaults]
         grce = "1m"
         schedule = "@hourly"
         retry_on = ["timeout"]
-        jitter = "1x"
         [jobs.a]
         schedule = "61 * * * *"
         timezone = "Europe/Berlim"
         command = []
         graze = "1m"
         grace = "none"
-        stale_timeout = "1s"
         [jobs.b]
-        schedule = "0 0 31 2 *"
-        catch_up = "all"
         python = "nocolon"
         name = "c"
         run_timeout = "never"
@@ -192,14 +166,14 @@ def test_everything_is_reported_together(file: Path) -> None:
         "defaults.grce: unknown policy; did you mean `grace`?",
         "defaults.schedule: cannot be a default; move it",
         "defaults.retry_on: cannot be a default; move it to [jobs.NAME]",
-        'defaults.jitter = "1x": ', "jobs.a.graze: unknown name; did you mean `grace`?",
-        'jobs.a.grace = "none": is invalid; use', 'jobs.a.schedule = "61 * * * *": ',
-        'jobs.a.timezone = "Europe/Berlim": ', "jobs.a.command = []: ",
-        'jobs.a.stale_timeout = "1s": ', 'jobs.b.run_timeout = "never": is invalid; use',
-        'jobs.d .name = "d\\n": ', 'jobs.b.schedule = "0 0 31 2 *": ',
-        'jobs.b.catch_up = "all": conflicts with overlap', 'jobs.b.python = "nocolon": ',
+        "jobs.a.graze: unknown name; did you mean `grace`?",
+        'jobs.a.grace = "none": is invalid; use',
+        'jobs.a.schedule = "61 * * * *": ', 'jobs.a.timezone = "Europe/Berlim": ',
+        "jobs.a.command = []: ", 'jobs.b.run_timeout = "never": is invalid; use',
+        'jobs.d .name = "d\\n": ', 'jobs.b.python = "nocolon": ',
         "jobs.b.name: unknown name; the table [jobs.NAME] names the job",
         "jobs.c: is not a table; write it as [jobs.c]",
+        "calendars.\a", "calendars.de.weekend[0] = ",
     ]  # fmt: skip
     for start in starts:
         assert [line.startswith(start) for line in lines].count(True) == 1, start
@@ -216,40 +190,26 @@ def test_everything_is_reported_together(file: Path) -> None:
         ('command = "a"\nsql = "b"', ["jobs.a: has both command and sql; use exactly one of"]),
         ("command = 3", ["jobs.a.command: has an invalid format; use a list"]),
         (
-            'command = "a"\nmax_attempts = 2\nretry_on = [75, "64-78", "SIGTERM", "5xx", 7.5]',
+            'command = "a"\nmax_attempts = 2\nretry_on = ["5xx"]',
             [
                 'jobs.a.retry_on = "5xx": is not a failure of handler = command; use an exit status'
                 ' such as "75", a range such as "64-78", a signal such as "SIGKILL", or one of the'
                 " error codes exit_code, handler_error, not_started, signal, timeout",
-                'jobs.a.retry_on = "7.5": is not a failure',
             ],
         ),
         ("external = false", ["jobs.a.external: has an invalid format"]),
         ('sql = "a"\ncwd = "/"', ["jobs.a.cwd: has no effect with sql; remove it"]),
         ('http = { urls = "x" }', ["jobs.a.http.url: is missing", "jobs.a.http.urls: unknown n"]),
         ('external = true\nmax_attempts = "2"', ["jobs.a.max_attempts = "]),
-        ("external = true\nmax_attempts = 0", ["jobs.a.max_attempts = 0: is too small; use at"]),
-        (
-            'external = true\nnotify = [{ channel = "ops", remind = "10s" }]',
-            ['jobs.a.notify[0].remind = "10s": is not between 1 minute and'],
-        ),
-        ('python = "jobs.load"', ['jobs.a.python = "jobs.load": has an invalid format; write it']),
         ('external = true\nqueue = ""', ['jobs.a.queue = "": has an invalid format; use 1 to 200']),
-        ('external = true\nrequires = ["b"]', ['jobs.a.requires = ["b"]: has no effect without']),
         ('command = "a"\nevery = "web1"', ["jobs.a.every = \"web1\": 'web1' is not a label"]),
-        ("external = true\nmax_running = 2147483648", ["jobs.a.max_running = "]),
         ("external = true\nday_or = 1", ["jobs.a.day_or = 1: should be a valid boolean"]),
         ("external = true\nstarts_at = 1700000000", ["jobs.a.starts_at = 1700000000: 17000000"]),
         (
             'external = true\nscope_kind = "t"\nscopes = [["a", "b"], ["c"]]',
             ["jobs.a.scopes[0] = ", "jobs.a.scopes[1] = "],
         ),
-        ('command = "a\\u0000b"', ["jobs.a.command: contains a NUL"]),
         ("external = true\nhandler = 1", ["jobs.a.handler: unknown name; use exactly"]),
-        (
-            'external = true\ncatch_up = "everything"\noverlap = "skip"\ncatch_up_limit = 3',
-            ['jobs.a.catch_up = "everything": is not a valid choice'],
-        ),
     ],
 )
 def test_a_wrong_job_is_refused_with_its_place(file: Path, table: str, expected: list[str]) -> None:
@@ -259,10 +219,12 @@ def test_a_wrong_job_is_refused_with_its_place(file: Path, table: str, expected:
         assert line.startswith(start)
 
 
-def test_an_unknown_zone_of_the_defaults_is_one_problem(file: Path) -> None:
+def test_a_wrong_value_of_the_defaults_is_one_problem(file: Path) -> None:
     jobs = "".join(f'[jobs.{name}]\nschedule = "@daily"\nexternal = true\n' for name in "ab")
     (line,) = refusals(file, f'[defaults]\ntimezone = "Europe/Berlim"\n{jobs}')
     assert line.startswith('defaults.timezone = "Europe/Berlim": unknown time zone')
+    (line,) = refusals(file, "[defaults]\ncalendar = false\n[jobs.a]\nexternal = true\n")
+    assert line.startswith("defaults.calendar = false: should be a valid string; see `calendar` in")
 
 
 def test_warnings_do_not_refuse(file: Path) -> None:

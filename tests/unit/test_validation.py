@@ -32,29 +32,20 @@ def nested(levels: int, value: Any = 1) -> Any:
 
 ALL = {"catch_up": "all", "overlap": "wait"}
 FINE: list[dict[str, Any]] = [
-    {},
     {"schedule": "*/5 * * * *", "timezone": "Europe/Berlin", "dst_gap": "skip"},
     {"schedule": "@every 90s", "jitter": "89s", "schedule_delay": "89s"},
-    {"schedule": "0 9 * * 1-5", "jitter": "23h"},
     {**ALL, "catch_up_limit": 5, "catch_up_window": "90d"},
     {"stale_timeout": "3s", "max_attempts": 3, "retry_jitter": 0.5, "allow_stale_reentry": True},
     {"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:00.000001Z"},
     {"scope_kind": "tenant", "schedule": None},  # its scopes appear when they are pushed
     {"scope_kind": "tenant", "scopes": ["a", "b"], "payload": {"a": [1, 2.5, None, True, "ä"]}},
-    {"target": {"command": "a | b", "env": {"A": ""}, "cwd": "/tmp"}},
-    {"handler": "python", "target": {"python": "a.b:c.d"}},
     {"keep_output": "1h"},
-    {"max_attempts": 2, "retry_on": [75, "64-78"], "never_retry_on": ["timeout"]},
     {"not_ready_on": [75], "not_ready_after": "5m", "wait_at_most": "3h"},
-    {"handler": "sql", "target": {"sql": "SELECT 1"}},
-    {"handler": "http", "target": {"url": "https://x/y", "method": "POST", "body": {"a": 1}}},
-    {"handler": "external", "target": {}},
     {"schedule": "0 18 L * *", "calendar": "de", "on_excluded": "previous"},
     {"schedule": "@every 90s", "calendar": "de", "on_excluded": "skip"},
     {"windows": True, "overlap": "wait"},
     {"schedule": "@daily", "requires": ["a", {"job": "b", "scope": "global"}], "after": []},
     {"after": "a", "requires": "b", "wait_at_most": "2h", "scope_kind": "t", "scopes": ["x"]},
-    {"wait_at_most": "5m"},
     {"payload": nested(100)},
     {"payload": nested(99, [])},
     {"payload": "ä" * 32_767},
@@ -83,18 +74,11 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"not_ready_on": ["x"], "handler": "external", "target": {}}, ["not_ready_on"]),
     ({"on_excluded": "next"}, ["on_excluded"]),
     ({"windows": True, "overlap": "allow"}, ["windows"]),
-    ({"schedule": "@every 5m", "calendar": "de", "on_excluded": "next"}, ["on_excluded"]),
     ({"stale_timeout": "2s999ms"}, ["stale_timeout"]),
     ({"keep_output": "59m"}, ["keep_output"]),
     ({"run_timeout": "0s"}, ["run_timeout"]),
-    ({"grace": "36526d"}, ["grace"]),
     ({"retry_backoff": ["1s", "36526d"], "max_attempts": 2}, ["retry_backoff"]),
-    (
-        {"max_attempts": 2, "retry_on": ["5xx"], "never_retry_on": ["0"]},
-        ["retry_on", "never_retry_on"],
-    ),
     ({"schedule": "@every 90s", "dst_gap": "shift"}, ["dst_gap"]),
-    ({"schedule": "x", "timezone": "Mars/Base"}, ["timezone", "schedule"]),
     ({"starts_at": "2026-01-01T00:00:00"}, ["starts_at"]),
     ({"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:00Z"}, ["starts_at"]),
     ({"scopes": ["a"]}, ["scopes"]),
@@ -102,25 +86,21 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"scope_kind": "tenant", "scopes": ["a", "a"]}, ["scopes"]),
     ({"scope_kind": "k\x85", "scopes": ["a", " b"]}, ["scope_kind", "scopes[1]"]),
     ({"schedule": " @EVERY 90s", "calendar": "de", "on_excluded": "next"}, ["on_excluded"]),
-    ({"payload": {1, 2}}, ["payload"]),
     ({"payload": [float("nan")]}, ["payload"]),
     ({"payload": {"a": ["b\x00"]}}, ["payload"]),
     ({"payload": "\ud800"}, ["payload"]),
-    ({"payload": "x" * 65_535}, ["payload"]),
     ({"description": "a\x00b"}, ["description"]),
+    ({"name": "pay\u2003"}, ["name"]),  # people cannot tell it from others
     ({"target": {}}, ["target.command"]),
     ({"target": {"command": ["a"], "shell": "a"}}, ["target.shell"]),
-    ({"target": {"command": {"a": 1}}}, ["target.command"]),
     ({"target": {"command": []}}, ["target.command"]),
     ({"target": {"command": ["a\x00"]}}, ["target"]),
-    ({"target": {"command": "a", "env": {"A": 1}}}, ["target.env.A"]),
     ({"target": {"command": "a", "env": {"A=B": "1"}}}, ["target.env.A=B"]),
     ({"target": {"command": "a", "env": {"A": {"env": "PGPASSWORD"}}}}, ["target.env.A"]),
     ({"target": {"command": "a", "env": {"A": {"file": "a"}}}}, ["target.env.A"]),
     ({"target": {"command": "a", "dir": "/"}}, ["target.dir"]),
     ({"handler": "python", "target": {"python": "no_colon"}}, ["target.python"]),
     ({"handler": "sql", "target": {"sql": " \n"}}, ["target.sql"]),
-    ({"handler": "http", "target": {"method": "GET"}}, ["target.url"]),
     ({"handler": "http", "target": {"url": "ftp://x"}}, ["target.url"]),
     ({"handler": "http", "target": {"url": "http://x", "expect": [99]}}, ["target.expect[0]"]),
     ({"handler": "http", "target": {"url": "http://x:99999/"}}, ["target.url"]),
@@ -128,7 +108,6 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
         {"handler": "http", "target": {"url": "http://x", "headers": {"A b": "1"}}},
         ["target.headers.A b"],
     ),
-    ({"handler": "external", "target": {"a": 1}}, ["target.a"]),
     ({"handler": "observed", "target": {"a": 1}}, ["target.a"]),
     ({"handler": "observed", "target": {}, "scope_kind": "host", "scopes": ["a"]}, ["scope_kind"]),
     (
@@ -156,16 +135,8 @@ def test_a_wrong_field_is_refused_with_its_remedy(
     for problem in found(**fields):
         assert problem.message
         assert problem.where == "f"
-        assert problem.job == "j"
+        assert problem.job == fields.get("name", "j")
         assert problem.remedy or problem.warning
-
-
-def test_everything_is_collected() -> None:
-    fields = {**BASE, "schedule": "* * * *", "timezone": "Nowhere", "stale_timeout": "1s"}
-    fields |= {"catch_up": "all", "scopes": ["a"], "payload": "\x00", "target": {}}
-    fields["name"] = "pay\u2003"  # people cannot tell it from others
-    expected = {"schedule", "timezone", "stale_timeout", "catch_up", "scopes", "payload", "name"}
-    assert set(refused(**fields)) == expected | {"target.command"}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +144,6 @@ def test_everything_is_collected() -> None:
     [
         ({"retry_jitter": 0.1, "retry_backoff": ["1s"]}, ["retry_backoff", "retry_jitter"]),
         ({"never_retry_on": ["75"], "retry_on": [75]}, ["never_retry_on", "retry_on"]),
-        ({"schedule": "@every 7d"}, ["schedule"]),
         ({"schedule": "*/7 * * * *"}, ["schedule"]),
         ({"scope_kind": "t", "scopes": []}, ["scopes"]),
     ],
@@ -213,17 +183,6 @@ def test_a_payload_that_no_reader_of_json_takes_is_a_problem_not_a_crash() -> No
     cycle.append(cycle)
     job = Job.model_construct(**(Job.model_validate(BASE).model_dump() | {"payload": cycle}))
     assert "payload" in [p.field for p in validation.problems(job)]
-
-
-def test_each_problem_has_one_line() -> None:
-    job = Job.model_validate(BASE | {"stale_timeout": "1s", "schedule": "a\nb c d e"})
-    with pytest.raises(ConfigurationError) as refusal:
-        validation.check([job], where="cron.toml")
-    lines = str(refusal.value).splitlines()
-    assert len(lines) == len(refusal.value.problems) == 2
-    assert lines[0].startswith('cron.toml: jobs.j.stale_timeout = "1s": is shorter than 3 s')
-    assert lines[0].endswith("; use at least '3s'")
-    assert lines[1].startswith('cron.toml: jobs.j.schedule = "a\\nb c d e": ')
 
 
 def test_check_returns_warnings_and_a_provider_stands_for_scopes() -> None:

@@ -56,11 +56,9 @@ def test_a_weekend_is_written_out_through_a_year_with_the_names_of_its_days() ->
 
 
 DATES = {
-    "DE": "01-01 03-26 03-29 05-01 05-06 05-17 10-03 12-25 12-26",
     "DE-BE": "01-01 03-08 03-26 03-29 05-01 05-06 05-17 10-03 12-25 12-26",
     "US-NY": "01-01 01-18 02-12 02-15 05-31 06-18 06-19 07-04 07-05 09-06 10-11 11-02 11-11 11-25 "
     "12-24 12-25 12-31",
-    "GB-ENG": "01-01 03-26 03-29 05-03 05-31 08-30 12-25 12-26 12-27 12-28",
     "XECB": "01-01 03-26 03-29 05-01 12-25 12-26",
 }  # fmt: skip
 """The holidays of 2027, by code."""
@@ -76,7 +74,7 @@ def test_holidays_have_their_dates_and_english_names(
     assert found["12-25"] == "Christmas Day"
 
 
-@pytest.mark.parametrize("code", ["DE-BY", "US-NY", "GB-ENG", "FR", "JP", "MX", "BR", "XNYS"])
+@pytest.mark.parametrize("code", ["DE-BY", "US-NY", "JP", "XNYS"])
 def test_each_present_year_finds_the_same_holidays(code: str) -> None:
     calendars = [written({"holidays": code}, date(year, 7, 1)) for year in range(2020, 2034)]
     for earlier, later in itertools.pairwise(calendars):
@@ -141,12 +139,9 @@ def test_probable_mistakes_cause_warnings() -> None:
         ("DE", ': is not a table; write it like [calendars.de], with holidays = "DE"'),
         ({"holiday": "DE"}, '.holiday = "DE": unknown name; did you mean `holidays`?'),
         ({"weekend": ["Sat"]}, '.weekend[0] = "Sat": is not a valid choice; use \'Monday\', '),
-        ({"weekend": "Saturday"}, '.weekend = "Saturday": is not a list; put it in brackets: '),
         ({"weekend": [*calendar_spec.WEEKDAYS]}, "excludes every day; leave the working days out"),
         ({"exclude": ["2027-13-24"]}, '"2027-13-24" is not a date; write it like 2027-12-24'),
-        ({"exclude": [20271224]}, "20271224 is not a date; write it like 2027-12-24"),
         ({"exclude": "2027-12-24"}, "is neither a list nor a table; put it in brackets: "),
-        ({"exclude": {"24.12.": "x"}}, '"24.12." is not a date; write it like 2027-12-24'),
         (
             {"exclude": {"2027-12-24": "a\nb"}},
             '.exclude.2027-12-24 = "a\\nb": is not a name of a day; use 1 to 200 printable ',
@@ -157,12 +152,9 @@ def test_probable_mistakes_cause_warnings() -> None:
         ),
         ({"through": 2025}, ".through = 2025: is over; use for example 2031"),
         ({"through": 2077}, ".through = 2077: is more than 50 years ahead; use for example 2031"),
-        ({"through": "2030"}, '.through = "2030": should be a valid integer'),
         ({"holidays": "Germany"}, "knows; did you mean `DE`?"),
         ({"holidays": "de-by"}, "knows; did you mean `DE-BY`?"),
         ({"holidays": "Atlantis"}, "knows; use the code of a country, such as DE, DE-BY or US-NY"),
-        ({"holidays": "DE-Bayern"}, "DE has no part Bayern; did you mean `DE-BY`?"),
-        ({"holidays": "US-new york"}, "US has no part new york; did you mean `US-NY`?"),
         ({"holidays": "AD-99"}, "AD has no part 99; use AD, or one of its parts: 02, 03, 04, "),
         ({"holidays": "XECB-1"}, "XECB has no part 1; use XECB"),
         ({"ics": "bank.ics"}, "is not an absolute path; write it like Path(__file__).with_name("),
@@ -213,33 +205,15 @@ def test_an_event_of_an_icalendar_file_is_each_of_its_days(tmp_path: Path) -> No
         "DTSTART;TZID=Europe/Berlin:20270601T000000\nDTEND;TZID=Europe/Berlin:20270602T000000\n"
         "SUMMARY:As an instant",
         "DTSTART;VALUE=DATE:20270701\nSTATUS:CANCELLED\nSUMMARY:Cancelled",
+        "DTSTART;VALUE=DATE:20200301\nRRULE:FREQ=YEARLY\nEXDATE;VALUE=DATE:20260301\nSUMMARY:Yearly",
         "DTSTART;VALUE=DATE:20190701\nSUMMARY:Long ago",
         "DTSTART;VALUE=DATE:20241230\nDTEND;VALUE=DATE:20250102\nSUMMARY:Before the beginning",
     )) == {
-        "2025-01-01": "Before the beginning", "2027-05-10": "excluded", "2027-05-11": "excluded",
+        "2025-01-01": "Before the beginning", "2025-03-01": "Yearly", "2027-03-01": "Yearly",
+        "2027-05-10": "excluded", "2027-05-11": "excluded",
         "2027-06-01": "As an instant", "2027-12-24": "Christmas Eve",
         "2027-12-30": "Year-end, closed", "2027-12-31": "Year-end, closed",
     }  # fmt: skip
-
-
-def test_a_repeated_event_of_an_icalendar_file_repeats(tmp_path: Path) -> None:
-    assert days(ics(
-        tmp_path,
-        "DTSTART;VALUE=DATE:20201224\nRRULE:FREQ=YEARLY\nEXDATE;VALUE=DATE:20261224\nSUMMARY:Eve",
-        "DTSTART;VALUE=DATE:20270104\nRRULE:FREQ=WEEKLY;COUNT=2\nRDATE;VALUE=DATE:20270301\nSUMMARY:W",
-    )) == {
-        "2025-12-24": "Eve", "2027-12-24": "Eve", "2027-01-04": "W", "2027-01-11": "W",
-        "2027-03-01": "W",
-    }  # fmt: skip
-
-
-def test_one_date_of_two_files_has_both_names(tmp_path: Path) -> None:
-    paths = []
-    for name in ("One", "Two"):
-        (tmp_path / name).mkdir()
-        event = f"DTSTART;VALUE=DATE:20271224\nSUMMARY:{name}"
-        paths.append(ics(tmp_path / name, event, event)["ics"])
-    assert days({"ics": paths, "through": 2027}) == {"2027-12-24": "One; Two"}
 
 
 def test_a_name_is_one_line_that_the_ledger_can_store(tmp_path: Path) -> None:
@@ -247,7 +221,8 @@ def test_a_name_is_one_line_that_the_ledger_can_store(tmp_path: Path) -> None:
     assert days(ics(
         tmp_path, f"DTSTART;VALUE=DATE:20271224\nSUMMARY:{long}",
         f"DTSTART;VALUE=DATE:20271225\nSUMMARY:{control}",
-    )) == {"2027-12-24": "a" * 199, "2027-12-25": "Eve of Christmas"}  # fmt: skip
+        "DTSTART;VALUE=DATE:20271225\nSUMMARY:Day off",
+    )) == {"2027-12-24": "a" * 199, "2027-12-25": "Eve of Christmas; Day off"}  # fmt: skip
 
 
 def test_a_file_that_ends_before_the_calendar_causes_a_warning(tmp_path: Path) -> None:
@@ -263,7 +238,6 @@ EVENTS = {
     "DTSTART:20271224T100000Z\nDTEND:20271224T110000Z\nSUMMARY:Meeting":
         'has the event "Meeting" at 2027-12-24 10:00:00+00:00, which is not an all-day event',
     "SUMMARY:Never": 'has a broken event "Never": it has no DTSTART',
-    "DTSTART;VALUE=DATE:2027122\nSUMMARY:Odd": 'has a broken event "Odd": DTSTART: ',
     "DTSTART;VALUE=DATE:20271224\nRRULE:FREQ=OFTEN": 'broken event "without a name": RRULE: ',
     "DTSTART;VALUE=DATE:20271224\nRRULE:FREQ=HOURLY\nSUMMARY:Bell":
         'has the event "Bell", which repeats HOURLY; use one of DAILY, WEEKLY, MONTHLY, YEARLY',
@@ -271,9 +245,7 @@ EVENTS = {
         'has the event "Back", which ends before it begins',
 }  # fmt: skip
 CONTENTS = {
-    b"": "has no event (VEVENT)", b"hello": "is not a valid iCalendar file: ",
-    b"\xff\xfe": "is not a valid iCalendar file: ",
-    b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n": "has no event (VEVENT)",
+    b"": "has no event (VEVENT)", b"\xff\xfe": "is not a valid iCalendar file: ",
 }  # fmt: skip
 
 
@@ -316,28 +288,6 @@ def test_a_file_and_an_app_declare_the_same(tmp_path: Path, clean_environment: N
 
 
 def test_an_app_refuses_a_wrong_calendar() -> None:
-    with pytest.raises(ConfigurationError) as refusal:
-        App("payments", calendars={"de": {"holiday": "DE", "ics": "bank.ics"}})
-    assert str(refusal.value) == (
-        'payments: calendars.de.holiday = "DE": unknown name; did you mean `holidays`?'
-    )
-    with pytest.raises(ConfigurationError, match="is not an absolute path"):
+    wrong = r'payments: calendars\.de\.ics = "bank\.ics": is not an absolute path'
+    with pytest.raises(ConfigurationError, match=wrong):
         App("payments", calendars={"de": CalendarSpec(ics=(Path("bank.ics"),))})
-
-
-def test_a_file_reports_its_wrong_calendars_with_its_other_problems(
-    tmp_path: Path, clean_environment: None
-) -> None:
-    file = tmp_path / "cronledger.toml"
-    file.write_text("""
-        calendars."\\u0007" = {}
-        [calendars.de]
-        weekend = ["Funday"]
-        [jobs.a]
-        schedule = "61 * * * *"
-        command = ["true"]
-    """)
-    with pytest.raises(ConfigurationError) as refusal:
-        load(file)
-    found = [problem.field for problem in refusal.value.problems]
-    assert found == ["schedule", "calendars.\a", "calendars.de.weekend[0]"]
