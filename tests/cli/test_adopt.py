@@ -2,8 +2,6 @@
 
 import errno
 import json
-import os
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from threading import Event
@@ -12,9 +10,9 @@ import pytest
 
 from cronledger.observing.delivery import Target, deliver_own, runs_here
 from cronledger.observing.sides import Side, remember
-from cronledger.observing.spool import Run, Spool, boot_id, wall_clock
+from cronledger.observing.spool import Run, Spool
 from tests.cli.conftest import Ask, Cli
-from tests.cli.test_observe import NOWHERE, Observe, ended, files, observe, spool
+from tests.cli.test_observe import NOWHERE, Observe, a_run, ended, files, observe, spool
 from tests.waiting import PATIENCE
 
 __all__ = ["observe", "spool"]
@@ -53,89 +51,56 @@ def test_the_switch_lies_between_two_plan_times(cli: Cli, seen: Ask, tmp_path: P
     assert "differ" not in cli("jobs", "diff", str(tmp_path / "jobs.toml")).output
     cli("jobs", "apply", str(tmp_path / "jobs.toml"), "--source", "main")
     assert seen(stored) == [before]
+    cli("adopt", "seen", "--at", midnight(seen, 5), "--back")
     for more in (("--dry-run",), ()):
         withdrawn = cli("adopt", "seen", "--at", day, "--back", *more).output
-        assert "is withdrawn, and the other scheduler keeps firing it" in withdrawn
-        assert seen("SELECT adopted_at = returned_at FROM cronledger.jobs") == [(not more or None,)]
-
-
-def test_a_return_is_moved_and_withdrawn(cli: Cli, seen: Ask) -> None:
-    seen("UPDATE cronledger.jobs SET adopted_at = cronledger.db_clock()")
-    shown = cli("adopt", "seen", "--at", midnight(seen, 3), "--back").output
-    assert shown.startswith("seen: the other scheduler fires it from ")
-    shown = cli("adopt", "seen", "--at", midnight(seen, 2)).output
-    assert shown.startswith("seen: its return to the other scheduler at ")
-    assert "is withdrawn, and replicas keep firing it" in shown
-    assert seen("SELECT returned_at FROM cronledger.jobs") == [(None,)]
-
-
-def test_each_switch_that_is_withdrawn_is_named(cli: Cli, seen: Ask) -> None:
-    def adopt(days: int, *more: str) -> str:
-        return cli("adopt", "seen", "--at", midnight(seen, days), *more).output
-
-    for again in (3, 4):
-        adopt(3)
-        adopt(5, "--back")
-        for more in (("--dry-run",), ()):
-            shown = adopt(again, *more)
-            assert shown.startswith("seen: replicas fire it from ")
-            assert "; its return to the other scheduler at " in shown
-            assert shown.endswith(" is withdrawn\n")
-    adopt(5, "--back")
-    shown = adopt(4, "--back")
-    assert shown.startswith("seen: its adoption at ")
-    assert " and its return to the other scheduler at " in shown
-    assert "are withdrawn, and the other scheduler keeps firing it" in shown
-
-
-def test_a_switch_before_the_next_plan_time_is_a_warning(cli: Cli, seen: Ask) -> None:
-    assert (
-        "learn of this change only then" in cli("adopt", "seen", "--at", midnight(seen, 1)).stderr
-    )
+        assert withdrawn.startswith("seen: its adoption at ")
+        assert " and its return to the other scheduler at " in withdrawn
+        assert "are withdrawn, and the other scheduler keeps firing it" in withdrawn
+        assert seen("SELECT adopted_at = returned_at FROM cronledger.jobs") == [(not more,)]
+    early = cli("adopt", "seen", "--at", midnight(seen, 1))
+    assert "learn of this change only then" in early.stderr
 
 
 def test_a_wrong_argument_is_an_error(cli: Cli, seen: Ask) -> None:
-    for *arguments, code, problem in (
-        ("none", "--at", "2100-01-01", 2, "job 'none' does not exist"),
-        ("seen", "--at", "soon", 2, "is not a time"),
-        ("seen", "--at", "2020-01-01", 2, "must be between 5 s and 100 years ahead"),
-        ("seen", "--at", "9899-12-31T12:00:00Z", 2, "it has no plan_time from"),
-        ("seen", "--at", "0001-01-01", 2, "is outside the years 1000 to 9998"),
-        ("seen", "--at", "9999-12-31T23:00-05:00", 2, "is outside the years 1000 to 9998"),
-        ("seen", "--at", "2050-01-01", "--back", 1, "it is not adopted"),
-        ("seen", "--at", "2050-01-01", "--back", "--dry-run", 1, "it is not adopted"),
+    for job, at, *more, code, problem in (
+        ("none", "2100-01-01", 2, "job 'none' does not exist"),
+        ("seen", "soon", 2, "is not a time"),
+        ("seen", "2020-01-01", 2, "must be between 5 s and 100 years ahead"),
+        ("seen", "9899-12-31T12:00:00Z", 2, "it has no plan_time from"),
+        ("seen", "2050-01-01", "--back", 1, "it is not adopted"),
     ):
-        result = cli("adopt", *map(str, arguments))
+        result = cli("adopt", job, "--at", at, *map(str, more))
         assert (result.exit_code, str(problem) in result.output) == (code, True), result.output
 
 
 @pytest.mark.long
 def test_the_wrapper_starts_what_the_other_scheduler_has_to_run(
-    observe: Observe, seen: Ask, spool: Path, database_url: str
+    observe: Observe, seen: Ask, spool: Path
 ) -> None:
-    def fire(url: str) -> tuple[int, str, str]:
-        code, out, err = ended(observe("seen", "--", "echo", "ran", url=url))
+    def fire(**url: str) -> tuple[int, str, str]:
+        code, out, err = ended(observe("seen", "--", "echo", "ran", **url))
         return code, out.strip(), err
 
     def adopted(state: str) -> None:
         seen(f"UPDATE cronledger.jobs SET {state} RETURNING 1")
 
-    assert fire(NOWHERE)[:2] == (0, "ran")
-    assert fire(database_url) == (0, "ran", "")
+    assert fire(url=NOWHERE)[:2] == (0, "ran")
+    assert fire() == (0, "ran", "")
     assert files(spool) == [".side"]
     adopted("adopted_at = cronledger.db_clock() + interval '1 h'")
-    assert fire(database_url) == (0, "ran", "")
-    assert fire(NOWHERE)[:2] == (0, "ran")  # it keeps to the last reply
+    assert fire() == (0, "ran", "")
+    assert fire(url=NOWHERE)[:2] == (0, "ran")  # it keeps to the last reply
     adopted("adopted_at = cronledger.db_clock()")
-    assert fire(database_url) == (0, "", "")
+    assert fire() == (0, "", "")
     assert files(spool) == [".side"]  # it has delivered the last report
     reports = seen("SELECT count(*) FROM cronledger.reports")
-    assert fire(NOWHERE)[:2] == (0, "")
+    assert fire(url=NOWHERE)[:2] == (0, "")
     assert seen("SELECT count(*) FROM cronledger.reports") == reports
     adopted("returned_at = cronledger.db_clock()")
-    assert fire(database_url) == (0, "ran", "")
+    assert fire() == (0, "ran", "")
     adopted("observed = false, handler = 'observed', target = '{}'")
-    assert fire(database_url) == (0, "ran", "")
+    assert fire() == (0, "ran", "")
     assert files(spool) == []
 
 
@@ -151,11 +116,10 @@ def test_a_side_that_cannot_be_written_leaves_the_reply(
     monkeypatch.setattr(Spool, "replace", full)
     seen("UPDATE cronledger.jobs SET adopted_at = cronledger.db_clock()")
     said: list[str] = []
-    target = Target(database_url, "cronledger", said.append)
-    run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
+    target, run = Target(database_url, "cronledger", said.append), a_run()
     runs_here(target, run, Spool(spool), replies)
     assert replies == [False]
-    assert deliver_own(target, replace(run, ended=wall_clock()), Spool(spool))
+    assert deliver_own(target, a_run(0), Spool(spool))
     assert ["No space left" in line for line in said] == [True, True]
 
 
@@ -172,8 +136,7 @@ def test_the_last_reply_decides_if_the_ledger_does_not_reply_in_time(
     monkeypatch.setattr(module, "runs_here", reply_late)
     monkeypatch.setattr(module, "ASK_SECONDS", 0.01)
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", NOWHERE)
-    run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
-    decided = module._runs_here(Spool(spool), run, module._Ledgers(None), side)
+    decided = module._runs_here(Spool(spool), a_run(), module._Ledgers(None), side)
     may_end.set()
     assert decided == (side.replicas_from is None)
 

@@ -1,14 +1,13 @@
 """`cronledger backfill`, `queues`, `executions retry` and `cancel`, `trigger --require-runner`."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-import psycopg
 import pytest
 
 from tests.cli.conftest import Ask, Cli
-from tests.cli.support.results import read, refused
+from tests.cli.support.results import done, read, refused
 from tests.cli.support.terminal import on_terminal
 
 HOUR = timedelta(hours=1)
@@ -41,15 +40,13 @@ def test_a_range_becomes_executions_in_their_order(past: Cli, ask: Ask) -> None:
     planned = read(past, "backfill", "hourly", *last(3, ask), "--dry-run")
     assert [row["action"] for row in planned] == ["make"] * 3
     assert plan_times(ask) == []
-    for order in ("newest", "oldest"):
-        ask("DELETE FROM cronledger.executions")
-        said = past("backfill", "hourly", *last(5, ask), "--order", order)
-        assert said.exit_code == 0, said.output
-        assert said.stdout == "made: 5\nretried: 0\nleft alone: 0\nremaining: 0\n"
-        assert "Warning: job hourly: no live runner" not in said.stderr  # `alive` has its queue
-        made = plan_times(ask)
-        assert made == sorted(made, reverse=order == "newest")
-        assert {y - x for x, y in pairwise(sorted(made))} == {HOUR}
+    said = done(past, "backfill", "hourly", *last(5, ask), "--order", "newest")
+    assert said.stdout == "made: 5\nretried: 0\nleft alone: 0\nremaining: 0\n"
+    assert "Warning: job hourly: no live runner" not in said.stderr  # `alive` has its queue
+    assert "%" not in said.stderr
+    assert {x - y for x, y in pairwise(plan_times(ask))} == {HOUR}
+    seen = on_terminal("backfill", "hourly", *last(6, ask))  # with a progress bar
+    assert "made: 1\n" in seen and "100%" in seen
     again = read(past, "backfill", "hourly", *last(5, ask))
     assert (again["made"], again["left_alone"]) == (0, 5)
 
@@ -64,54 +61,39 @@ def test_a_cap_bounds_what_is_unfinished(past: Cli, ask: Ask) -> None:
 
 
 @pytest.mark.long
-def test_wait_feeds_as_they_end_and_tells_how(past: Cli, ask: Ask, database_url: str) -> None:
+def test_wait_feeds_as_they_end_and_tells_how(past: Cli, ask: Ask) -> None:
     """The work of a replica is done by hand: two at a time, every second one fails."""
-    stop, most = threading.Event(), [0]
     end = (
         "UPDATE cronledger.executions SET status = CASE id % 2 WHEN 0 THEN 'FAILED'"
         " ELSE 'SUCCESS' END, error_code = 'x', next_attempt_at = NULL,"
         " lease_token = gen_random_uuid(), started_at = due_at, duration_ms = 1,"
         " finished_at = cronledger.db_clock(), updated_at = cronledger.db_clock()"
-        " WHERE status = 'PENDING'"
+        " WHERE status = 'PENDING' RETURNING id"
     )
-
-    def work() -> None:
-        with psycopg.connect(database_url, autocommit=True) as c:
-            while not stop.wait(0.02):
-                most[0] = max(most[0], c.execute(end).rowcount)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    try:
-        said = past("backfill", "hourly", *last(6, ask), "--cap", "2", "--wait")
-    finally:
-        stop.set()
-        worker.join()
+    ended = []
+    options = (*last(6, ask), "--cap", "2", "--wait")
+    with ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(past, "backfill", "hourly", *options)
+        while not waits.done():
+            ended.append(len(ask(end)))
+    said = waits.result()
     assert said.exit_code == 1, said.output
     assert said.stdout.splitlines() == [
         "made: 6", "retried: 0", "left alone: 0", "remaining: 0", "FAILED: 3", "SUCCESS: 3"
     ]  # fmt: skip
-    assert 0 < most[0] <= 2
-
-
-def test_a_terminal_shows_a_progress_bar(past: Cli, ask: Ask) -> None:
-    seen = on_terminal("backfill", "hourly", *last(3, ask))
-    assert "made: 3\n" in seen
-    assert "100%" in seen
-    assert "%" not in past("backfill", "hourly", *last(3, ask)).stderr
+    assert 0 < max(ended) <= 2
 
 
 def test_bad_input_exits_2(past: Cli) -> None:
-    for job, since, to, *more, message in (
+    for job, since, to, message in (
         ("nothing", "2h", "1h", "does not exist"),
         ("hourly", "1h", "2h", "is before --from"),
         ("hourly", "soon", "2h", "neither a time"),
         ("hourly", "93d", "92d", "older than the retention of 90 days"),
         ("manual", "2h", "1h", "the job has no schedule"),
         ("tenants", "2h", "1h", "use --scope ID"),
-        ("tenants", "2h", "1h", "--scope", "x", "unknown scope"),
     ):
-        said = past("backfill", job, "--from", since, "--to", to, *more)
+        said = past("backfill", job, "--from", since, "--to", to)
         refused(said)
         assert message in " ".join(said.stderr.split())
 
@@ -133,10 +115,7 @@ def test_queues_are_limited_listed_paused_and_resumed(filled: Cli) -> None:
     assert filled("trigger", "manual").exit_code == 1
     assert filled("queues", "resume", "default").stdout == "default: resumed\n"
     assert filled("queues", "resume", "default").stdout == "default: was not paused\n"
-    for wrong in (
-        "limit default -- 0", "limit default many", "limit default -- -1", "limit defualt 1",
-        "pause x", "pause", "pause default --all",
-    ):  # fmt: skip
+    for wrong in ("limit default -- 0", "limit default many", "pause x", "pause default --all"):
         refused(filled("queues", *wrong.split()))
 
 
@@ -184,8 +163,7 @@ def test_without_a_live_runner_it_is_pending_with_a_warning(filled: Cli, ask: As
     ask("UPDATE cronledger.runners SET state = 'draining'")
     trigger = ("trigger", "tenants", "--scope", "acme")
     refused(filled(*trigger, "--require-runner"), "no live runner has queue default", code=1)
-    accepted = filled(*trigger)
-    assert accepted.exit_code == 0
+    accepted = done(filled, *trigger)
     assert accepted.stderr == (
         "Warning: job tenants: no live runner has queue default; it stays PENDING until there is "
         "one\n"

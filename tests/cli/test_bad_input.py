@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Ask, Cli
-from tests.cli.support.results import refused
+from tests.cli.support.results import done, refused
 from tests.processes import CRONLEDGER
 
 EDGES = ["0001-01-01", "0001-01-01T00:00:00+14:00", "9999-12-31", "9999-12-31T23:59:59-14:00"]
@@ -20,20 +20,15 @@ EDGES = ["0001-01-01", "0001-01-01T00:00:00+14:00", "9999-12-31", "9999-12-31T23
 @pytest.mark.long
 def test_years_beyond_the_ledger_are_refused(filled: Cli) -> None:
     for arguments in (
-        ["why", "hourly"], ["verify", "--from"], ["verify", "--to"],
-        ["backfill", "hourly", "--to", "1h", "--from"],
-        ["backfill", "hourly", "--from", "2h", "--to"],
-        ["backfill", "hourly", "--from", "2h", "--to", "1h", "--ended-before"],
-        ["executions", "list", "--since"], ["executions", "list", "--until"],
-        ["jobs", "pause", "hourly", "--until"], ["next", "* * * * *", "--from"],
-        ["next", "hourly", "--from"],
+        ["why", "hourly"], ["verify", "--from"], ["executions", "list", "--since"],
+        ["backfill", "hourly", "--to", "1h", "--from"], ["jobs", "pause", "hourly", "--until"],
+        ["next", "* * * * *", "--from"], ["next", "hourly", "--from"],
     ):  # fmt: skip
         for instant in EDGES:
             refused(filled(*arguments, instant), "outside the years 1000 to 9998")
     for arguments in (["why", "hourly"], ["verify", "--to"], ["next", "* * * * *", "--from"]):
         for instant in ("1000-01-01T00:00:00Z", "9998-12-31T23:59:59Z"):
-            said = filled(*arguments, instant)
-            assert said.exit_code == 0, said.output
+            done(filled, *arguments, instant)
 
 
 def test_a_duration_beyond_a_century_is_refused(filled: Cli) -> None:
@@ -95,11 +90,7 @@ def test_numbers_beyond_bigint_are_refused(filled: Cli) -> None:
 def test_payloads_that_cannot_be_stored_are_refused(filled: Cli) -> None:
     for payload, said in (
         ("[" * 5000 + "]" * 5000, "is nested more than 100 levels deep"),
-        ("[" * 101 + "]" * 101, "is nested more than 100 levels deep"),
-        ('"' + "x" * 65_535 + '"', "has 65537 bytes of JSON; the limit is 65536"),
-        ("1" + "0" * 309, "contains a number of 1.8e308 or more"),
         ("9" * 5000, "is not JSON"),
-        ("{", "is not JSON"),
         ('"\\u0000"', "unsupported Unicode escape sequence"),
     ):
         ended = filled("enqueue", "hourly", "--payload", payload)
@@ -107,24 +98,9 @@ def test_payloads_that_cannot_be_stored_are_refused(filled: Cli) -> None:
         assert len(ended.stderr) < 500
 
 
-@pytest.mark.long
-def test_values_of_old_rows_are_shown_as_their_text(filled: Cli, ask: Ask) -> None:
-    ask("ALTER TABLE cronledger.jobs DISABLE TRIGGER check_values")
-    for payload in ("1e5000", "[" * 3000 + "]" * 3000, "[" * 150 + "]" * 150):
-        ask("UPDATE cronledger.jobs SET payload = %s WHERE name = 'hourly'", payload)
-        ask("UPDATE cronledger.executions SET payload = %s, result = %s", payload, payload)
-        ((text,),) = ask("SELECT %s::jsonb::text", payload)
-        for form in ([], ["--json"]):
-            for arguments in (["executions", "show", "1"], ["jobs", "show", "hourly"]):
-                said = filled(*arguments, *form)
-                assert said.exit_code == 0, said.exception
-                assert text in said.stdout
-
-
 JOB = "[jobs.x]\nexternal = true\n"
 FILES = (
     (f"{JOB}payload = {'[' * 5000}{']' * 5000}", "is nested more than 100"),
-    (f"{JOB}payload = {'[' * 150}{']' * 150}", "is nested more than 100"),
     (f"{JOB}payload.{'.'.join('a' * 5000)} = 1", "is nested more than 100"),
     (f"{JOB}payload = {'9' * 5000}", "is not TOML"),
     ("[jobs.x]\ncommand = '\xfc'", "is not UTF-8"),
@@ -165,11 +141,6 @@ def test_a_pipe_that_the_shell_names_is_a_crontab(surroundings: Path) -> None:
     assert b'schedule = "*/5 * * * *"' in said.stdout
 
 
-def test_the_two_formats_of_crontabs_exclude_each_other(bare: Cli, surroundings: Path) -> None:
-    (surroundings / "crontab").write_text("* * * * * root true\n")
-    refused(bare("import", "crontab", "--user", "--system", "crontab"), "exclude each other")
-
-
 def test_a_filter_that_can_match_nothing_is_no_empty_list(filled: Cli, ask: Ask) -> None:
     refused(filled("executions", "list", "--job", "nobody"), "job 'nobody' does not exist")
     assert filled("executions", "list", "--job", "manual").exit_code == 0
@@ -177,14 +148,6 @@ def test_a_filter_that_can_match_nothing_is_no_empty_list(filled: Cli, ask: Ask)
     assert filled("executions", "list", "--job", "manual").exit_code == 0
     said = filled("executions", "list", "--since", "1h", "--until", "2h")
     refused(said, "is not after --since")
-
-
-def test_a_job_with_a_zone_that_does_not_exist_is_explained(filled: Cli, ask: Ask) -> None:
-    refused(filled("why", "hourly", "03:00Z"), "'03:00Z' is not a time")
-    ask("UPDATE cronledger.jobs SET timezone = '../Mars' WHERE name = 'hourly'")
-    said = filled("why", "hourly", "03:00")
-    assert said.exit_code == 0, said.exception
-    assert "'../Mars' of the job does not exist; UTC is used" in said.stderr
 
 
 def in_a_process(url: str, arguments: list[str], **more: Any) -> subprocess.CompletedProcess[bytes]:
@@ -201,16 +164,6 @@ def test_a_full_disk_is_an_error_and_no_traceback(filled: Cli, database_url: str
             said = in_a_process(database_url, arguments, stdout=full)
         assert said.returncode == 1
         assert said.stderr == b"Error: [Errno 28] No space left on device\n"
-
-
-@pytest.mark.slow
-def test_a_reader_that_goes_is_no_error_message(filled: Cli, database_url: str) -> None:
-    for arguments in (["jobs", "list"], ["queues", "list"], ["--help"], ["migrate", "--sql"]):
-        reader, writer = os.pipe()
-        os.close(reader)
-        said = in_a_process(database_url, arguments, stdout=writer)
-        os.close(writer)
-        assert (said.returncode, said.stderr) == (1, b""), arguments
 
 
 @pytest.mark.long

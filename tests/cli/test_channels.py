@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Ask, Cli
 from tests.cli.support.daemon import Start
-from tests.cli.support.results import read, refused
+from tests.cli.support.results import done, read, refused
 
 FILE = """
 [cronledger]
@@ -38,8 +38,7 @@ notify = "ops"
 @pytest.fixture
 def declared(cli: Cli, surroundings: Path) -> Cli:
     (surroundings / "jobs.toml").write_text(FILE % surroundings)
-    found = cli("jobs", "apply", "jobs.toml")
-    assert found.exit_code == 0, found.output
+    found = done(cli, "jobs", "apply", "jobs.toml")
     assert {"added channel ops", "added hourly"} <= {*found.stdout.splitlines()}
     return cli
 
@@ -58,14 +57,12 @@ def test_channels_are_listed_apart_from_jobs_and_without_secrets(declared: Cli) 
 
 
 @pytest.mark.long
-def test_a_test_message_is_delivered_or_its_error_is_shown(
-    declared: Cli, surroundings: Path, start: Start
-) -> None:
+def test_a_test_message_is_delivered_or_its_error_is_shown(declared: Cli, start: Start) -> None:
     patient = ("--timeout", "10m")
     replica = start("jobs.toml", "--no-migrate")
     replica.until_event("runner_started")
     assert read(declared, "channels", "test", "ops", *patient)["delivered"] is True
-    message = json.loads((surroundings / "message.json").read_text())
+    message = json.loads(Path("message.json").read_text())
     (alert,) = message["alerts"]
     assert (message["channel"], alert["event"], alert["kind"]) == ("ops", "test", "opened")
     assert alert["summary"].startswith("Test of the channel ops, requested by ")
@@ -75,16 +72,11 @@ def test_a_test_message_is_delivered_or_its_error_is_shown(
     )  # fmt: skip
     replica.signal(signal.SIGTERM)
     replica.end()
-    rows = listed(declared)
-    assert rows["ops"]["delivery_status"] == "SUCCESS"
-    assert rows["broken"]["delivery_status"] == "FAILED"
-    assert "delivery_failed" in rows["broken"]["delivery_error"]
-    found = read(declared, "channels", "deliveries", "--status", "FAILED")
-    # It is not retried.
-    assert [(row["channel"], row["due_at"]) for row in found] == [("broken", None)]
+    (found,) = read(declared, "channels", "deliveries", "--status", "FAILED")
+    assert (found["channel"], found["due_at"]) == ("broken", None)  # it is not retried
     assert "no route" in declared("channels", "deliveries", "broken").stdout
     refused(
-        declared("channels", "retry", str(found[0]["id"])),
+        declared("channels", "retry", str(found["id"])),
         "it is a test, and only a FAILED delivery of alerts can be sent again", code=1,
     )  # fmt: skip
 
@@ -95,15 +87,8 @@ def test_a_channel_is_paused_and_resumed(declared: Cli) -> None:
     assert listed(declared)["ops"]["paused_at"] is not None
     assert "ops: resumed" in declared("channels", "resume", "ops").stdout
     assert listed(declared)["ops"]["paused_at"] is None
-    for command in ("deliveries", "test"):
+    for command in ("deliveries", "test", "pause"):
         refused(declared("channels", command, "opps"), "channel 'opps' does not exist")
-    refused(declared("channels", "pause", "opps"), "channel 'opps' does not exist")
-    verbs = [(row["verb"], row["outcome"]) for row in read(declared, "audit")
-             if row["object_kind"] == "channel" and row["object"] in ("ops", "opps")]  # fmt: skip
-    assert verbs == [
-        ("pause_channel", "refused"), ("resume_channel", "done"), ("pause_channel", "unchanged"),
-        ("pause_channel", "done"), ("add_channel", "done"),
-    ]  # fmt: skip
 
 
 def test_a_failed_delivery_is_listed_and_retried(declared: Cli, ask: Ask) -> None:
@@ -139,8 +124,7 @@ def test_a_diff_names_channels(declared: Cli, surroundings: Path) -> None:
 
 def test_check_counts_channels_apart_from_jobs(bare: Cli, surroundings: Path) -> None:
     (surroundings / "jobs.toml").write_text(FILE % surroundings)
-    found = bare("check", "jobs.toml", "--strict", "--queue", "default")
-    assert found.exit_code == 0, found.output
+    found = done(bare, "check", "jobs.toml", "--strict", "--queue", "default")
     assert "1 job, 3 channels, 0 errors, 0 warnings" in found.stderr
     assert "alerts." not in found.output
     report = json.loads(bare("check", "jobs.toml", "--format", "json").stdout)
@@ -148,30 +132,25 @@ def test_check_counts_channels_apart_from_jobs(bare: Cli, surroundings: Path) ->
     assert report["channels"][0] == {"source": "jobs.toml", "channel": "ops", "kind": "command"}
 
 
-def test_check_warns_of_a_channel_that_no_checked_source_declares(
-    bare: Cli, surroundings: Path
-) -> None:
+def test_check_warns_of_a_channel_that_no_checked_source_declares(bare: Cli) -> None:
     job = '[jobs.a]\ncommand = ["true"]\nnotify = "opps"\n'
-    (surroundings / "jobs.toml").write_text(job)
+    Path("jobs.toml").write_text(job)
     # Another source, which is not checked, may declare all channels.
     assert bare("check", "jobs.toml", "--strict").exit_code == 0
-    (surroundings / "channels.toml").write_text(
-        '[channels.ops]\nkind = "python"\npython = "json:dumps"\n'
-    )
-    found = bare("check", "jobs.toml", "channels.toml")
-    assert found.exit_code == 0
+    Path("channels.toml").write_text('[channels.ops]\nkind = "python"\npython = "json:dumps"\n')
+    found = done(bare, "check", "jobs.toml", "channels.toml")
     assert (
         'Warning: jobs.toml:3: jobs.a.notify = "opps": is a channel that no checked source '
         "declares; did you mean `ops`?" in found.stderr
     )
-    (surroundings / "jobs.toml").write_text(job.replace("opps", "ops"))
+    Path("jobs.toml").write_text(job.replace("opps", "ops"))
     assert bare("check", "--strict", "jobs.toml", "channels.toml").exit_code == 0
 
 
-def test_check_imports_the_function_of_a_channel(bare: Cli, surroundings: Path) -> None:
+def test_check_imports_the_function_of_a_channel(bare: Cli) -> None:
     text = '[channels.ops]\nkind = "python"\npython = "json:%s"\n'
-    (surroundings / "jobs.toml").write_text(text % "dumsp")
+    Path("jobs.toml").write_text(text % "dumsp")
     refused(bare("check", "jobs.toml"), "jobs.toml:3: channels.ops.python", "has no `dumsp`; did")
     assert bare("check", "--no-import", "jobs.toml").exit_code == 0
-    (surroundings / "jobs.toml").write_text(text % "dumps")
+    Path("jobs.toml").write_text(text % "dumps")
     assert bare("check", "jobs.toml").exit_code == 0

@@ -85,11 +85,6 @@ def test_it_restarts_when_a_file_changes(start: Start, surroundings: Path, scrat
     assert re.search(r"^beat +\w{3} \d{4}-\d\d-\d\d ", run.out, re.MULTILINE)
     assert "cronledger dev: shop_of_dev.py changed" in run.err
 
-    jobs.write_text(APP.replace("def beat", "def beat beat"))
-    run.until(lambda: "the replica keeps its jobs until the next change" in run.err)
-    ((before,),) = rows(run, "SELECT max(id) FROM cronledger.executions")
-    run.until(lambda: rows(run, f"SELECT FROM cronledger.executions WHERE id > {before}"))
-
     jobs.write_text(APP.replace("first", "second"))
     run.until(lambda: has_result(run, "second"))
     assert [event["event"] for event in run.events()].count("runner_stopped") == 1
@@ -100,8 +95,8 @@ def test_it_restarts_when_a_file_changes(start: Start, surroundings: Path, scrat
 
 
 @pytest.mark.slow
-def test_the_clock_starts_at_a_local_time(start: Start, surroundings: Path) -> None:
-    (surroundings / "cronledger.toml").write_text(
+def test_the_clock_starts_at_a_local_time(start: Start) -> None:
+    Path("cronledger.toml").write_text(
         '[jobs.night]\nschedule = "0 2 * * *"\ntimezone = "Europe/Berlin"\ncommand = ["true"]\n'
     )
     run = start("--at", "2027-03-28T01:50:00", "--no-reload")
@@ -121,20 +116,6 @@ def test_the_clock_starts_at_a_local_time(start: Start, surroundings: Path) -> N
     assert run.end() == 0, run.err
 
 
-@pytest.mark.slow
-def test_a_second_signal_stops_running_work(
-    start: Start, surroundings: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CRONLEDGER_DRAIN_TIMEOUT", "10m")  # the second signal may come late
-    (surroundings / "cronledger.toml").write_text(LONG)
-    run = start()
-    run.until_event("execution_started")
-    run.signal(signal.SIGTERM)
-    run.until_event("runner_draining")
-    run.signal(signal.SIGINT)
-    assert run.end() == 1, run.err
-
-
 def assert_a_kill_leaves_nothing(run: Run, scratch: Path) -> None:
     (file,) = scratch.glob("cronledger-dev-*/postgres-*/postmaster.pid")
     pids = [*children(run.process.pid), int(file.read_text().split()[0])]
@@ -146,10 +127,10 @@ def assert_a_kill_leaves_nothing(run: Run, scratch: Path) -> None:
 
 @pytest.mark.long
 def test_a_kill_leaves_neither_replica_nor_server(
-    start: Start, surroundings: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_DRAIN_TIMEOUT", "100ms")  # it is killed after 10 s
-    (surroundings / "cronledger.toml").write_text(LONG)
+    Path("cronledger.toml").write_text(LONG)
     run = start()
     assert run.until_event("execution_started")["job"] == "long"
     assert_a_kill_leaves_nothing(run, scratch)
@@ -157,32 +138,22 @@ def test_a_kill_leaves_neither_replica_nor_server(
 
 
 @pytest.mark.slow
-def test_a_kill_without_a_replica_leaves_no_server(
-    start: Start, surroundings: Path, scratch: Path
-) -> None:
-    (surroundings / "cronledger.toml").write_text(LONG.replace("*", "61"))
-    run = start()
-    run.until(lambda: "no replica runs until the next change" in run.err)
-    assert_a_kill_leaves_nothing(run, scratch)
-
-
-@pytest.mark.slow
-def test_a_kill_ends_a_replica_that_hangs(start: Start, surroundings: Path, scratch: Path) -> None:
+def test_a_kill_ends_a_replica_that_hangs(start: Start, scratch: Path) -> None:
     hangs = "\nimport time\n@app.job('* * * * * *')\nasync def hangs():\n    open('hangs', 'w')\n"
-    (surroundings / "hangs_of_dev.py").write_text(APP + hangs + "    time.sleep(600)\n")
+    Path("hangs_of_dev.py").write_text(APP + hangs + "    time.sleep(600)\n")
     run = start("hangs_of_dev:app")
-    run.until((surroundings / "hangs").exists)
+    run.until(Path("hangs").exists)
     assert_a_kill_leaves_nothing(run, scratch)
 
 
 @pytest.mark.long
-def test_a_signal_while_the_replica_starts_is_no_failure(start: Start, surroundings: Path) -> None:
+def test_a_signal_while_the_replica_starts_is_no_failure(start: Start) -> None:
     text = (
         "\nimport sys, time\nif 'run' in sys.argv:\n    open('starts', 'w')\n    time.sleep(600)\n"
     )
-    (surroundings / "slow_start_of_dev.py").write_text(APP + text)
+    Path("slow_start_of_dev.py").write_text(APP + text)
     run = start("slow_start_of_dev:app", "--no-reload")
-    run.until((surroundings / "starts").exists)
+    run.until(Path("starts").exists)
     run.signal(signal.SIGINT)
     assert run.end() == 0, run.err
 

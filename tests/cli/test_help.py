@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import click
 
-from cronledger.cli import COMMANDS, main
+from cronledger.cli import COMMANDS
 from tests.cli.conftest import Cli
-from tests.cli.support.results import refused
+from tests.cli.support.commands import commands
+from tests.cli.support.results import done, refused
 from tests.waiting import PATIENCE
 
 HEAVY = (  # noqa: SIM905
@@ -34,8 +34,7 @@ def test_the_list_of_commands_imports_nothing_heavy() -> None:
 
 
 def test_every_command_is_listed_and_has_help(bare: Cli) -> None:
-    said = bare("--help")
-    assert said.exit_code == 0
+    said = done(bare, "--help")
     for name, (_, short) in COMMANDS.items():
         assert f"  {name} " in said.stdout
         assert short in said.stdout
@@ -43,19 +42,11 @@ def test_every_command_is_listed_and_has_help(bare: Cli) -> None:
 
 
 def test_every_command_with_times_states_their_zone() -> None:
-    found = [one for one in _commands(main) if _has_times(one)]
+    found = [one for one in commands().values() if _has_times(one)]
     assert {"skip", "adopt", "plan", "backfill", "why", "verify"} <= {one.name for one in found}
     for one in found:
         help_text = " ".join((one.help or "").split())
         assert "A time without an offset is read in " in help_text, one.name
-
-
-def _commands(group: click.Group) -> Iterator[click.Command]:
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        yield from _commands(command) if isinstance(command, click.Group) else (command,)
 
 
 def _has_times(command: click.Command) -> bool:
@@ -66,5 +57,6 @@ def _has_times(command: click.Command) -> bool:
 def test_usage_errors_exit_2(bare: Cli) -> None:
     for arguments in (
         ["nonsense"], ["jobs", "nonsense"], ["next"], ["next", "@daily", "--count", "0"],
+        ["import", "crontab", "--user", "--system"],
     ):  # fmt: skip
         refused(bare(*arguments), "Usage:")

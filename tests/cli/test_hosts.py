@@ -1,4 +1,4 @@
-"""F98, F99, F120: labels and hosts on the command line."""
+"""F98, F99, F100, F120: labels and hosts on the command line."""
 
 from pathlib import Path
 
@@ -35,16 +35,6 @@ def test_a_file_that_is_applied_again_changes_nothing_F98(cli: Cli, surroundings
     assert changed["changed"] == ["report"]
 
 
-def test_a_selector_with_a_mistake_is_refused_with_its_line_F98(
-    cli: Cli, surroundings: Path
-) -> None:
-    file = surroundings / "jobs.toml"
-    file.write_text(JOBS.replace("role=web", "web"))
-    refused(cli("jobs", "apply", str(file)), "'web' is not a label; use KEY=VALUE")
-    file.write_text(JOBS.replace('every = "role=web"', 'every = "role=web"\nscopes = ["a"]'))
-    refused(cli("jobs", "apply", str(file)), "each host is a scope")
-
-
 def test_hosts_are_listed_and_retired_F99(cli: Cli, ask: Ask) -> None:
     ask(
         "INSERT INTO cronledger.hosts (name, labels, present_from, present_through)"
@@ -61,9 +51,9 @@ def test_hosts_are_listed_and_retired_F99(cli: Cli, ask: Ask) -> None:
 
 
 @pytest.fixture
-def on_hosts(cli: Cli, surroundings: Path, ask: Ask) -> Cli:
+def on_hosts(cli: Cli, ask: Ask) -> Cli:
     """The cli with `rotate` on web1 and web2, and once on web3, which is retired."""
-    (surroundings / "jobs.toml").write_text(JOBS)
+    Path("jobs.toml").write_text(JOBS)
     assert cli("jobs", "apply", "jobs.toml").exit_code == 0
     for host in ("web1", "web2", "web3"):
         ask(
@@ -103,3 +93,13 @@ def test_a_backfill_of_one_host_names_it_F120(on_hosts: Cli, ask: Ask) -> None:
     refused(on_hosts(*backfill, "--host", "web1", "--scope", "web1"), "--host excludes --scope")
     report = ("backfill", "report", "--from", "2h", "--to", "1h", "--host", "web1")
     refused(on_hosts(*report), "job 'report' has no hosts; omit --host")
+
+
+def test_a_job_that_runs_at_boot_has_no_next_time_F100(on_hosts: Cli, ask: Ask) -> None:
+    ask("UPDATE cronledger.jobs SET schedule = '@reboot' WHERE name = 'rotate'")
+    ask(  # as a replica does that has planned it
+        "UPDATE cronledger.schedules SET parked = 'boot', next_plan_time = NULL, next_due_at = NULL"
+        " WHERE job_name = 'rotate'"
+    )
+    assert on_hosts("next", "rotate", "--scope", "web1").stdout == "at the next boot of web1\n"
+    assert "It runs at the next boot of web2." in on_hosts("why", "rotate").stdout

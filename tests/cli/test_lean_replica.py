@@ -68,9 +68,9 @@ def packages(modules: set[str]) -> set[str]:
 
 
 def test_a_replica_with_commands_imports_no_library_that_it_does_not_use(
-    start: Start, surroundings: Path, ask: Ask
+    start: Start, ask: Ask
 ) -> None:
-    (surroundings / "cronledger.toml").write_text(COMMAND)
+    Path("cronledger.toml").write_text(COMMAND)
     run = start(CRONLEDGER_LOG_FORMAT="json", **PROFILED)
     run.until(lambda: ask("SELECT FROM cronledger.executions WHERE status = 'SUCCESS' LIMIT 1"))
     run.signal(signal.SIGTERM)
@@ -88,10 +88,8 @@ def test_each_dependency_is_imported_by_such_a_replica_or_by_other_commands() ->
     assert {name.replace("-", "_") for name in names} <= NEEDED | OF_COMMANDS
 
 
-def test_what_its_jobs_need_is_imported_before_it_is_ready(
-    start: Start, surroundings: Path
-) -> None:
-    (surroundings / "cronledger.toml").write_text(HTTP)
+def test_what_its_jobs_need_is_imported_before_it_is_ready(start: Start) -> None:
+    Path("cronledger.toml").write_text(HTTP)
     run = start(**PROFILED)
     run.until_event("runner_started")
     assert "cronledger.engine.running.handlers.http" in imported(run.err)

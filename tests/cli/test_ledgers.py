@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from cronledger.cli import main
 from tests.cli.conftest import Cli
-from tests.cli.support.results import read, refused
+from tests.cli.support.results import done, read, refused
 from tests.database import Databases
 from tests.unreachable import CLOSED, silent
 
@@ -34,8 +34,7 @@ def file(surroundings: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def names(cli: Cli, *before: str) -> list[str]:
     """Return the jobs that a command lists."""
-    listed = cli(*before, "jobs", "list", "--all", "--json")
-    assert listed.exit_code == 0, listed.output
+    listed = done(cli, *before, "jobs", "list", "--all", "--json")
     return [row["name"] for row in json.loads(listed.stdout)]
 
 
@@ -49,8 +48,7 @@ def test_a_command_works_on_the_ledger_that_it_names_F94(
     monkeypatch.setenv("CRONLEDGER_SCHEMA", "elsewhere")  # is of that database
     assert names(filled, "--ledger", "shop") == ["hourly", "manual", "tenants"]
     assert names(filled, "--ledger", "billing") == []
-    applied = filled("--ledger", "billing", "jobs", "apply", "jobs.toml")
-    assert applied.exit_code == 0, applied.output
+    done(filled, "--ledger", "billing", "jobs", "apply", "jobs.toml")
     assert names(filled, "--ledger", "billing") == ["hourly", "manual", "tenants"]
     monkeypatch.delenv("CRONLEDGER_LEDGERS_FILE")
     assert len(names(filled, "--ledgers-file", str(file), "--ledger=shop")) == 3
@@ -74,10 +72,10 @@ def test_an_unknown_ledger_is_refused_by_the_known_names_F94(bare: Cli, file: Pa
     refused(bare("--ledger", "shop", "doctor", "--all"), "--all and --ledger exclude each other")
 
 
-def test_a_ledger_needs_a_file(bare: Cli, surroundings: Path) -> None:
+def test_a_ledger_needs_a_file(bare: Cli) -> None:
     for arguments in (["--ledger", "shop", "jobs", "list"], ["doctor", "--all"]):
         refused(bare(*arguments), "needs the file with the ledgers; set CRONLEDGER_LEDGERS_FILE")
-    (surroundings / "cronledger.toml").write_text('[ledgers]\nshop = "postgresql:///x"\n')
+    Path("cronledger.toml").write_text('[ledgers]\nshop = "postgresql:///x"\n')
     refused(bare("check"), "name that file in ledgers_file")
 
 

@@ -1,7 +1,6 @@
 """`cronledger metrics`: printed once, or served until a signal."""
 
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from cronledger import extras
 from cronledger.logs import output
 from tests.cli.conftest import Cli
 from tests.cli.support.daemon import Run
-from tests.cli.support.results import refused
+from tests.cli.support.results import done, refused
 from tests.db.support.scrapes import Scrape
 from tests.waiting import until
 from tests.web.support.command import Start, address, starter
@@ -40,8 +39,7 @@ def served(run: Run) -> Scrape:
 def test_the_metrics_of_a_limited_number_of_jobs_are_printed_once(
     filled: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = filled("metrics")
-    assert said.exit_code == 0, said.output
+    said = done(filled, "metrics")
     found = Scrape(said.stdout)
     assert found.one("jobs") == 3
     assert found.of_job("hourly")["status_active"] == 1
@@ -80,14 +78,6 @@ def test_a_database_without_a_ledger_is_refused(
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", empty_database_url)
     served = ("--listen", "127.0.0.1:0")
     refused(bare("metrics", *served), "run `cronledger migrate`", code=4)
-
-
-@pytest.mark.long
-def test_an_address_in_use_is_an_error(start: Start) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        run = start("--listen", f"127.0.0.1:{taken.getsockname()[1]}")
-        assert run.end() == 1
-    assert "address already in use" in run.err.lower() and "Traceback" not in run.err
 
 
 def test_a_bad_address_is_refused(cli: Cli) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Ask, Cli
-from tests.cli.support.results import read, refused
+from tests.cli.support.results import done, read, refused
 
 NEW_YORK = ["--tz", "America/New_York"]
 SCOPES = ("acme", "globex")
@@ -39,10 +39,9 @@ def test_what_a_clock_change_moves_is_marked(bare: Cli) -> None:
     shifted, plain = said.stdout.splitlines()[1:]
     assert "2026-03-08T07:00:00Z  Sun 2026-03-08 03:00:00-04:00  shifted" in shifted
     assert "shifted" not in plain
-    said = bare("next", "*/30 1 * * *", *NEW_YORK, "--from", "2026-11-01T00:00:00", "--count", "2")
-    assert [line.count("this is the first") for line in said.stdout.splitlines()[1:]] == [1, 1]
-    said = bare("next", "0 * * * *", *NEW_YORK, "--from", "2026-11-01T05:30:00Z", "--count", "1")
-    assert "this is the second" in said.stdout
+    said = bare("next", "0 * * * *", *NEW_YORK, "--from", "2026-11-01T04:30:00Z", "--count", "2")
+    first, second = said.stdout.splitlines()[1:]
+    assert "this is the first" in first and "this is the second" in second
 
 
 def test_warnings_do_not_spoil_the_json(bare: Cli) -> None:
@@ -114,10 +113,6 @@ def test_a_moved_firing_names_the_dates_from_which_it_comes(holidays: Cli, ask: 
     assert line.endswith(f"Sun 2127-12-28 18:00:00+01:00  {moved}")
     (found,) = read(holidays, "next", "hourly", *since)
     assert [x["date"] for x in found["moved_from"]] == ["2127-12-25", "2127-12-26"]
-    # A date that the schedule names itself is none to which a firing was moved.
-    ask("UPDATE cronledger.jobs SET schedule = '0 18 * * *' WHERE name = 'hourly'")
-    (found,) = read(holidays, "next", "hourly", "--from", "2127-12-25", "--count", "1")
-    assert (found["plan_time"], found["moved_from"]) == ("2127-12-28T17:00:00Z", [])
 
 
 def test_the_end_of_a_calendar_is_the_reason_why_there_are_no_further_firings(
@@ -126,8 +121,6 @@ def test_the_end_of_a_calendar_is_the_reason_why_there_are_no_further_firings(
     said = holidays("next", "hourly", "--from", "2127-12-31T22:30", "--count", "2")
     assert len(said.stdout.splitlines()) == 2
     assert "Warning: calendar 'de' ends on 2127-12-31, and the job does not fire" in said.stderr
-    said = holidays("next", "hourly", "--from", "2127-12-31T22:30", "--count", "1")
-    assert said.stderr == ""
     ask("UPDATE cronledger.jobs SET ends_at = '2127-12-31 22:00Z' WHERE name = 'hourly'")
     assert holidays("next", "hourly", "--from", "2127-12-31T22:30", "--count", "2").stderr == ""
 
@@ -136,8 +129,7 @@ def test_the_reason_why_a_job_does_not_fire_is_shown(filled: Cli, ask: Ask) -> N
     assert "runs only when it is triggered" in filled("next", "manual").stderr
     assert "has a time zone" in filled("next", "hourly", "--tz", "UTC").stderr
     filled("jobs", "pause", "hourly")
-    said = filled("next", "hourly", "--count", "1")
-    assert said.exit_code == 0
+    said = done(filled, "next", "hourly", "--count", "1")
     assert "is paused until it is resumed" in said.stderr
     filled("jobs", "resume", "hourly")
     ask("UPDATE cronledger.jobs SET spec_error = 'no job extract' WHERE name = 'hourly'")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -43,11 +44,13 @@ def spool(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def observe(spool: Path) -> Iterator[Observe]:
+def observe(spool: Path, database_url: str) -> Iterator[Observe]:
     """Start the wrapper as a scheduler does. `url`: of the database. `options`: of the program."""
     started = []
 
-    def start(*arguments: str, url: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
+    def start(
+        *arguments: str, url: str = database_url, options: Sequence[str] = ()
+    ) -> subprocess.Popen[str]:
         environ = dict(os.environ, CRONLEDGER_DATABASE_URL=url, CRONLEDGER_SPOOL_DIR=str(spool))
         started.append(process := subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *options, "observe", *arguments],
@@ -63,11 +66,11 @@ def observe(spool: Path) -> Iterator[Observe]:
 
 
 @pytest.fixture
-def deliver(bare: Cli, spool: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+def deliver(bare: Cli, spool: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Deliver the spool to the database of an address, in this process."""
     monkeypatch.setenv("CRONLEDGER_SPOOL_DIR", str(spool))
 
-    def call(url: str, *options: str) -> Result:
+    def call(*options: str, url: str = database_url) -> Result:
         monkeypatch.setenv("CRONLEDGER_DATABASE_URL", url)
         return bare("observe", "--deliver", *options)
 
@@ -90,80 +93,72 @@ def seen(ask: Ask) -> Ask:
     return ask
 
 
+def a_run(exit_status: int | None = None, **values: Any) -> Run:
+    """Return a run of `seen` that begins now, and that has ended if it has an exit status."""
+    now = wall_clock()
+    end = None if exit_status is None else now
+    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), end, exit_status)
+    return replace(run, **values)
+
+
 REPORTS = "SELECT exit_status, ended_at >= started_at, source FROM cronledger.reports"
 
 
-def test_streams_and_exit_status_are_those_of_the_command(
-    observe: Observe, seen: Ask, spool: Path, database_url: str
+def test_streams_and_exit_status_are_those_of_the_command_and_the_host_that_of_the_setting(
+    *, observe: Observe, seen: Ask, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("CRONLEDGER_HOST", "node-7")
     script = 'cat; echo "<$1>"; echo wrong >&2; exit 3'
-    ran = observe("seen", "--", "sh", "-c", script, "sh", "", url=database_url)
+    ran = observe("seen", "--", "sh", "-c", script, "sh", "")
     assert ended(ran, "given") == (3, "given<>\n", "wrong\n")
     assert seen(REPORTS) == [(3, True, "command")]
+    assert seen("SELECT host FROM cronledger.reports") == [("node-7",)]
     assert files(spool) == []
 
 
-def test_reports_name_the_host_of_the_setting(
-    observe: Observe, seen: Ask, database_url: str, monkeypatch: pytest.MonkeyPatch
+def test_the_start_is_reported_while_the_command_runs_and_signals_reach_it(
+    observe: Observe, seen: Ask
 ) -> None:
-    monkeypatch.setenv("CRONLEDGER_HOST", "node-7")
-    assert ended(observe("seen", "--", "true", url=database_url))[0] == 0
-    assert seen("SELECT host FROM cronledger.reports") == [("node-7",)]
-
-
-def test_the_start_is_reported_while_the_command_runs(
-    observe: Observe, seen: Ask, database_url: str
-) -> None:
-    ran = observe("seen", "--", "cat", url=database_url)
-    until("the start", lambda: seen("SELECT ended_at FROM cronledger.reports") == [(None,)])
-    assert ended(ran)[0] == 0
-    assert seen(REPORTS) == [(0, True, "command")]
-
-
-def test_signals_reach_the_command(observe: Observe, seen: Ask, database_url: str) -> None:
     script = "trap 'echo got; exit 7' TERM; echo ready; while :; do sleep 0.01; done"
-    ran = observe("seen", "--", "sh", "-c", script, url=database_url)
+    ran = observe("seen", "--", "sh", "-c", script)
     assert ran.stdout is not None
     assert ran.stdout.readline() == "ready\n"
+    until("the start", lambda: seen("SELECT ended_at FROM cronledger.reports") == [(None,)])
     ran.send_signal(signal.SIGTERM)
     assert ended(ran)[:2] == (7, "got\n")
-    killed = observe("seen", "--", "sh", "-c", "kill -9 $$", url=database_url)
+    killed = observe("seen", "--", "sh", "-c", "kill -9 $$")
     assert ended(killed)[0] == 128 + 9
     assert seen(f"{REPORTS} ORDER BY id") == [(7, True, "command"), (137, True, "command")]
 
 
-def test_a_caller_may_ignore_the_end_of_its_children(
-    observe: Observe, seen: Ask, database_url: str
-) -> None:
+def test_a_caller_may_ignore_the_end_of_its_children(observe: Observe, seen: Ask) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        ran = observe("seen", "--", "sh", "-c", "exit 5", url=database_url)
+        ran = observe("seen", "--", "sh", "-c", "exit 5")
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert ended(ran) == (5, "", "")
     assert seen(REPORTS) == [(5, True, "command")]
 
 
-def test_a_command_that_cannot_start_is_a_failed_run(
-    observe: Observe, seen: Ask, database_url: str
-) -> None:
+def test_a_command_that_cannot_start_is_a_failed_run(observe: Observe, seen: Ask) -> None:
     statuses = {"/nothing/here": 127, "/etc/passwd": 126}
     for word, status in statuses.items():
-        code, _, err = ended(observe("seen", "--", word, url=database_url))
+        code, _, err = ended(observe("seen", "--", word))
         assert (code, word in err) == (status, True)
     assert seen(f"{REPORTS} ORDER BY id") == [(x, True, "command") for x in statuses.values()]
 
 
 @pytest.mark.long
 def test_reports_wait_in_the_spool_while_the_database_is_away(
-    observe: Observe, deliver: Cli, seen: Ask, spool: Path, database_url: str
+    observe: Observe, deliver: Cli, seen: Ask, spool: Path
 ) -> None:
     for status in (0, 4):
         code, _, err = ended(observe("seen", "--", "sh", "-c", f"exit {status}", url=NOWHERE))
         assert (code, "kept in the spool" in err) == (status, True)
     assert files(spool) == [".json", ".json"]
     kept = [json.loads(path.read_text()) for path in sorted(spool.glob("*.json"))]
-    assert deliver(database_url).exit_code == 0
+    assert deliver().exit_code == 0
     assert files(spool) == []
     assert seen(f"{REPORTS} ORDER BY id") == [(0, True, "command"), (4, True, "command")]
     # The original times, by the clock of the database.
@@ -192,8 +187,7 @@ def test_a_report_does_not_wait_for_a_lock_without_limit(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(delivery, "LIMITS", delivery.LIMITS.replace("'3000'", "'50'"))
-    run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
-    run = replace(run, ended=run.started, exit_status=0)
+    run = a_run(0)
     with rows.connected(database_url) as other, other.transaction():
         other.execute("SELECT FROM cronledger.schedules FOR UPDATE")
         target = delivery.Target(database_url, "cronledger", said.append)
@@ -204,16 +198,16 @@ def test_a_report_does_not_wait_for_a_lock_without_limit(
 
 @pytest.mark.long
 def test_the_next_run_of_any_job_delivers_the_spool(
-    observe: Observe, deliver: Cli, seen: Ask, spool: Path, database_url: str
+    observe: Observe, deliver: Cli, seen: Ask, spool: Path
 ) -> None:
     ended(observe("seen", "--", "true", url=NOWHERE))
     kept = next(spool.glob("*.json")).read_text()
-    ended(observe("seen", "--", "true", url=database_url))
+    ended(observe("seen", "--", "true"))
     assert seen("SELECT count(*) FROM cronledger.reports") == [(2,)]
     assert files(spool) == []
     # A file that a crash after its delivery has left is delivered again, and changes nothing.
     (spool / "again.json").write_text(kept)
-    deliver(database_url)
+    deliver()
     assert seen("SELECT count(*) FROM cronledger.reports") == [(2,)]
 
 
@@ -232,58 +226,54 @@ def test_a_report_is_kept_after_an_error_that_may_pass(
     assert said[2][2].count("job 'later'") == 1
     assert files(spool) == [".json", ".json", ".json"]
     # The end that is not accepted says so once for each job.
-    left = deliver(database_url)
+    left = deliver()
     said_again = [left.stderr.count(words) for words in ("its handler", "observe: job later")]
     assert (left.exit_code, said_again) == (1, [1, 1])
     ask("UPDATE cronledger.jobs SET handler = 'observed'")
     ask("INSERT INTO cronledger.jobs (name, handler) VALUES ('later', 'observed')")
-    assert deliver(database_url).exit_code == 0
+    assert deliver().exit_code == 0
     assert ask("SELECT count(*) FROM cronledger.reports") == [(3,)]
 
 
 @pytest.mark.long
-def test_what_can_never_be_right_is_set_aside(
-    deliver: Cli, seen: Ask, spool: Path, database_url: str
-) -> None:
-    now = wall_clock()
-    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 0)
+def test_what_can_never_be_right_is_set_aside(deliver: Cli, seen: Ask, spool: Path) -> None:
+    run = a_run(0)
     wrong = replace(run, key="k" * 201)
     for one in (run, wrong):
         Spool(spool).write(one)
-    assert deliver(database_url).exit_code == 0
+    assert deliver().exit_code == 0
     assert files(spool) == [".refused"]
     seen("DELETE FROM cronledger.reports")
     Spool(spool).write(run)
     Spool(spool).refuse(run)
-    assert deliver(database_url).exit_code == 0
+    assert deliver().exit_code == 0
     assert seen("SELECT count(*) FROM cronledger.reports") == [(0,)]
-    assert deliver(database_url, "--refused").exit_code == 0
+    assert deliver("--refused").exit_code == 0
     assert seen("SELECT run_key FROM cronledger.reports") == [("a",)]
     assert files(spool) == [".refused"]
 
 
 def test_a_report_is_kept_for_a_week(
-    deliver: Cli, spool: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+    deliver: Cli, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_SCHEMA", "missing")
-    now = wall_clock()
-    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 0)
+    run = a_run(0)
     Spool(spool).write(run)
-    Spool(spool).write(replace(run, key="b", started=now - 8 * 86_400))
-    assert deliver(database_url).exit_code == 1
+    Spool(spool).write(replace(run, key="b", started=run.started - 8 * 86_400))
+    assert deliver().exit_code == 1
     assert {path.suffix: path.stem[-1] for path in spool.glob("*-*")} == {
         ".json": "a", ".refused": "b",
     }  # fmt: skip
 
 
 def test_a_run_whose_wrapper_was_killed_is_a_start_without_an_end(
-    observe: Observe, deliver: Cli, seen: Ask, spool: Path, database_url: str
+    observe: Observe, deliver: Cli, seen: Ask, spool: Path
 ) -> None:
     ran = observe("seen", "--", "cat", url=NOWHERE)
     until("a file", lambda: spool.exists() and files(spool) == [".json"])
     ran.kill()
     ended(ran)
-    deliver(database_url)
+    deliver()
     assert seen("SELECT ended_at FROM cronledger.reports") == [(None,)]
     assert files(spool) == []
 
@@ -300,17 +290,13 @@ def test_a_spool_that_cannot_be_written_does_not_stop_the_command(
 def test_a_full_spool_takes_no_further_run(
     observe: Observe, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cronledger.observing import spool as module
-
-    monkeypatch.setattr(module, "MOST_FILES", 1)
-    kept = module.Spool(spool)
-    run = module.Run("seen", "global", "global", "a", "h", 1.0, os.getpid(), module.boot_id())
+    monkeypatch.setattr("cronledger.observing.spool.MOST_FILES", 1)
+    kept, run = Spool(spool), a_run()
     kept.write(run)
     kept.refuse(run)
     kept.write(run)
-    other = module.Run("seen", "global", "global", "b", "h", 2.0, os.getpid(), module.boot_id())
     with pytest.raises(OSError, match="deliver or delete"):
-        kept.write(other)
+        kept.write(replace(run, key="b"))
     assert [found.key for found in kept.runs()] == ["a"]
 
 
@@ -320,8 +306,7 @@ def test_what_a_crash_left_in_the_spool_is_removed(
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
-    kept = Spool(spool)
-    run = Run("seen", "global", "global", "a", "h", wall_clock(), os.getpid(), boot_id())
+    kept, run = Spool(spool), a_run()
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", crash)
         for _ in range(2):
@@ -344,7 +329,7 @@ def test_a_wrong_call_is_refused(bare: Cli) -> None:
 def test_a_missing_connection_string_is_reported(deliver: Cli) -> None:
     told = {"": "is not set", "embedded": "is `embedded`, which `observe` does not"}
     for url, words in told.items():
-        left = deliver(url)
+        left = deliver(url=url)
         assert (left.exit_code, words in left.stderr) == (2, True), url
 
 
@@ -358,32 +343,24 @@ def ledgers(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) 
     return file
 
 
-def to_ledger(observe: Observe, ledger: str, script: str = "exit 3") -> tuple[int, str, str]:
-    words = ("seen", "--", "sh", "-c", script, "sh", "")
+def to_ledger(observe: Observe, ledger: str) -> tuple[int, str, str]:
+    words = ("seen", "--", "sh", "-c", "exit 3")
     return ended(observe(*words, url=NOWHERE, options=["--ledger", ledger]))
-
-
-def test_a_run_is_reported_to_the_ledger_that_is_named_F122(
-    observe: Observe, seen: Ask, spool: Path, ledgers: Path
-) -> None:
-    assert to_ledger(observe, "shop", 'echo "<$1>"; exit 3') == (3, "<>\n", "")
-    assert seen(REPORTS) == [(3, True, "command")]
-    assert files(spool) == []
 
 
 def test_each_report_of_the_spool_is_delivered_to_its_ledger_F122(
     *, observe: Observe, deliver: Cli, seen: Ask, spool: Path, ledgers: Path, database_url: str
 ) -> None:
-    code, _, err = to_ledger(observe, "away")
-    assert (code, "kept in the spool" in err) == (3, True)
     ended(observe("seen", "--", "true", url=NOWHERE))
+    code, _, err = to_ledger(observe, "away")
+    assert (code, err.count("kept in the spool")) == (3, 1)
     assert to_ledger(observe, "shop")[0] == 3, "the other ledgers cannot be reached"
     assert seen(REPORTS) == [(3, True, "command")]
-    assert [run.ledger for run in Spool(spool).runs()] == ["away", ""]
+    assert [run.ledger for run in Spool(spool).runs()] == ["", "away"]
     ledgers.write_text(ledgers.read_text().replace(NOWHERE, database_url))
-    assert deliver(NOWHERE).exit_code == 3
+    assert deliver(url=NOWHERE).exit_code == 3
     assert [run.ledger for run in Spool(spool).runs()] == [""]
-    assert deliver(database_url).exit_code == 0
+    assert deliver().exit_code == 0
     assert seen("SELECT count(*) FROM cronledger.reports") == [(3,)]
 
 
@@ -401,29 +378,16 @@ def test_a_ledger_that_is_not_in_the_file_does_not_stop_the_command_F122(
     assert code == 3
     assert "reports of the ledger shop stay in the spool" in err
     assert files(spool) == [".json"]
-    left = deliver(NOWHERE)
+    left = deliver(url=NOWHERE)
     assert (left.exit_code, "ledger shop stay in the spool" in left.stderr) == (1, True)
     ledgers.write_text(known)
-    assert deliver(NOWHERE).exit_code == 0
+    assert deliver(url=NOWHERE).exit_code == 0
     assert seen(REPORTS) == [(3, True, "command")]
-
-
-def test_an_unreachable_ledger_does_not_keep_the_reports_of_others_F122(
-    observe: Observe, seen: Ask, spool: Path, ledgers: Path
-) -> None:
-    now = wall_clock()
-    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 3, "shop")
-    Spool(spool).write(run)
-    code, _, err = to_ledger(observe, "away")
-    assert (code, err.count("kept in the spool")) == (3, 1)
-    assert seen(REPORTS) == [(3, True, "command")]
-    assert [run.ledger for run in Spool(spool).runs()] == ["away"]
 
 
 def test_reports_of_an_unknown_ledger_are_kept_for_a_week_F122(spool: Path) -> None:
-    now = wall_clock()
-    run = Run("seen", "global", "global", "a", "h", now, os.getpid(), boot_id(), now, 0, "gone")
-    for one in (run, replace(run, key="b", started=now - 8 * 86_400)):
+    run = a_run(0, ledger="gone")
+    for one in (run, replace(run, key="b", started=run.started - 8 * 86_400)):
         Spool(spool).write(one)
     assert delivery.deliver_all(lambda name: None, Spool(spool)) == 1
     assert files(spool) == [".json", ".refused"]

@@ -1,20 +1,17 @@
-"""Commands that change the ledger: apply, pause, resume, remove, trigger."""
+"""Commands that change the ledger: apply, pause, resume, remove, trigger, enqueue, retention."""
 
 import json
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-import psycopg
 import pytest
 
-from cronledger.client import waiting
-from cronledger.ledger import ends
 from tests.cli.conftest import JOBS, Ask, Cli
-from tests.cli.support.results import read, refused
-from tests.waiting import PATIENCE
+from tests.cli.support.results import done, read, refused
+from tests.waiting import PATIENCE, until
 
 
 def names(ask: Ask) -> set[str]:
@@ -24,8 +21,7 @@ def names(ask: Ask) -> set[str]:
 def test_apply_upserts_and_retires(cli: Cli, surroundings: Path, ask: Ask) -> None:
     file = surroundings / "jobs.toml"
     file.write_text(JOBS)
-    said = cli("jobs", "apply", "jobs.toml")
-    assert said.exit_code == 0
+    said = done(cli, "jobs", "apply", "jobs.toml")
     added = ["added hourly", "added manual", "added tenants", "unchanged: 0"]
     assert sorted(said.stdout.splitlines()) == added
     file.write_text('[jobs.hourly]\nschedule = "5 * * * *"\ncommand = ["true"]\n')
@@ -43,10 +39,8 @@ def test_the_sample_applies(cli: Cli, ask: Ask) -> None:
     assert len(names(ask)) == len(said.stdout.splitlines()) - 1
 
 
-def test_apply_reports_all_problems_and_applies_nothing(
-    cli: Cli, surroundings: Path, ask: Ask
-) -> None:
-    (surroundings / "work_of_this_test.py").write_text("def right(): ...\ndef wrong(x): ...\n")
+def test_apply_reports_all_problems_and_applies_nothing(cli: Cli, ask: Ask) -> None:
+    Path("work_of_this_test.py").write_text("def right(): ...\ndef wrong(x): ...\n")
     python = '[jobs.{0}]\nschedule = "@daily"\npython = "work_of_this_test:{0}"\n'
     bad = (
         '[jobs.bad]\nschedule = "61 * * * *"\ncommand = ["x"]\n'
@@ -59,15 +53,15 @@ def test_apply_reports_all_problems_and_applies_nothing(
             ["jobs.wrong.python", "has the parameter `x`", "jobs.absent.python"],
         ),
     ):
-        (surroundings / "jobs.toml").write_text(JOBS + wrong)
+        Path("jobs.toml").write_text(JOBS + wrong)
         said = cli("jobs", "apply", "jobs.toml")
         refused(said, *words)
         assert len(said.stderr.splitlines()) == 2
     assert names(ask) == set()
 
 
-def test_apply_takes_an_app(cli: Cli, surroundings: Path, ask: Ask) -> None:
-    (surroundings / "app_of_this_test.py").write_text(
+def test_apply_takes_an_app(cli: Cli, ask: Ask) -> None:
+    Path("app_of_this_test.py").write_text(
         "from cronledger import App\napp = App(deploy=3)\n@app.job('@daily')\ndef tidy(): ...\n"
     )
     assert cli("jobs", "apply", "app_of_this_test:app").exit_code == 0
@@ -80,11 +74,10 @@ def test_apply_takes_an_app(cli: Cli, surroundings: Path, ask: Ask) -> None:
 
 
 def test_a_pause_has_a_reason_and_ends_in_the_future(filled: Cli, ask: Ask) -> None:
-    for until in ("2001-01-01T00:00:00Z", "soon"):
-        refused(filled("jobs", "pause", "hourly", "--until", until), until[:10])
+    for end in ("2001-01-01T00:00:00Z", "soon"):
+        refused(filled("jobs", "pause", "hourly", "--until", end), end[:10])
     assert ask("SELECT paused_at FROM cronledger.jobs WHERE name = 'hourly'") == [(None,)]
-    said = filled("jobs", "pause", "hourly", "--reason", "stocktaking", "--until", "90m")
-    assert said.exit_code == 0
+    done(filled, "jobs", "pause", "hourly", "--reason", "stocktaking", "--until", "90m")
     ((reason, by, minutes),) = ask(
         "SELECT paused_reason, paused_by, round(extract(epoch FROM paused_until - paused_at) / 60)"
         " FROM cronledger.jobs WHERE name = 'hourly'"
@@ -112,8 +105,7 @@ def test_an_unknown_job_exits_2(cli: Cli) -> None:
 
 
 def test_trigger(filled: Cli, ask: Ask) -> None:
-    said = filled("trigger", "manual", "--payload", '{"day": 1}')
-    assert said.exit_code == 0
+    said = done(filled, "trigger", "manual", "--payload", '{"day": 1}')
     ((job, trigger, status, payload, by),) = ask(
         "SELECT job_name, trigger, status, payload, requested_by FROM cronledger.executions"
         " WHERE id = %s",
@@ -154,76 +146,32 @@ def test_trigger_waits_no_longer_than_its_timeout(filled: Cli, ask: Ask) -> None
     assert ask("SELECT count(*) FROM cronledger.executions WHERE job_name = 'manual'") == [(1,)]
 
 
-def test_trigger_waits_for_the_end(filled: Cli, database_url: str) -> None:
-    ended = threading.Event()
-    statuses = {
-        "SUCCESS": (0, "\n"),
-        "FAILED": (1, ": exit_code: status 3\n"),
-        "CANCELLED": (1, "\n"),
-    }
+def test_trigger_waits_for_the_end(filled: Cli, ask: Ask) -> None:
     end = (
-        "UPDATE cronledger.executions SET status = %(status)s, next_attempt_at = NULL,"
-        " started_at = due_at, finished_at = due_at, duration_ms = 1, attempt = 1,"
-        " lease_token = gen_random_uuid(),"
-        " error_code = CASE WHEN %(status)s = 'FAILED' THEN 'exit_code' END,"
-        " error_msg = CASE WHEN %(status)s = 'FAILED' THEN E'status 3\\nlast line' END"
-        " WHERE job_name = 'manual' AND status = 'PENDING'"
+        "UPDATE cronledger.executions SET status = %s, error_code = %s, error_msg = %s,"
+        " next_attempt_at = NULL, started_at = due_at, finished_at = due_at, duration_ms = 1,"
+        " attempt = 1, lease_token = gen_random_uuid()"
+        " WHERE job_name = 'manual' AND status = 'PENDING' RETURNING id"
     )
-
-    def work() -> None:
-        with psycopg.connect(database_url, autocommit=True) as c:
-            for status in statuses:
-                while not ended.is_set() and not c.execute(end, {"status": status}).rowcount:
-                    ended.wait(0.05)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        for status, (code, reason) in statuses.items():
-            said = filled("trigger", "manual", "--wait")
-            assert said.exit_code == code
-            assert f"#{said.stdout.strip()} {status}{reason}" in said.stderr
-    finally:
-        ended.set()
-        thread.join()
-
-
-def test_trigger_is_notified_of_the_end(
-    filled: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ends, "LISTEN_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(waiting, "FIRST_SECONDS", 2 * PATIENCE)
-    monkeypatch.setattr(waiting, "LONGEST_SECONDS", 2 * PATIENCE)
-    with psycopg.connect(database_url, autocommit=True) as c, ThreadPoolExecutor(1) as threads:
-        c.execute("LISTEN cronledger")
-        said = threads.submit(filled, "trigger", "manual", "--wait", "--timeout", "2m")
-        notes = c.notifies(timeout=PATIENCE)
-        _, execution = next(n.payload for n in notes if n.payload.startswith("wait ")).split()
-        notes.close()  # it holds the connection
-        c.execute("SELECT cronledger.cancel(%s)", [execution])
-    refused(said.result(), f"#{execution} CANCELLED", code=1)
-
-
-@pytest.mark.slow
-def test_embedded(bare: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "embedded")
-    monkeypatch.setenv("CRONLEDGER_EMBEDDED_DIR", str(tmp_path / "embedded"))
-    assert bare("jobs", "list").exit_code == 4
-    assert bare("migrate").exit_code == 0
-    assert bare("runners", "--json").stdout == "[]\n"
-    assert not list((tmp_path / "embedded").glob("*/postmaster.pid"))
+    for code, reason, *ended in (
+        (0, "SUCCESS\n", "SUCCESS", None, None),
+        (1, "FAILED: exit_code: status 3\n", "FAILED", "exit_code", "status 3\nlast line"),
+    ):
+        with ThreadPoolExecutor(1) as threads:
+            waits = threads.submit(filled, "trigger", "manual", "--wait", "--timeout", "2m")
+            ((execution,),) = until("it is PENDING", partial(ask, end, *ended))
+        said = waits.result()
+        assert (said.exit_code, said.stdout) == (code, f"{execution}\n")
+        assert f"#{execution} {reason}" in said.stderr
 
 
 def test_a_running_execution_shows_its_progress_and_expected_end(
     filled: Cli, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F86, F87: the first half took 10 minutes."""
-    ask(
-        "UPDATE cronledger.executions SET started_at = cronledger.db_now() - interval '10 min'"
-        " WHERE status = 'RUNNING' RETURNING 1"
-    )
     ((execution, token),) = ask(
-        "SELECT id, lease_token::text FROM cronledger.executions WHERE status = 'RUNNING'"
+        "UPDATE cronledger.executions SET started_at = cronledger.db_now() - interval '10 min'"
+        " WHERE status = 'RUNNING' RETURNING id, lease_token::text"
     )
     refused(filled("progress", "5"), "CRONLEDGER_EXECUTION_ID or CRONLEDGER_LEASE_TOKEN is not set")
     monkeypatch.setenv("CRONLEDGER_EXECUTION_ID", str(execution))
@@ -231,11 +179,43 @@ def test_a_running_execution_shows_its_progress_and_expected_end(
     assert filled("progress", "50", "100", "pages").exit_code == 0
     shown = json.loads(filled("executions", "show", str(execution), "--json").stdout)
     assert shown["progress"] == "50 of 100 (50 %): pages"
-    left = datetime.fromisoformat(shown["expected_end"]) - datetime.fromisoformat(
-        shown["started_at"]
-    )
-    assert timedelta(minutes=20) <= left < timedelta(minutes=20) + timedelta(seconds=2 * PATIENCE)
-    assert "50 of 100 (50 %): pages" in filled("executions", "show", str(execution)).stdout
+    end, start = (datetime.fromisoformat(shown[x]) for x in ("expected_end", "started_at"))
+    assert timedelta(minutes=20) <= end - start < timedelta(minutes=20, seconds=2 * PATIENCE)
     assert "50 of 100 (50 %): pages" in filled("executions", "list").stdout
     monkeypatch.setenv("CRONLEDGER_LEASE_TOKEN", str(uuid4()))
     refused(filled("progress", "51"), "is lost; stop the work", code=1)
+
+
+def test_retention_is_shown_and_set(cli: Cli) -> None:
+    assert cli("retention", "show").stdout == "keep    90d\n"
+    said = cli("retention", "set", "36h", "--reason", "disk")
+    assert said.stdout == "executions are kept for 1d12h (before: 90d)\n"
+    shown = read(cli, "retention", "show")
+    assert (shown["keep"], shown["set_at"][-1], "@" in shown["set_by"]) == ("1d12h", "Z", True)
+    (row,) = read(cli, "audit")
+    assert (row["verb"], row["reason"]) == ("set_retention", "disk")
+
+
+def test_enqueue_makes_one_execution_or_merges(filled: Cli) -> None:
+    push = ("enqueue", "manual", "--key", "k", "--payload")
+    first = read(filled, *push, '{"n": 1}', "--watermark", "7")
+    assert (first["status"], first["trigger"], first["payload"]) == ("PENDING", "enqueue", {"n": 1})
+    second = read(filled, *push, '{"n": 2}', "--watermark", "3")
+    assert (second["id"], second["payload"], second["watermark"]) == (first["id"], {"n": 2}, 7)
+    assert "@" in second["requested_by"]
+    assert filled("enqueue", "manual").stdout.strip() != str(first["id"])
+
+
+def test_enqueue_refuses_what_it_cannot_use(filled: Cli) -> None:
+    for arguments in (
+        "nothing", "tenants", "tenants --scope x", "manual --payload {",
+        "manual --watermark much", "manual --due-at soon", "manual --due-at 1h --key k",
+    ):  # fmt: skip
+        refused(filled("enqueue", *arguments.split()))
+
+
+def test_enqueue_takes_the_time_at_which_the_work_is_due(filled: Cli) -> None:
+    made = read(filled, "enqueue", "manual", "--due-at", "1h")
+    assert made["due_at"] > made["created_at"]
+    fixed = read(filled, "enqueue", "manual", "--due-at", "2090-01-01")
+    assert fixed["due_at"].startswith("2090-01-01")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cli.conftest import Ask, Cli
-from tests.cli.support.results import read, refused
+from tests.cli.support.results import done, read, refused
 
 
 @pytest.fixture(autouse=True)
@@ -30,28 +30,27 @@ def test_a_preview_counts_what_would_be_skipped(cli: Cli, ask: Ask) -> None:
     """Both ends are in the pause, so 25 firings of an hourly job are in a day."""
     for options, found in {
         "--all": {"daily": (1, 1), "hourly": (2, 50), "manual": (1, 0)},
-        "--queue q": {"daily": (1, 1), "hourly": (2, 50)},
-        "--owner bob": {"manual": (1, 0)}, "--label tier=batch": {"hourly": (2, 50)},
-        "--job daily --owner ann": {"daily": (1, 1)}, "--job daily --owner bob": {},
+        "--queue q --label tier=batch": {"hourly": (2, 50)}, "--job daily --owner bob": {},
     }.items():  # fmt: skip
         assert preview(cli, *options.split()) == found, options
     assert not ask("SELECT id FROM cronledger.pauses")
 
 
 def test_a_preview_without_an_end_counts_a_week(cli: Cli) -> None:
-    shown = cli(
-        "pauses", "plan", "--all", "--reason", "x", "--dry-run", "--from", "2031-05-07T00:00:00Z"
+    shown = done(
+        cli,
+        "pauses",
+        "plan",
+        "--all",
+        "--reason",
+        "x",
+        "--dry-run",
+        "--from",
+        "2031-05-07T00:00:00Z",
     )
-    assert shown.exit_code == 0, shown.output
     assert (
         "345 firings of 3 jobs will be skipped in the first 1w; nothing was planned" in shown.stdout
     )
-
-
-def test_a_pause_of_no_job_is_planned_with_a_warning(cli: Cli) -> None:
-    planned = cli("pauses", "plan", "--label", "tier=btch", "--reason", "x")
-    assert planned.stdout.startswith("pause 1: 0 jobs from now")
-    assert planned.stderr.startswith("Warning: no job matches now; ")
 
 
 def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
@@ -73,17 +72,15 @@ def test_a_pause_is_planned_listed_changed_and_withdrawn(cli: Cli) -> None:
     notes = [firing["note"] for firing in around]
     assert notes == ["", "skipped by pause 1: freeze", "skipped by pause 1: freeze"]
     assert not cli("next", "daily").stderr
-    changed = cli("pauses", "change", "1", "--until", "2031-05-08")
-    assert changed.stdout == "pause 1: changed\n"
-    assert changed.stderr == (
-        "Note: --until has no offset and is read in UTC: 2031-05-08T00:00:00Z\n"
-    )
-    assert cli("pauses", "change", "1", "--until", "2031-05-08").stdout == "pause 1: unchanged\n"
-    assert cli("pauses", "change", "1", "--until", "none").stdout == "pause 1: changed\n"
+    for result in ("changed", "unchanged"):
+        changed = cli("pauses", "change", "1", "--until", "2031-05-08")
+        assert changed.stdout == f"pause 1: {result}\n"
     assert cli("pauses", "end", "1").stdout == "pause 1: ended\n"
     assert cli("pauses", "end", "1").stdout == "pause 1: was over already\n"
     assert not read(cli, "pauses", "list")
     assert [row["state"] for row in read(cli, "pauses", "list", "--all")] == ["withdrawn"]
+    of_no_job = cli("pauses", "plan", "--label", "tier=btch", "--reason", "x")
+    assert of_no_job.stderr.startswith("Warning: no job matches now; ")
 
 
 def test_bad_input_is_refused(cli: Cli) -> None:
@@ -91,12 +88,9 @@ def test_bad_input_is_refused(cli: Cli) -> None:
         ("plan --reason x", "select jobs by --job"),
         ("plan --reason x --all --queue q", "select jobs by --job"),
         ("plan --reason x --job daly", "did you mean 'daily'?"),
-        ("plan --reason x --all --from yesterday", "--from"),
         ("plan --reason x --all --from 2001-01-01", "it is in the past"),
         ("plan --reason x --all --until 2001-01-01 --dry-run", "is not after from"),
-        ("plan --all", "--reason"),
         ("change 1", "give --from, --until or --reason"),
-        ("change 1 --reason x", "pause 1 does not exist"),
         ("end 1", "pause 1 does not exist"),
     ):
         found = cli("pauses", *line.split())

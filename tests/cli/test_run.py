@@ -36,8 +36,8 @@ def hang():
 
 
 @pytest.mark.long
-def test_it_runs_drains_and_sums_up(start: Start, surroundings: Path, ask: Ask) -> None:
-    (surroundings / "cronledger.toml").write_text(JOBS.partition("[jobs.long]")[0])
+def test_it_runs_drains_and_sums_up(start: Start, ask: Ask) -> None:
+    Path("cronledger.toml").write_text(JOBS.partition("[jobs.long]")[0])
     run = start("--summary")  # ./cronledger.toml
     run.until(lambda: ask("SELECT FROM cronledger.executions WHERE status = 'SUCCESS' LIMIT 1"))
     ask("SELECT cronledger.pause('tick')")  # a drain cuts off a claim that takes two seconds
@@ -54,10 +54,8 @@ def test_it_runs_drains_and_sums_up(start: Start, surroundings: Path, ask: Ask) 
 
 
 @pytest.mark.long
-def test_a_drain_waits_and_a_second_signal_does_not(
-    start: Start, surroundings: Path, ask: Ask
-) -> None:
-    (surroundings / "long.toml").write_text(JOBS)
+def test_a_drain_waits_and_a_second_signal_does_not(start: Start, ask: Ask) -> None:
+    Path("long.toml").write_text(JOBS)
     run = start("long.toml", "--slots", "2")
     started = ("execution_started", "long")  # a drain would release what was only claimed
     run.until(lambda: any((x["event"], x.get("job")) == started for x in run.events()))
@@ -72,37 +70,31 @@ def test_a_drain_waits_and_a_second_signal_does_not(
 
 
 @pytest.mark.long
-def test_a_thread_that_hangs_does_not_keep_the_process(
-    start: Start, surroundings: Path, ask: Ask
-) -> None:
-    (surroundings / "hanging_of_this_test.py").write_text(HANGING)
+def test_a_thread_that_hangs_does_not_keep_the_process(start: Start, ask: Ask) -> None:
+    Path("hanging_of_this_test.py").write_text(HANGING)
     run = start("hanging_of_this_test:app", CRONLEDGER_DRAIN_TIMEOUT="100ms")
     run.until_event("runner_started")
     ask("SELECT cronledger.trigger('hang')")
-    run.until((surroundings / "hangs").exists)  # a drain would release what was only claimed
+    run.until(Path("hangs").exists)  # a drain would release what was only claimed
     run.signal(signal.SIGTERM)
     assert run.end() == 0, run.err
     assert ask("SELECT status, error_code FROM cronledger.executions") == [("FAILED", "shutdown")]
 
 
 @pytest.mark.long
-def test_it_waits_for_its_database_until_a_signal(start: Start, database_url: str) -> None:
+def test_it_waits_for_its_database_as_long_as_it_is_told(start: Start, database_url: str) -> None:
     away = f"{database_url}&port=1"
     run = start("--wait", "300ms", CRONLEDGER_DATABASE_URL=away)
     assert run.end() == 3
     assert [event["event"] for event in run.events()].count("database_awaited") == 1
     assert "Error: the database is unreachable" in run.err
-    run = start("--wait", "60s", CRONLEDGER_DATABASE_URL=away)
-    run.until_event("database_awaited")
-    run.signal(signal.SIGTERM)
-    assert run.end() == 0, run.err
 
 
 def test_an_invalid_source_is_refused_before_the_database_is_asked(
-    bare: Cli, surroundings: Path, monkeypatch: pytest.MonkeyPatch
+    bare: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "postgresql://127.0.0.1:1/x")
-    (surroundings / "bad.toml").write_text(
+    Path("bad.toml").write_text(
         '[jobs.a]\nschedule = "61 * * * *"\ncommand = ["x"]\n[jobs.b]\npython = "absent:f"\n'
         'schedule = "@daily"\noverlap = "maybe"\n'
     )
@@ -112,9 +104,7 @@ def test_an_invalid_source_is_refused_before_the_database_is_asked(
 
 
 @pytest.mark.long
-def test_a_schema_that_lacks_exits_4(
-    start: Start, surroundings: Path, empty_database_url: str
-) -> None:
+def test_a_schema_that_lacks_exits_4(start: Start, empty_database_url: str) -> None:
     run = start("--no-migrate", CRONLEDGER_DATABASE_URL=empty_database_url)
     assert run.end() == 4
     assert "cronledger migrate" in run.err
@@ -147,25 +137,10 @@ def test_health_and_an_older_deploy(start: Start, surroundings: Path, ask: Ask) 
 
 
 @pytest.mark.long
-def test_functions_that_cannot_be_told_apart_are_refused_before_anything_is_applied(
-    start: Start, cli: Cli, surroundings: Path, ask: Ask
-) -> None:
-    (surroundings / "in_a_loop.py").write_text(
-        "from cronledger import App\napp = App()\n"
-        "for name in ('one', 'two'):\n    app.job(name=name)(lambda: None)\n"
-    )
-    run, applied = start("in_a_loop:app"), cli("jobs", "apply", "in_a_loop:app")
-    assert run.end() == applied.exit_code == 2
-    for said in (run.err, applied.stderr):
-        assert "two functions have this name" in said
-    assert ask("SELECT name FROM cronledger.jobs") == []
-
-
-@pytest.mark.long
 def test_nothing_is_applied_where_the_replica_could_not_run(
-    start: Start, surroundings: Path, database_url: str, ask: Ask
+    start: Start, database_url: str, ask: Ask
 ) -> None:
-    (surroundings / "a.toml").write_text('[jobs.a]\ncommand = ["true"]\n')
+    Path("a.toml").write_text('[jobs.a]\ncommand = ["true"]\n')
     ((pid,),) = ask("SELECT pg_backend_pid()")
     role = f"applies_only_{pid}"
     ask(
@@ -191,7 +166,6 @@ def test_an_exception_at_import_prints_its_traceback(bare: Cli, surroundings: Pa
     (package / "__init__.py").write_text("")
     (package / "jobs.py").write_text("def prepare():\n    return {}['missing']\n\nprepare()\n")
     (package / "typo.py").write_text("def f(:\n")
-    (package / "exits.py").write_text("import sys\nsys.exit('no such host')\n")
     (surroundings / "a.toml").write_text(
         '[jobs.a]\npython = "breaks_at_import.jobs:f"\n'
         '[jobs.b]\npython = "breaks_at_import.jobs:g"\n'
@@ -199,8 +173,6 @@ def test_an_exception_at_import_prints_its_traceback(bare: Cli, surroundings: Pa
     )
     for source, shown in (
         ("breaks_at_import.jobs:app", ["return {}['missing']", "KeyError: 'missing'"]),
-        ("breaks_at_import.typo:app", ["def f(:", "SyntaxError"]),
-        ("breaks_at_import.exits:app", ["sys.exit('no such host')", "SystemExit: no such host"]),
         ("a.toml", ["return {}['missing']", "def f(:", "jobs.b.python", "jobs.c.python"]),
     ):
         said = bare("jobs", "apply", source)
@@ -211,30 +183,22 @@ def test_an_exception_at_import_prints_its_traceback(bare: Cli, surroundings: Pa
 
 
 LIFESPAN = """
-import asyncio
 from contextlib import asynccontextmanager
 from cronledger import App
 
 @asynccontextmanager
 async def lifespan(app):
-    print("entering", flush=True)
-    {body}
+    raise ConnectionRefusedError("redis://me:hunter2@cache is away")
     yield
 
 app = App("shop", lifespan=lifespan)
-
-@app.job("* * * * * *")
-def beat():
-    return
+app.job("* * * * * *")(print)
 """
 
 
 @pytest.mark.long
-def test_a_lifespan_that_raises_exits_1_before_anything_is_applied(
-    start: Start, surroundings: Path, ask: Ask
-) -> None:
-    body = 'raise ConnectionRefusedError("redis://me:hunter2@cache is away")'
-    (surroundings / "broken_lifespan.py").write_text(LIFESPAN.format(body=body))
+def test_a_lifespan_that_raises_exits_1_before_anything_is_applied(start: Start, ask: Ask) -> None:
+    Path("broken_lifespan.py").write_text(LIFESPAN)
     run = start("broken_lifespan:app")
     assert run.end() == 1
     raised = "Error: the lifespan broken_lifespan:lifespan of the App 'shop' raised"
@@ -242,13 +206,3 @@ def test_a_lifespan_that_raises_exits_1_before_anything_is_applied(
     assert "in lifespan" in run.err  # the traceback
     assert "hunter2" not in run.err
     assert ask("SELECT name FROM cronledger.jobs") == []
-
-
-@pytest.mark.long
-def test_a_signal_ends_a_start_whose_lifespan_hangs(start: Start, surroundings: Path) -> None:
-    hangs = LIFESPAN.format(body="await asyncio.sleep(600)")
-    (surroundings / "hanging_lifespan.py").write_text(hangs)
-    run = start("hanging_lifespan:app")
-    run.until(lambda: "entering" in run.out)
-    run.signal(signal.SIGTERM)
-    assert run.end() == 0, run.err

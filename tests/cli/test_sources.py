@@ -73,9 +73,9 @@ def test_a_source_without_a_name_belongs_to_one_host_F109(
     ]  # fmt: skip
 
 
-def test_a_rename_replaces_no_source_that_has_jobs(cli: Cli, surroundings: Path) -> None:
+def test_a_rename_replaces_no_source_that_has_jobs(cli: Cli) -> None:
     for name, job in (("a", "report"), ("b", "mail")):
-        (surroundings / "jobs.toml").write_text(JOBS.replace("report", job))
+        Path("jobs.toml").write_text(JOBS.replace("report", job))
         assert cli("jobs", "apply", "jobs.toml", "--source", name).exit_code == 0
     for old, new, words in (("a", "b", "source b has jobs"), ("c", "d", "source c does not exist")):
         said = cli("sources", "rename", old, new)

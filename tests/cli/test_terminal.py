@@ -17,12 +17,7 @@ from tests.cli.support.terminal import on_terminal
 
 ESCAPE = "\x1b"
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
-LISTINGS = (
-    ["jobs", "list"], ["executions", "list"], ["runners"], ["queues", "list"], ["alerts"],
-    ["channels", "list"],
-    ["channels", "deliveries"],
-    ["deadlines"], ["compliance"],
-)  # fmt: skip
+LISTINGS = (["jobs", "list"], ["executions", "list"], ["runners"], ["queues", "list"])
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -47,29 +42,6 @@ def hostile(filled: Cli, ask: Ask) -> Cli:
         evil, "a queue with a long name" * 4,
     )  # fmt: skip
     ask("SELECT cronledger.pause('manual', %s)", evil)
-    ask(
-        "INSERT INTO cronledger.channels (name, settings, source) VALUES ('ops', %s, %s)",
-        '{"kind": "python", "python": "m:f"}', evil,
-    )  # fmt: skip
-    ask(
-        "INSERT INTO cronledger.deliveries (channel, status, error_code, error_msg)"
-        " VALUES ('ops', 'FAILED', 'delivery_failed', %s)", evil,
-    )  # fmt: skip
-    ask(
-        "INSERT INTO cronledger.raised_alerts (at, event, kind, channel, since, count,"
-        " job_name, summary, details) VALUES (cronledger.db_now(), 'failed', 'opened', 'ops',"
-        " cronledger.db_now(), 1, 'hourly', %s, '{}')", evil,
-    )  # fmt: skip
-    ask(
-        "INSERT INTO cronledger.deadline_breaches (job_name, scope_kind, scope_id, plan_time,"
-        " kind, revision, deadline, month, breached_at, look_at)"
-        " SELECT %s, %s, %s, now(), 'finish_by', 1, now(), '2030-01-01', now(), now()",
-        evil, evil, evil,
-    )  # fmt: skip
-    ask(
-        "INSERT INTO cronledger.deadline_months VALUES"
-        " (%s, %s, %s, '2030-01-01', 'finish_by', 1000000, 0, 1)", evil, evil, evil,
-    )  # fmt: skip
     return filled
 
 

@@ -1,8 +1,5 @@
 """Traces on the command line."""
 
-import subprocess
-import sys
-
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -75,17 +72,3 @@ def test_without_the_extra_only_what_enqueues_or_runs_is_refused(
     assert filled("jobs", "list").exit_code == 0
     for command in (["enqueue", "hourly"], ["run"]):
         refused(filled(*command), "CRONLEDGER_TRACING", "pip install 'cronledger[tracing]'")
-
-
-@pytest.mark.usefixtures("filled")
-@pytest.mark.long
-def test_with_tracing_off_a_command_imports_nothing(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRACEPARENT", PARENT)
-    code = (
-        "import sys; sys.modules['opentelemetry'] = None; from cronledger.cli import main\n"
-        f"for command in {COMMANDS!r}: assert not main(command, standalone_mode=False)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert set(_created(ask)) == {None}

@@ -1,4 +1,4 @@
-"""Replicas deliver alerts in slots of their own; a delivery survives its replica."""
+"""Replicas deliver alerts in slots of their own, and a drain waits for them."""
 
 import json
 from pathlib import Path
@@ -57,12 +57,6 @@ def deliveries(cluster: Cluster, status: str) -> list[dict[str, Any]]:
     )
 
 
-def delivered_by(cluster: Cluster) -> str:
-    """Return the runner that has delivered the message, once it is delivered."""
-    (found,) = until("it is delivered", lambda: deliveries(cluster, "SUCCESS"))
-    return str(found["runner_id"])
-
-
 def test_a_failure_reaches_the_channel_also_without_a_free_slot(
     cluster: Cluster, receiver: Receiver
 ) -> None:
@@ -81,31 +75,6 @@ def test_a_failure_reaches_the_channel_also_without_a_free_slot(
     assert cluster.execution("occupying")["status"] == "RUNNING"
 
 
-@pytest.mark.parametrize("how", ["is killed", "drains"])
-def test_a_delivery_of_a_replica_that_ends_is_repeated(
-    cluster: Cluster, receiver: Receiver, how: str
-) -> None:
-    receiver.held.touch()
-    first = cluster.start(
-        "alerting", runner_id="first", drain_timeout="0s", environ=receiver.environ
-    )
-    create(cluster)
-    until("it is under way", lambda: receiver.messages)
-    if how == "drains":
-        first.popen.terminate()
-        assert first.wait() == 0
-        (row,) = deliveries(cluster, "PENDING")
-        assert (row["lease_token"], row["attempt"]) == (None, 0)
-    first.kill()
-    receiver.held.unlink()
-    if how == "is killed":
-        cluster.rows("UPDATE cronledger.deliveries SET due_at = now() RETURNING 1")
-    cluster.start("alerting", runner_id="second", environ=receiver.environ)
-    assert delivered_by(cluster) == "second"
-    assert receiver.events() == ["failed"] * 2
-    assert receiver.messages[0] == receiver.messages[1]
-
-
 def test_a_drain_waits_for_a_delivery_that_a_replica_with_no_alert_slots_left(
     cluster: Cluster, receiver: Receiver
 ) -> None:
@@ -118,7 +87,8 @@ def test_a_drain_waits_for_a_delivery_that_a_replica_with_no_alert_slots_left(
     replica.event("runner_draining")
     receiver.held.unlink()
     assert replica.wait() == 0
-    assert delivered_by(cluster) == "other"
+    (delivered,) = deliveries(cluster, "SUCCESS")
+    assert delivered["runner_id"] == "other"
 
 
 def test_a_delivery_that_a_person_requests_does_not_wait_for_a_poll(

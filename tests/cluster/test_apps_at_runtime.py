@@ -83,10 +83,6 @@ async def test_unregistering_stops_one_app_and_no_other(ledger: Ledger) -> None:
         await eventually("others go on", lambda: statuses(ledger, "other") == ["SUCCESS"])
         release.set()
         await eventually("held has ended", lambda: statuses(ledger, "held") == ["SUCCESS"])
-        await eventually("it is published", lambda: not [
-            name for row in ledger.rows("SELECT handlers FROM runners")
-            for name in row["handlers"] if "running" in name
-        ])  # fmt: skip
     assert retired(ledger) == ["queued", "running"]
 
 
@@ -117,23 +113,6 @@ async def test_two_that_give_up_a_job_at_once_retire_it(ledger: Ledger) -> None:
         done = await asyncio.gather(one.unregister(app), two.unregister(app))
     assert [name for each in done for name in each.retired] == ["shared"]
     assert retired(ledger) == ["shared"]
-
-
-async def test_registering_again_resumes_without_the_past(ledger: Ledger) -> None:
-    app = plugin("minutely", schedule="* * * * *", catch_up="all", overlap="wait")
-    ledger.travel(to=NOON.replace(second=30))
-    async with ledger.replica(app) as replica:
-        ledger.travel(by="1m")
-        assert len(await replica.step()) == 1
-        await replica.unregister(app)
-        ledger.travel(by="10m")
-        assert await replica.step() == ()
-        await replica.register(app)
-        assert await replica.step() == ()
-        ledger.travel(by="1m")
-        (ran,) = await replica.step()
-    assert ran.plan_time == NOON.replace(minute=12)
-    assert [(row["reason"], row["count"]) for row in ledger.skips()] == [("retired", 10)]
 
 
 async def test_a_reloaded_app_runs_its_new_functions(ledger: Ledger) -> None:

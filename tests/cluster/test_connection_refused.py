@@ -59,20 +59,6 @@ def test_a_start_that_is_refused_says_so_at_once(
 
 
 @pytest.mark.long
-async def test_an_embedded_start_keeps_the_cause(guarded: tuple[OwnServer, str]) -> None:
-    url = make_conninfo(guarded[1], password="wrong")
-    with pytest.raises(psycopg.OperationalError, match="password authentication failed") as raised:
-        await Replica(url=url, settings=Settings(connect_timeout="1h")).start()
-    causes = []
-    cause: BaseException | None = raised.value
-    while cause is not None:
-        causes.append(type(cause))
-        cause = cause.__cause__
-    assert causes[-1] is psycopg.OperationalError
-    assert len(causes) > 1
-
-
-@pytest.mark.long
 async def test_a_password_that_is_changed_meanwhile_is_named(
     guarded: tuple[OwnServer, str],
 ) -> None:

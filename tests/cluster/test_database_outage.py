@@ -1,13 +1,12 @@
 """The server or the network fails for a while. `tests.chaos` causes more kinds of faults."""
 
-import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.support.harness import Cluster
-from tests.cluster.support.jobs import GATE, LEASE_VARIABLE
+from tests.cluster.support.jobs import GATE
 from tests.cluster.support.proxy import Proxy
 from tests.waiting import until
 
@@ -53,22 +52,3 @@ def test_outcomes_are_kept_while_the_database_cannot_be_reached(
         ][-1] == "database_recovered")  # fmt: skip
         replica.popen.terminate()
         assert replica.wait() == 0
-
-
-@pytest.mark.long
-def test_an_attempt_that_an_outage_ends_names_the_outage_and_the_setting(cluster: Cluster) -> None:
-    with Proxy(cluster.url) as proxy:
-        # So long that a heartbeat fails before the lease ends, and is the reason for that.
-        replica = cluster.start("crash", url=proxy.dsn, environ={LEASE_VARIABLE: "6s"})
-        cluster.trigger("async_once")
-        until("it runs", lambda: cluster.marks("alive"))
-        proxy.cut()
-        replica.event("lease_expired")
-        proxy.heal()
-        ended = "SELECT attempts -> 0 ->> 'error_msg' FROM cronledger.executions WHERE attempt > 1"
-        until("the next attempt runs", lambda: cluster.rows(ended))
-    (message,) = cluster.rows(ended)
-    # The process may notice it later than at its deadline.
-    said = r"stopped because its lease was not renewed for \d+s \(the ledger was"
-    assert re.match(said, message), message
-    assert message.endswith("a stale_timeout longer than 6s")

@@ -10,7 +10,6 @@ from typing import LiteralString
 
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cronledger.declaring.app import App, Context
@@ -19,35 +18,12 @@ from cronledger.ledger.access import Access
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.transactions import transaction
 from cronledger.replica import Replica
-from tests.cluster.support.harness import Cluster
-from tests.cluster.support.servers import OwnServer, stopping
+from tests.cluster.support.servers import OwnServer, listen, stopping
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
 GONE = "gone"
-
-
-def test_a_statement_does_not_outlive_its_replica(cluster: Cluster) -> None:
-    """Its transaction keeps the row from whoever would sweep it."""
-    replica = cluster.start("statement")
-    cluster.trigger("statement")
-    until("it sleeps", lambda: _sleeping(cluster))
-    replica.kill()
-    if "linux" in str(cluster.rows("SELECT version()")[0]):
-        until("the server noticed", lambda: not _sleeping(cluster))
-    cluster.start("steady")
-    until("it was swept", lambda: not cluster.executions("RUNNING"))
-    assert cluster.execution("statement")["error_code"] == "stale_timeout"
-
-
-def _sleeping(cluster: Cluster) -> bool:
-    return bool(
-        cluster.rows(
-            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-            " AND query = 'SELECT pg_sleep(300)' AND state = 'active'"
-        )
-    )
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +34,8 @@ def tcp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     address = str(ipaddress.IPv4Address(random.randrange(0x7F010000, 0x7FFF0000)))
     server = OwnServer(tmp_path_factory.mktemp("tcp"), settings={"fsync": "off"})
     with stopping(server) as dsn:
-        with psycopg.connect(dsn, autocommit=True) as c:
-            c.execute(sql.SQL("ALTER SYSTEM SET listen_addresses = {}").format(address))
-        with (server.data / "pg_hba.conf").open("r+") as file:
-            rules = file.read()
-            file.seek(0)
-            file.write(f"host all all 127.0.0.0/8 trust\n{rules}")
-        server.stop()
-        migrate(server.start())
+        listen(server, dsn, address, "127.0.0.0/8")
+        migrate(dsn)
         yield make_conninfo(dsn, host=address)
 
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from cronledger.declaring.app import App
-from cronledger.ledger.migrate import MigrationError, migrate
+from cronledger.ledger.migrate import MigrationError
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from tests.processes import clean_environ
@@ -18,10 +18,9 @@ HOST = """
 import asyncio, logging, sys
 from cronledger import App
 from cronledger.replica import Replica
-from cronledger.settings import Settings
 
 async def main():
-    async with Replica(App("host"), url=sys.argv[1]{settings}):
+    async with Replica(App("host"), url=sys.argv[1]):
         print("the host's own output")
 
 {before}
@@ -29,12 +28,10 @@ asyncio.run(main())
 """
 
 
-def run_host(
-    url: str, directory: Path, *, before: str = "", settings: str = "", **variables: str
-) -> str:
+def run_host(url: str, directory: Path, *, before: str = "", **variables: str) -> str:
     """Return the standard error of a host program, to whose standard output nothing is added."""
     program = directory / "host.py"
-    program.write_text(HOST.replace("{settings}", settings).replace("{before}", before))
+    program.write_text(HOST.replace("{before}", before))
     ended = subprocess.run(
         [sys.executable, str(program), url], cwd=directory, env={**clean_environ(), **variables},
         capture_output=True, text=True, timeout=90, check=False,
@@ -58,28 +55,18 @@ def test_a_host_that_configures_nothing_sees_nothing(database_url: str, tmp_path
     assert run_host(database_url, tmp_path) == ""
 
 
-@pytest.mark.long
-def test_the_hosts_logging_decides(database_url: str, tmp_path: Path) -> None:
-    err = run_host(database_url, tmp_path, before=INFO)
-    started = [x for x in err.splitlines() if x.startswith(f"{RUNTIME} INFO runner_started")]
-    assert len(started) == 1
-    assert "queues=default" in started[0]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "line"),
-    [(INFO, f"{RUNTIME} INFO runner_stopped"), (STRUCTLOG, '"event": "runner_stopped"')],
+    [(INFO, f"{RUNTIME} INFO runner_started"), (STRUCTLOG, '"event": "runner_stopped"')],
     ids=["logging", "structlog"],
 )
 def test_the_log_level_takes_effect(
     database_url: str, tmp_path: Path, before: str, line: str
 ) -> None:
     assert line in run_host(database_url, tmp_path, before=before)
-    given = ", settings=Settings(log_level='warning')"
-    by_argument = run_host(database_url, tmp_path, before=before, settings=given)
-    by_variable = run_host(database_url, tmp_path, before=before, CRONLEDGER_LOG_LEVEL="warning")
-    for shown in (by_argument + by_variable).splitlines():
+    quiet = run_host(database_url, tmp_path, before=before, CRONLEDGER_LOG_LEVEL="warning")
+    for shown in quiet.splitlines():
         assert "server_not_durable" in shown  # the server of the tests
 
 
@@ -95,22 +82,11 @@ def test_the_log_format_takes_effect(database_url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_a_fresh_database_and_an_older_schema_name_the_remedy(
-    empty_database_url: str,
-) -> None:
-    for applied in (False, True):
-        replica = Replica(App("host"), url=empty_database_url, settings=Settings(), applied=applied)
-        with pytest.raises(MigrationError, match="run `cronledger migrate`") as raised:
-            await replica.start()
-        assert "has no ledger" in str(raised.value)
-        assert "cronledger.ledger.migrate" in str(raised.value)
-    migrate(empty_database_url)
-    async with Replica(App("host"), url=empty_database_url, settings=Settings()):
-        pass
-    with psycopg.connect(empty_database_url, autocommit=True) as c:
+async def test_a_start_on_an_older_schema_names_the_remedy(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as c:
         c.execute(
             "UPDATE cronledger.schema_migrations SET checksum = 'older'"
             " WHERE name = 'functions and views'"
         )
     with pytest.raises(MigrationError, match="functions and views is not applied to"):
-        await Replica(App("host"), url=empty_database_url, settings=Settings()).start()
+        await Replica(App("host"), url=database_url, settings=Settings()).start()

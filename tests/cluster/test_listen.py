@@ -1,6 +1,5 @@
 """LISTEN cannot connect, or idle connections are ended: work goes on, and the fault is visible."""
 
-import json
 from datetime import timedelta
 
 import pytest
@@ -11,32 +10,6 @@ from cronledger.testing import Ledger
 from tests.cluster.support.live import live
 from tests.cluster.support.proxy import Proxy
 from tests.waiting import eventually
-
-CLOSED = "postgresql://127.0.0.1:1/nowhere"
-
-
-@pytest.mark.long
-async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) -> None:
-    with capture_logs() as logged:
-        async with live(ledger, listen_url=CLOSED) as polls:
-            trusted = polls._runtime.components.clock.trusted_since
-            listener = polls._runtime.components.listener
-            assert listener is not None
-            await eventually("it was tried again", lambda: listener.failures > 3)
-            assert polls._runtime.components.clock.trusted_since == trusted
-            assert polls._runtime.components.poll() == POLL
-            health = polls.health()
-            assert health.ready
-            assert health.database == "ok"
-            assert health.failing.keys() == {"listen"}
-            assert "refused" in health.failing["listen"]
-            assert (
-                "refused"
-                in json.loads(json.dumps(polls.diagnostics().as_json()))["failing"]["listen"]
-            )
-    events = [x["event"] for x in logged]
-    assert events.count("listen_failed") == 1
-    assert not {"database_unreachable", "step_failed"} & set(events)
 
 
 async def test_a_listen_that_is_lost_and_comes_back(ledger: Ledger) -> None:
@@ -81,16 +54,6 @@ async def test_connections_that_end_while_they_are_idle_cost_nothing(ledger: Led
             await _end_connections(ledger)
             await one.step()
         assert one._runtime.components.clock.trusted_since == trusted
-
-
-@pytest.mark.long
-async def test_connections_that_have_not_ended_are_kept(ledger: Ledger) -> None:
-    pids = "SELECT array_agg(pid ORDER BY pid) AS pids" + OURS
-    async with ledger.replica() as one:
-        before = ledger.rows(pids)
-        for _ in range(20):
-            await one.step()
-        assert ledger.rows(pids) == before
 
 
 async def test_another_server_process_costs_trust(ledger: Ledger) -> None:

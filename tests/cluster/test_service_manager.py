@@ -47,46 +47,38 @@ def start(tmp_path: Path, ledger: Ledger, systemd: Notifications) -> Iterator[St
         yield started
 
 
-def test_a_replica_is_ready_after_its_first_check_in(
-    start: Start, systemd: Notifications, ledger: Ledger
+def test_a_replica_is_ready_after_its_first_check_in_and_announces_its_drain(
+    start: Start, systemd: Notifications, ledger: Ledger, tmp_path: Path
 ) -> None:
     with Proxy(ledger.url) as proxy:
         proxy.cut()
-        run = start("jobs:app", CRONLEDGER_DATABASE_URL=proxy.dsn)
+        run = start("jobs:app", CRONLEDGER_DATABASE_URL=proxy.dsn, CRONLEDGER_DRAIN_TIMEOUT="10m")
         run.until_event("database_awaited")
-        waits = until("it shows why it waits", lambda: [
-            message for message in (systemd.new(), systemd.received)[1]
-            if "unreachable" in message.get("STATUS", "")
-        ])[0]  # fmt: skip
+        waits = until("it shows why it waits", lambda: _with_status(systemd, "unreachable"))[0]
         assert int(waits["EXTEND_TIMEOUT_USEC"]) > 0
         assert not systemd.has("READY")
         assert ledger.rows("SELECT 1 FROM cronledger.runners") == []
         proxy.heal()
         systemd.until("READY")
-        (runner,) = ledger.rows("SELECT state FROM cronledger.runners")
-        assert runner["state"] == "running"
+        assert ledger.rows("SELECT state FROM cronledger.runners") == [{"state": "running"}]
+        ledger.trigger("sleeps")
+        until("it runs", (tmp_path / "began").exists)
+        run.signal(signal.SIGTERM)
+        stopping = systemd.until("STOPPING")
+        assert int(stopping["EXTEND_TIMEOUT_USEC"]) > 600_000_000
+        assert run.process.poll() is None
+        until("it shows what runs", lambda: _with_status(systemd, "draining; 1 of"))
+        systemd.new()
+        until("the watchdog is served meanwhile", systemd.new)
+        (tmp_path / "release").touch()
+        assert run.end() == 0
     assert sum("READY" in message for message in systemd.received) == 1
 
 
-def test_a_drain_is_announced_before_it_ends(
-    start: Start, systemd: Notifications, ledger: Ledger, tmp_path: Path
-) -> None:
-    run = start("jobs:app", CRONLEDGER_DRAIN_TIMEOUT="10m")
-    systemd.until("READY")
-    ledger.trigger("sleeps")
-    until("it runs", (tmp_path / "began").exists)
-    run.signal(signal.SIGTERM)
-    stopping = systemd.until("STOPPING")
-    assert int(stopping["EXTEND_TIMEOUT_USEC"]) > 600_000_000
-    assert run.process.poll() is None
-    until("it says so", lambda: any(
-        "draining; 1 of" in message.get("STATUS", "")
-        for message in (*systemd.new(), *systemd.received)
-    ))  # fmt: skip
+def _with_status(systemd: Notifications, text: str) -> list[dict[str, str]]:
+    """Return the messages so far whose status has this text."""
     systemd.new()
-    until("the watchdog is served meanwhile", systemd.new)
-    (tmp_path / "release").touch()
-    assert run.end() == 0
+    return [message for message in systemd.received if text in message.get("STATUS", "")]
 
 
 def test_the_page_is_ready_once_it_serves(

@@ -1,21 +1,17 @@
-"""A worker that is no Python, `examples/worker.sh`, goes through what a replica goes through.
-
-It needs psql: the one of the PATH, else the one that lies beside the embedded server's binaries.
-Without either these tests fail; they do not skip.
-"""
+"""A worker that is no Python, `examples/worker.sh`, goes through what a replica goes through."""
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any
 
 import pytest
 
-from cronledger.embedded.binaries import all_binaries
+from cronledger.embedded.server import find_binaries
 from tests.cluster.support.harness import ROOT, Cluster
+from tests.database import chosen_binaries
 from tests.db.support import rows
 from tests.processes import alive, children
 from tests.waiting import until
@@ -24,23 +20,14 @@ LEASE = "6 s"  # a third of it later, the keeper of a killed worker ends its wor
 LONG = ("sh", "-c", 'echo $$ >> "$MARKS"; [ "$ATTEMPT" -gt 1 ] || exec sleep 60')
 
 
-def _psql() -> Path:
-    """The directory of psql."""
-    found = shutil.which("psql")
-    places = [Path(found).parent] if found else [b.directory for b in all_binaries(None)]
-    for place in places:
-        if (place / "psql").exists():
-            return place
-    raise AssertionError(f"no psql on the PATH nor in {places}: install PostgreSQL's client")
-
-
 class Worker:
     """examples/worker.sh as a process of its own, and the pids that its work wrote."""
 
     def __init__(self, url: str, directory: Path, name: str, command: Sequence[str]) -> None:
         self._log, self._marks = directory / f"{name}.log", directory / f"{name}.pids"
+        programs = find_binaries(chosen_binaries()).directory  # with psql
         environ = {
-            **os.environ, "PATH": f"{_psql()}:{os.environ['PATH']}", "WORKER_NAME": name,
+            **os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "WORKER_NAME": name,
             "CRONLEDGER_DATABASE_URL": url, "MARKS": str(self._marks), "POLL": "0.1",
         }  # fmt: skip
         with self._log.open("wb") as file:
@@ -93,7 +80,7 @@ def _begun(worker: Worker) -> int:
 @pytest.mark.long
 def test_firings_reach_a_worker_in_bash(cluster: Cluster, workers: Any) -> None:
     _declare(cluster, schedule="@every 1s", grace="1 h", payload='{"n": 7}')
-    cluster.start("steady")
+    cluster.start("control")
     worker = workers("bash", "sh", "-c", 'cat; echo " for $JOB"')
     ended = (
         "SELECT runner_id, result FROM cronledger.executions"
@@ -141,18 +128,6 @@ def test_a_worker_whose_lease_was_stolen_writes_nothing(cluster: Cluster, worker
     assert not alive(work)
     assert cluster.execution("foreign") == row
     assert (row["runner_id"], row["attempt"]) == ("thief", 2)
-
-
-@pytest.mark.slow
-def test_a_cancel_ends_the_work_of_a_worker(cluster: Cluster, workers: Any) -> None:
-    _declare(cluster)
-    cluster.trigger("foreign")
-    work = _begun(workers("bash", *LONG))
-    cancel: LiteralString = "SELECT cronledger.cancel(id) FROM cronledger.executions"
-    # It is refused while a heartbeat has the row locked.
-    until("its end is requested", lambda: cluster.rows(cancel) == ["requested"])
-    until("cancelled", lambda: cluster.execution("foreign")["status"] == "CANCELLED")
-    assert not alive(work)
 
 
 def _leads(pid: int, work: int) -> bool:

@@ -17,7 +17,6 @@ from starlette.routing import Route
 from cronledger import App
 from cronledger.contrib.starlette import cronledger_lifespan
 from cronledger.ledger.migrate import MigrationError
-from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
 from tests.waiting import eventually, until
@@ -75,41 +74,24 @@ def environment(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", ledger.url)
 
 
-@pytest.mark.parametrize("kind", [Starlette, FastAPI])
 @pytest.mark.long
-def test_a_replica_runs_between_startup_and_shutdown(
-    ledger: Ledger, own: Own, app: App, monkeypatch: pytest.MonkeyPatch, kind: type[Starlette]
+def test_one_replica_of_several_apps_runs_between_startup_and_shutdown(
+    ledger: Ledger, own: Own, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_SLOTS", "3")
-    lifespan = cronledger_lifespan(app, lifespan=own.lifespan)
-    web = kind(lifespan=lifespan, routes=[Route("/", state)])
+    lifespan = cronledger_lifespan(app, App("other"), lifespan=own.lifespan)
+    web = Starlette(lifespan=lifespan, routes=[Route("/", state)])
     for _ in range(2):  # a test enters the lifespan of one application many times
         own.steps.clear()
         with TestClient(web) as client:
             assert client.get("/").json() == {"pool": "open", "state": "running", "slots": 3}
             ledger.trigger("step")
             until("it runs", lambda: "handler" in own.steps)
-        assert own.steps == [f"enter {kind.__name__}", "handler", "leave"]
+            running = ledger.rows("SELECT FROM runners WHERE state = 'running'")
+            assert len(running) == 1
+        assert own.steps == ["enter Starlette", "handler", "leave"]
         assert {row["state"] for row in ledger.rows("SELECT state FROM runners")} == {"stopped"}
-
-
-@pytest.mark.long
-def test_arguments_replace_the_environment_and_several_apps_have_one_replica(
-    ledger: Ledger, own: Own, app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CRONLEDGER_DATABASE_URL")
-    given = cronledger_lifespan(
-        app, App("other"), lifespan=own.lifespan, url=ledger.url, settings=Settings(slots=7)
-    )
-    with TestClient(Starlette(lifespan=given, routes=[Route("/", state)])) as client:
-        assert client.get("/").json()["slots"] == 7
-        assert ledger.rows("SELECT count(*) AS n FROM runners") == [{"n": 1}]
-        assert {row["name"] for row in ledger.rows("SELECT name FROM sources")} == {"web", "other"}
-    with (
-        pytest.raises(ConfigurationError, match="CRONLEDGER_DATABASE_URL: is not set"),
-        TestClient(Starlette(lifespan=cronledger_lifespan(app))),
-    ):
-        pass
+    assert {row["name"] for row in ledger.rows("SELECT name FROM sources")} == {"web", "other"}
 
 
 @pytest.mark.long
@@ -162,8 +144,6 @@ def test_the_name_of_the_replica_is_reserved(app: App) -> None:
 def test_arguments_that_cannot_work_are_refused_at_once(app: App) -> None:
     with pytest.raises(TypeError, match=r"received a starlette.applications.Starlette"):
         cronledger_lifespan(Starlette())  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="the App has no name"):
-        cronledger_lifespan(App())
 
     async def undecorated(server_app: Any) -> AsyncIterator[None]:
         yield

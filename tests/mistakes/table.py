@@ -1644,14 +1644,14 @@ MISTAKES = [
     ),
     *_of(
         SRC + "cli/observe.py",
-        ("a report ignores the setting host", WRAPPER + "test_reports_name_the_host_of_the_setting",
+        ("a report ignores the setting host", WRAPPER + "test_streams_and_exit_status_are_those_of_the_command_and_the_host_that_of_the_setting",
          "os.environ.get(\"CRONLEDGER_HOST\") or socket", "socket"),
     ),
     *_of(
         SRC + "observing/process.py",
         ("an ignored SIGCHLD loses the exit status", WRAPPER + "test_a_caller_may_ignore_the_end_of_its_children",
          "        signal.signal(signal.SIGCHLD, signal.SIG_DFL)\n", ""),
-        ("a signal does not reach the command", WRAPPER + "test_signals_reach_the_command",
+        ("a signal does not reach the command", WRAPPER + "test_the_start_is_reported_while_the_command_runs_and_signals_reach_it",
          "                os.kill(self._pid, found.si_signo)\n", "                pass\n"),
     ),
     *_of(

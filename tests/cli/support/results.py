@@ -15,6 +15,13 @@ def refused(said: Result, *words: str, code: int = 2) -> None:
         assert word in said.stderr, said.stderr
 
 
+def done(cli: Callable[..., Result], *arguments: str) -> Result:
+    """Return how a command ended, which has succeeded."""
+    said = cli(*arguments)
+    assert said.exit_code == 0, said.output
+    return said
+
+
 def read(cli: Callable[..., Result], *arguments: str, code: int = 0) -> Any:
     """Return the JSON that a command prints."""
     said = cli(*arguments, "--json")

@@ -166,6 +166,16 @@ def stopping(server: OwnServer | Pair) -> Iterator[str]:
         server.close() if isinstance(server, Pair) else server.stop("immediate")
 
 
+def listen(server: OwnServer, dsn: str, address: str, clients: str) -> None:
+    """Let clients, as pg_hba.conf names them, reach the server at an address. It starts anew."""
+    with psycopg.connect(dsn, autocommit=True) as c:
+        c.execute(sql.SQL("ALTER SYSTEM SET listen_addresses = {}").format(address))
+    rules = server.data / "pg_hba.conf"
+    rules.write_text(f"host all all {clients} trust\n{rules.read_text()}")
+    server.stop()
+    server.start()
+
+
 def single(dsn: str, data: Path) -> str:
     """`dsn` with the one host of the server of `data`."""
     parameters = {k: v for k, v in conninfo_to_dict(dsn).items() if k != "target_session_attrs"}
