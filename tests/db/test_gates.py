@@ -1,21 +1,17 @@
 """Gates: executions that wait until the jobs that they require have succeeded."""
 
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
 from cronledger.engine.maintenance import sweeper
 from cronledger.rules import outcome
 from cronledger.rules.outcome import NotReady
-from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.engine import HOUR, MINUTE, Ledger, Runner, runners
 from tests.marks import first_short
 
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 NOT_READY = outcome.failure(NotReady("1m", "no file"))
 WAITING = "SELECT missing FROM gates WHERE job_name = %s ORDER BY plan_time"
 
@@ -39,20 +35,10 @@ def names(started: list[Any]) -> list[str]:
     return [lease.claimed.key.job_name for lease in started]
 
 
-def fire(ledger: Ledger, by: timedelta = MINUTE) -> None:
-    ledger.travel(by=by)
-
-
 async def until_fired(ledger: Ledger, one: Runner) -> None:
     """Plan new schedules, and let the next minute come."""
     await until_planned(one)
-    fire(ledger)
-
-
-@pytest.fixture
-async def two(ledger: Ledger) -> AsyncIterator[list[Runner]]:
-    async with runners(ledger.url, {}, {}) as made:
-        yield made
+    ledger.travel(by=MINUTE)
 
 
 async def test_an_execution_starts_when_the_required_job_has_succeeded(
@@ -80,23 +66,6 @@ def plan_time(ledger: Ledger, job: str = "extract") -> str:
         "SELECT max(plan_time) FROM executions WHERE job_name = %s AND trigger <> 'manual'", job
     )
     return at.isoformat().replace("+00:00", "Z")
-
-
-async def test_a_failure_keeps_the_gate_closed_until_a_retry_by_hand_succeeds(
-    ledger: Ledger, one: Runner
-) -> None:
-    chain(ledger, wait_at_most="1 hour")
-    await until_fired(ledger, one)
-    (extract,) = await one.settle()
-    await one.finish(extract, outcome.failure(ValueError("boom")))
-    assert not await one.check_gates()
-    (missing,) = ledger.values(WAITING, "load")
-    assert missing.startswith(f"extract {plan_time(ledger)} FAILED at ")
-    ledger.values("SELECT retry(%s)", extract.claimed.id)
-    (again,) = await one.settle()
-    await one.finish(again)
-    assert await one.check_gates()
-    assert names(await one.settle()) == ["load"]
 
 
 async def test_an_execution_is_overdue_since_its_gate_opened(ledger: Ledger, one: Runner) -> None:
@@ -162,25 +131,6 @@ async def test_a_planned_skip_keeps_the_gate_closed_before_it_is_recorded(
         assert missing.endswith("was skipped (operator)")
 
 
-async def test_a_planned_skip_that_follows_keeps_no_gate_closed(
-    ledger: Ledger, one: Runner
-) -> None:
-    """A plan_time of the job that requires it lies between two that are skipped."""
-    ledger.job("extract", schedule="0 * * * *", jitter="59 min")
-    await until_planned(one)
-    first = ledger.one("SELECT next_plan_time FROM schedules WHERE job_name = 'extract'")
-    two = "SELECT skip('extract', %s, through => %s, reason => 'stock')"
-    ledger.values(two, first, first + HOUR)
-    ledger.job("often", schedule="* * * * *", requires=requires("extract"))
-    await until_planned(one)
-    ledger.travel(to=first + HOUR - MINUTE)
-    ledger.make_partitions()
-    await one.settle()
-    assert ledger.skipped("extract") == [("operator", 1)]
-    assert await one.check_gates()
-    assert "often" in names(await one.settle())
-
-
 @pytest.mark.parametrize("of_hosts", [False, True])
 async def test_a_skip_before_a_firing_that_nobody_can_run_keeps_the_gate_closed(
     ledger: Ledger, *, of_hosts: bool
@@ -198,7 +148,7 @@ async def test_a_skip_before_a_firing_that_nobody_can_run_keeps_the_gate_closed(
         await until_planned(one)
         await until_planned(unable)
         for _ in range(5):
-            fire(ledger)
+            ledger.travel(by=MINUTE)
             await one.check_in()
             await until_planned(one)
         waiting = len(ledger.statuses("load"))
@@ -226,7 +176,7 @@ async def test_a_wait_ends_as_a_skip_that_names_what_was_missing(
     chain(ledger, wait_at_most="1 h")
     ledger.edit("extract", stale_timeout="2 h")
     await until_planned(one)
-    fire(ledger, MINUTE)
+    ledger.travel(by=MINUTE)
     await one.settle()
     await one.check_gates()
     first = plan_time(ledger)
@@ -242,24 +192,6 @@ async def test_a_wait_ends_as_a_skip_that_names_what_was_missing(
     assert ledger.violations() == []
 
 
-async def test_by_default_a_wait_ends_at_the_next_plan_time(ledger: Ledger, one: Runner) -> None:
-    chain(ledger)
-    ledger.edit("extract", overlap="allow")
-    await until_fired(ledger, one)
-    (first,) = await one.settle()
-    await one.check_gates()
-    fire(ledger)
-    (second,) = await one.settle()
-    await one.check_gates()
-    assert ledger.skipped("load") == [("upstream", 1)]
-    assert ledger.statuses("load") == ["PENDING"]
-    await one.finish(first)
-    assert not await one.check_gates()
-    await one.finish(second)
-    assert await one.check_gates()
-    assert ledger.violations() == []
-
-
 async def test_an_edit_of_the_required_job_does_not_close_a_gate(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -269,7 +201,7 @@ async def test_an_edit_of_the_required_job_does_not_close_a_gate(
     (extract,) = await one.settle()
     await one.finish(extract)
     ledger.edit("extract", max_attempts=2)
-    fire(ledger)
+    ledger.travel(by=MINUTE)
     assert await one.check_gates()
     assert sorted(names(await one.settle())) == ["extract", "load"]
     await one.finish_all()
@@ -310,149 +242,7 @@ async def test_a_wait_does_not_end_before_an_edited_required_job_is_planned(
     assert not planned or ledger.violations() == []
 
 
-async def test_a_rarer_job_waits_for_every_plan_time_since_its_previous_one(
-    ledger: Ledger, one: Runner
-) -> None:
-    ledger.job("minutely", schedule="* * * * *", catch_up="all", overlap="wait")
-    ledger.job("rarely", schedule="*/5 * * * *", requires=requires("minutely"))
-    await until_planned(one)
-    ledger.travel(by=5 * MINUTE)
-    started = 0
-    for _ in range(10):
-        await one.settle()
-        if not one.held:
-            break
-        await one.check_gates()
-        started += len(one.held)
-        assert ledger.statuses("rarely") in ([], ["PENDING"])
-        await one.finish(one.held[0])
-    assert await one.check_gates()
-    assert names(await one.settle()) == ["rarely"]
-    await one.finish_all()
-    assert ledger.violations() == []
-
-
-async def test_a_skip_of_the_required_job_keeps_the_gate_closed_until_a_backfill_succeeds(
-    ledger: Ledger, one: Runner
-) -> None:
-    ledger.job("extract", schedule="* * * * *")
-    await until_fired(ledger, one)
-    (running,) = await one.settle()
-    ledger.job("load", schedule="* * * * *", requires=requires("extract"), wait_at_most="1 h")
-    await until_fired(ledger, one)
-    await one.settle()  # overlap = skip
-    assert ledger.skipped("extract") == [("overlap", 1)]
-    await one.check_gates()
-    (missing,) = ledger.values(WAITING, "load")
-    assert missing.endswith("was skipped (overlap)")
-    await one.finish(running)
-    assert not await one.check_gates()
-    at = ledger.one("SELECT from_plan_time FROM skips WHERE job_name = 'extract'")
-    ledger.values("SELECT backfill('extract', ARRAY[%s]::timestamptz[])", at)
-    (filled,) = await one.settle()
-    assert names([filled]) == ["extract"]
-    await one.finish(filled)
-    assert await one.check_gates()
-    assert names(await one.settle()) == ["load"]
-    await one.finish_all()
-    assert ledger.violations() == []
-
-
-async def test_trigger_is_not_gated(ledger: Ledger, one: Runner) -> None:
-    chain(ledger)
-    await until_planned(one)
-    ledger.trigger("load")
-    assert names(await one.settle()) == ["load"]
-
-
-async def test_a_waiting_execution_can_be_cancelled_and_waits_again_after_a_retry(
-    ledger: Ledger, one: Runner
-) -> None:
-    chain(ledger, wait_at_most="1 h")
-    await until_fired(ledger, one)
-    (extract,) = await one.settle()
-    await one.check_gates()
-    (waits,) = ledger.values("SELECT id FROM executions WHERE job_name = 'load'")
-    assert ledger.one("SELECT cancel(%s)", waits) == "cancelled"
-    assert ledger.values("SELECT * FROM gates") == []
-    assert ledger.statuses("load") == ["CANCELLED"]
-    assert ledger.one("SELECT retry(%s)", waits) == "retried"
-    assert ledger.statuses("load") == ["PENDING"]
-    await one.check_gates()
-    assert await one.settle() == []
-    await one.finish(extract)
-    assert await one.check_gates()
-    assert names(await one.settle()) == ["load"]
-    await one.finish_all()
-    assert ledger.violations() == []
-
-
-async def test_a_retired_job_has_no_waiting_executions(ledger: Ledger, one: Runner) -> None:
-    chain(ledger)
-    await until_fired(ledger, one)
-    await one.settle()
-    await one.check_gates()
-    ledger.values("SELECT retire('load')")
-    assert ledger.values("SELECT * FROM gates") == []
-    assert ledger.statuses("load") == ["CANCELLED"]
-
-
-async def test_backfills_of_a_chain_run_in_order(ledger: Ledger, one: Runner) -> None:
-    chain(ledger)
-    await until_planned(one)
-    at = ledger.now().replace(second=0, microsecond=0) - 5 * MINUTE
-    for job in ("extract", "load"):
-        ledger.values("SELECT backfill(%s, ARRAY[%s]::timestamptz[])", job, at)
-    (extract,) = await one.settle()
-    assert names([extract]) == ["extract"]
-    assert not await one.check_gates()
-    await one.finish(extract)
-    assert await one.check_gates()
-    assert names(await one.settle()) == ["load"]
-    await one.finish_all()
-    assert ledger.violations() == []
-
-
-async def test_a_backfill_that_waited_too_long_fails_with_what_was_missing(
-    ledger: Ledger, one: Runner
-) -> None:
-    chain(ledger)
-    await until_planned(one)
-    at = ledger.now().replace(second=0, microsecond=0) - 5 * MINUTE
-    ledger.values("SELECT backfill('extract', ARRAY[%s]::timestamptz[])", at)
-    (extract,) = await one.settle()
-    ledger.values("SELECT backfill('load', ARRAY[%s]::timestamptz[])", at)
-    await one.check_gates()
-    ledger.travel(by=timedelta(seconds=20))
-    await one.check_gates()
-    assert ledger.statuses("load") == ["PENDING"]
-    ledger.travel(by=timedelta(seconds=40))
-    await one.check_gates()
-    (row,) = ledger.values(
-        "SELECT status, error_code, error_msg FROM executions WHERE job_name = 'load' AND"
-        " trigger = 'backfill'"
-    )
-    assert row[:2] == ("FAILED", "upstream")
-    assert row[2].startswith("extract ")
-    assert extract.held
-
-
-async def test_a_gate_that_a_crash_left_closed_is_found_by_the_sweeper(
-    ledger: Ledger, one: Runner
-) -> None:
-    chain(ledger, wait_at_most="1 h")
-    await until_fired(ledger, one)
-    (extract,) = await one.settle()
-    await one.check_gates()
-    one.put(extract)
-    await one.only_write()
-    assert not await one.check_gates()
-    assert (await one.poll()).left_behind == ["gates"]
-    await one.repair()
-    assert await one.check_gates()
-
-
-async def test_the_sweeper_wakes_many_gates_in_several_transactions(
+async def test_the_sweeper_wakes_the_gates_that_a_crash_left_closed_in_several_transactions(
     ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweeper, "MOST_GATES", 1)
@@ -463,7 +253,8 @@ async def test_the_sweeper_wakes_many_gates_in_several_transactions(
     await one.check_gates()
     one.put(extract)
     await one.only_write()
-    await one.poll()
+    assert not await one.check_gates()
+    assert (await one.poll()).left_behind == ["gates"]
     sent = one.record()
     await one.repair()
     assert sent.count("wake_left_gates") == 3  # the last one finds none
@@ -471,46 +262,9 @@ async def test_the_sweeper_wakes_many_gates_in_several_transactions(
     assert sorted(names(await one.settle())) == ["load", "report"]
 
 
-async def test_limits_and_slots_do_not_count_what_waits(ledger: Ledger, one: Runner) -> None:
-    chain(ledger, max_running=1)
-    one.slots = 2
-    ledger.edit("load", overlap="wait", catch_up="all")
-    await until_fired(ledger, one)
-    (extract,) = await one.settle()
-    assert ledger.statuses("load") == ["PENDING"]
-    await one.finish(extract)
-    assert await one.check_gates()
-    assert names(await one.settle()) == ["load"]
-
-
-@pytest.mark.parametrize("overlap", ["wait", "replace"])
-async def test_an_open_gate_obeys_overlap(ledger: Ledger, one: Runner, overlap: str) -> None:
-    chain(ledger, overlap=overlap, wait_at_most="1 h")
-    await until_fired(ledger, one)
-    (extract,) = await one.settle()
-    await one.finish(extract)
-    assert await one.check_gates()
-    (first,) = await one.settle()
-    fire(ledger)
-    (extract,) = await one.settle()
-    assert names([extract]) == ["extract"]
-    assert sorted(ledger.statuses("load")) == ["PENDING", "RUNNING"]
-    await one.finish(extract)
-    assert await one.check_gates()
-    requested = "SELECT cancel_requested_by FROM executions WHERE id = %s"
-    asked = ledger.one(requested, first.claimed.id)
-    assert asked == ("overlap=replace" if overlap == "replace" else None)
-    assert await one.settle() == []
-    await one.finish(first)
-    assert names(await one.settle()) == ["load"]
-    await one.finish_all()
-    assert ledger.violations() == []
-
-
 async def test_a_change_of_the_required_job_during_a_check_is_not_lost(
-    ledger: Ledger, two: list[Runner]
+    ledger: Ledger, one: Runner
 ) -> None:
-    one, other = two
     chain(ledger, wait_at_most="1 h")
     await until_fired(ledger, one)
     (extract,) = await one.settle()
@@ -519,34 +273,10 @@ async def test_a_change_of_the_required_job_during_a_check_is_not_lost(
         if name == "settle_gates" and one.held:
             await one.finish(extract)
 
-    other.before_sending(finish_meanwhile)
-    assert await other.check_gates()
+    async with runners(ledger.url, {"name": "other"}) as (other,):
+        other.before_sending(finish_meanwhile)
+        assert await other.check_gates()
     assert names(await one.settle()) == ["load"]
-
-
-async def test_a_handler_that_is_not_ready_waits_without_losing_an_attempt(
-    ledger: Ledger, one: Runner
-) -> None:
-    ledger.job(schedule="* * * * *", wait_at_most="10 min", stale_timeout="1 h")
-    await until_fired(ledger, one)
-    for again in range(1, 6):
-        (start,) = await one.settle()
-        await one.finish(start, NOT_READY)
-        assert ledger.statuses()[0] == "PENDING"
-        assert one.written[-1].release
-        assert await one.settle() == []
-        ledger.values("UPDATE jobs SET schedule = NULL WHERE schedule IS NOT NULL")
-        await until_planned(one)
-        ledger.travel(by=MINUTE)
-        assert ledger.one("SELECT attempt FROM executions") == again
-    entries = ledger.one("SELECT attempts FROM executions")
-    assert [(x["attempt"], x["error_code"], x["repeats"]) for x in entries] == [
-        (1, "not_ready", 0), (5, "not_ready", 3)
-    ]  # fmt: skip
-    (start,) = await one.settle()
-    await one.finish(start)
-    assert ledger.statuses() == ["SUCCESS"]
-    assert ledger.violations() == []
 
 
 async def test_a_handler_that_is_not_ready_at_the_end_of_the_wait_fails(
@@ -565,20 +295,6 @@ async def test_a_handler_that_is_not_ready_at_the_end_of_the_wait_fails(
     row = ledger.one("SELECT status, error_code, error_msg, next_attempt_at FROM executions")
     assert row == ("FAILED", "not_ready", "no file", None)
     assert ledger.violations() == []
-
-
-async def test_a_worker_reports_that_it_is_not_ready(ledger: Ledger, one: Runner) -> None:
-    ledger.job(handler="external", schedule=None, wait_at_most="10 min")
-    ledger.trigger()
-    take = "SELECT id, lease_token FROM claim_next('default', 'w')"
-    ((execution, token),) = ledger.values(take)
-    assert ledger.one("SELECT not_ready(%s, %s, '5 min', 'no file')", execution, token) == "ok"
-    assert ledger.values(take) == []
-    ledger.travel(by=6 * MINUTE)
-    ((execution, token),) = ledger.values(take)
-    assert ledger.one("SELECT finish(%s, %s)", execution, token) == "ok"
-    with pytest.raises(psycopg.Error, match="after = -00:01:00"):
-        ledger.one("SELECT not_ready(%s, %s, '-1 min', 'no file')", execution, token)
 
 
 async def test_workers_claim_what_waited_once_its_gate_is_open(ledger: Ledger, one: Runner) -> None:
@@ -663,22 +379,3 @@ async def test_verify_finds_an_untrue_skip(
     (found,) = verify(ledger.url)
     assert found.kind == "untrue_skip"
     assert text in found.detail
-
-
-async def test_a_firing_that_a_calendar_excludes_is_not_missing(
-    ledger: Ledger, one: Runner
-) -> None:
-    today = f"{ledger.now():%Y-%m-%d}"
-    ledger.values(
-        "SELECT set_calendar('closed', %s::jsonb, (db_now() + interval '1 year')::date)",
-        f'{{"{today}": "a holiday"}}',
-    )
-    ledger.job("extract", schedule="* * * * *", calendar="closed")
-    ledger.job("load", schedule="* * * * *", requires=requires("extract"), wait_at_most="1 h")
-    await until_fired(ledger, one)
-    await one.settle()
-    assert ledger.skipped("extract") == [("calendar", 1)]
-    assert await one.check_gates()
-    assert names(await one.settle()) == ["load"]
-    await one.finish_all()
-    assert ledger.violations() == []

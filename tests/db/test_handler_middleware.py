@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from cronledger import App, Context, Discard, Middleware, Retry
+from cronledger import App, Context, Middleware
 from tests.db.support.whole_replica import Whole
 from tests.db.test_handler_transaction import WRITE, done
-from tests.waiting import eventually
 
 Next = Callable[[], Any]
 AsyncNext = Callable[[], Awaitable[Any]]
@@ -63,66 +62,6 @@ async def test_the_apps_is_outside_and_the_jobs_inside_in_one_thread(whole: Whol
     assert {thread for _, job, thread in steps if job != "sync"} == {threading.get_ident()}
 
 
-def turn(error: ValueError, ctx: Context) -> Any:
-    """What the middleware of these tests makes of the errors of handlers."""
-    match str(error):
-        case "busy":
-            raise Retry(after=0, message="busy") from error
-        case "gone":
-            raise Discard("gone", "there is nothing to do") from error
-        case "known":
-            return "the middleware's"
-        case _:
-            raise RuntimeError("the middleware's own") from error
-
-
-def turning(ctx: Context, call_next: Next) -> Any:
-    try:
-        return call_next()
-    except ValueError as error:
-        return turn(error, ctx)
-
-
-async def turning_async(ctx: Context, call_next: AsyncNext) -> Any:
-    try:
-        return await call_next()
-    except ValueError as error:
-        return turn(error, ctx)
-
-
-def fails(ctx: Context, payload: str) -> str:
-    if ctx.attempt == 2:
-        return "the handler's"
-    raise ValueError(payload)
-
-
-async def fails_async(ctx: Context, payload: str) -> str:
-    return fails(ctx, payload)
-
-
-@pytest.mark.long
-async def test_an_exception_becomes_a_retry_a_discard_a_result_or_another_exception(
-    whole: Whole,
-) -> None:
-    whole.app = App(middleware=[Middleware(sync=turning, asynchronous=turning_async)])
-    jobs = [whole.job(f, max_attempts=2, retry_backoff=["0s"]) for f in (fails, fails_async)]
-    async with whole.replica():
-        found = [{x: await whole.run(job, x) for x in ("busy", "gone", "known")} for job in jobs]
-        error = await whole.run("fails", "other")
-        invalid = await whole.run("fails", ["not", "text"])
-    for rows in found:
-        assert (rows["busy"]["status"], rows["busy"]["result"]) == ("SUCCESS", "the handler's")
-        (first,) = rows["busy"]["attempts"]
-        assert first["error_code"] == "retry_requested"
-        assert (rows["gone"]["status"], rows["gone"]["error_code"]) == ("FAILED", "gone")
-        assert rows["gone"]["attempt"] == 1
-        assert (rows["known"]["status"], rows["known"]["result"]) == ("SUCCESS", "the middleware's")
-    assert error["attempts"][0]["error_code"] == "handler_error"
-    assert error["attempts"][0]["error_msg"].startswith("RuntimeError: the middleware's own")
-    assert "ValueError: other" in error["attempts"][0]["error_msg"]
-    assert invalid["error_code"] == "payload_invalid"  # pydantic's is a ValueError, not seen here
-
-
 def swallow(ctx: Context, call_next: Next) -> Any:
     with suppress(BaseException):
         return call_next()
@@ -164,42 +103,12 @@ async def test_the_transaction_commits_with_the_success_and_is_of_the_handler(wh
     whole.job(writes)
     async with whole.replica():
         written = await whole.run("writes", "committed")
+        invalid = await whole.run("writes", ["not", "text"])
         rows = [await whole.run(job) for job in jobs]
     assert (written["status"], written["result"]) == ("SUCCESS", "written")
+    assert invalid["error_code"] == "payload_invalid"  # which middleware does not see
     assert [(row["status"], row["result"]) for row in rows] == [("SUCCESS", "swallowed")] * 3
     assert done(whole) == ["committed"]
-
-
-@pytest.mark.long
-async def test_middleware_that_swallows_everything_makes_no_success_of_a_stop(whole: Whole) -> None:
-    """A lost lease is one of `tests/unit/test_wrapped_handler.py`."""
-    began: list[int] = []
-
-    async def asynchronous(ctx: Context) -> None:
-        began.append(ctx.execution_id)
-        await asyncio.sleep(600)
-
-    def synchronous(ctx: Context) -> None:
-        began.append(ctx.execution_id)
-        ctx.cancel_token.wait()
-        ctx.cancel_token.check()
-
-    whole.app = App(middleware=[Middleware(sync=swallow, asynchronous=swallow_async)])
-    for function in (asynchronous, synchronous):
-        function.__qualname__ = function.__name__
-        whole.app.job(name=function.__name__)(function)
-        whole.app.job(name=f"{function.__name__} for 1s", run_timeout="1s")(function)
-    async with whole.replica():
-        made = {name: await whole.trigger(name) for name in whole.app.jobs}
-        cancelled = [made["asynchronous"], made["synchronous"]]
-        await eventually("they run", lambda: {*cancelled} <= {*began})
-        for execution in cancelled:
-            whole.rows("SELECT cronledger.cancel(%s)", execution)
-        rows = [await whole.end(execution) for execution in made.values()]
-    ends = {(row["status"], row["error_code"]) for row in rows if row["id"] in cancelled}
-    assert ends == {("CANCELLED", "cancelled")}
-    late = {(row["status"], row["error_code"]) for row in rows if row["id"] not in cancelled}
-    assert late == {("FAILED", "timeout")}
 
 
 async def test_a_timeout_of_the_middleware_is_its_own_and_a_def_returns_no_awaitable(

@@ -159,9 +159,7 @@ async def test_no_secret_is_in_an_exception(whole: Whole) -> None:
 @pytest.mark.long
 async def test_private_addresses_only_by_permission(whole: Whole, site: Site) -> None:
     port = site.url.rpartition(":")[2]
-    hosts = (
-        "127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0x7f.1", "10.0.0.1", "0.0.0.0",
-    )  # fmt: skip
+    hosts = ("127.0.0.1", "localhost", "[::1]")
     for number, host in enumerate(hosts):
         http(whole, f"j{number}", f"http://{host}:{port}/", allow_private=False)
     async with whole.replica():
@@ -172,10 +170,7 @@ async def test_private_addresses_only_by_permission(whole: Whole, site: Site) ->
     assert site.asked == []
 
 
-@pytest.mark.parametrize("how", ["timeout", "cancelled"])
-async def test_run_timeout_and_cancel_drop_the_connection(
-    whole: Whole, site: Site, how: str
-) -> None:
+async def test_a_cancel_drops_the_connection(whole: Whole, site: Site) -> None:
     async def trickles(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -186,17 +181,11 @@ async def test_run_timeout_and_cancel_drop_the_connection(
         return response
 
     site.answers["/slow"] = trickles
-    policies = {"run_timeout": "1s"} if how == "timeout" else {}
-    http(whole, "slow", site.url + "/slow", policies)
+    http(whole, "slow", site.url + "/slow")
     async with whole.replica():
-        while not site.asked:  # on a busy machine, the run_timeout may pass before
-            execution = await whole.trigger("slow")
-            await eventually(
-                "it was asked or has ended",
-                lambda: site.asked or whole.ended(execution),  # noqa: B023
-            )
-        if how == "cancelled":
-            whole.one("SELECT cronledger.cancel(%s)", execution)
+        execution = await whole.trigger("slow")
+        await eventually("it was asked", lambda: site.asked)
+        whole.one("SELECT cronledger.cancel(%s)", execution)
         row = await whole.end(execution)
-        assert row["error_code"] == how
+        assert row["error_code"] == "cancelled"
         await asyncio.wait_for(site.gone.wait(), 90)

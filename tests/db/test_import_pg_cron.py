@@ -9,7 +9,6 @@ import random
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -26,7 +25,7 @@ from cronledger.sources import toml
 from tests.cluster.support.clocks import library
 from tests.unit.support import pg_cron_model
 from tests.unit.test_import_pg_cron import schedules
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 BIN = Path("/usr/lib/postgresql/15/bin")
 EXTENSION = Path("/usr/share/postgresql/15/extension/pg_cron.control")
@@ -88,14 +87,14 @@ def pg_cron(directory: Path, start: str, settings: str = "") -> Iterator[psycopg
 
 
 def _connected(directory: Path, server: subprocess.Popen[bytes]) -> psycopg.Connection:
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    def connected() -> psycopg.Connection | None:
         try:
             return psycopg.connect(f"host={directory} user=postgres", autocommit=True)
         except psycopg.OperationalError:
             assert server.poll() is None, (directory / "log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+            return None
+
+    return until("the server accepts connections", connected)
 
 
 def near(draw: random.Random, start: datetime) -> str:
@@ -244,7 +243,4 @@ def _accepted(text: str) -> bool:
 
 
 def _wait(connection: psycopg.Connection, query: str, *values: object) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not (connection.execute(query, values).fetchone() or (False,))[0]:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until("the runs", lambda: (connection.execute(query, values).fetchone() or (False,))[0])

@@ -9,16 +9,11 @@ from psycopg.types.json import Jsonb
 from cronledger.audit.verify import verify
 from tests.db.support.engine import DAY, HOUR, Ledger, Runner
 from tests.db.support.rolled_hours import round_of, totals
-from tests.db.support.rows import Db, execution, value
+from tests.db.support.rows import Db, execution
 from tests.db.test_redact import KEPT, SECRET, holders
 
 WEEK = "7 days"
 HELD = "SELECT id FROM executions WHERE output IS NOT NULL ORDER BY plan_time"
-READ = (
-    "SELECT coalesce(sum(pg_stat_get_xact_tuples_fetched(c.oid)), 0)"
-    " + coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0) FROM pg_class c"
-    " WHERE c.relispartition"
-)
 
 
 def ended(db: Db, status: str = "SUCCESS", job: str = "job", **columns: Any) -> dict[str, Any]:
@@ -163,25 +158,6 @@ def test_a_policy_that_is_added_or_removed_counts_from_the_next_round(
     # An execution without data is not touched, and can still be repeated.
     assert ledger.values("SELECT id FROM executions WHERE redacted_at IS NOT NULL") == [row]
     assert empty
-
-
-def test_no_row_is_read_where_nothing_is_due(ledger: Ledger, db: Db, start: datetime) -> None:
-    for n in range(40):
-        ended(db, job="other" if n % 10 else "job", plan_time=start + n * timedelta(seconds=1))
-    ledger.travel(by=2 * HOUR)
-    round_of(ledger)
-
-    def read() -> tuple[int, int]:
-        with db.transaction():
-            before = value(db, READ)
-            redacted = value(db, "SELECT redacted FROM cronledger_internal.redact_outputs(1000)")
-            return redacted, int(value(db, READ) - before)
-
-    assert read() == (0, 0)
-    ledger.travel(by=8 * DAY)
-    redacted, rows = read()
-    assert redacted == 4 and 4 <= rows <= 40
-    assert read() == (0, 0)
 
 
 def test_input_that_was_covered_stays_covered(ledger: Ledger, start: datetime) -> None:

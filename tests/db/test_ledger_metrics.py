@@ -44,28 +44,6 @@ def test_an_empty_ledger_has_every_metric_that_needs_nothing(database_url: str, 
     assert [len(labels) for labels in found["build_info"]] == [1]
 
 
-def test_the_words_of_labels_are_those_of_the_views(db: Db) -> None:
-    comment = (
-        "SELECT col_description(attrelid, attnum) FROM pg_attribute"
-        " WHERE attrelid = %s::regclass AND attname = %s"
-    )
-    for words, view, column in (
-        (OVERDUE, "cronledger.overdue", "reason"),
-        (STATES, "cronledger.runner_status", "state"),
-        (VIOLATIONS, "cronledger.present_violations", "kind"),
-    ):
-        text = rows.value(db, comment, view, column)
-        assert [word for word in words if word not in text] == []
-    checks = rows.value(
-        db,
-        "SELECT string_agg(pg_get_constraintdef(oid), ' ') FROM pg_constraint"
-        " WHERE conrelid IN ('cronledger.skips'::regclass,"
-        " 'cronledger.deadline_breaches'::regclass)",
-    )
-    for word in (*BREACHES, "missed", "overlap", "paused", "retired", "superseded"):
-        assert word in checks
-
-
 def test_the_definition_of_a_job_is_its_info(database_url: str, db: Db) -> None:
     rows.job(db, "report", schedule="0 6 * * *", timezone="Europe/Berlin", owner="data", queue="q")
     rows.job(db, 'a "job"\\', schedule=None)
@@ -220,16 +198,12 @@ def test_the_number_of_queues_is_limited(database_url: str, db: Db) -> None:
 def test_runners_are_counted_by_state(database_url: str, db: Db) -> None:
     at = rows.now(db)
     rows.runner(db, "alive")
-    rows.runner(db, "draining", state="draining")
-    rows.runner(db, "stopped", state="stopped")
-    rows.runner(db, "failing", diagnostics=Jsonb({"failing": {"finisher": "DiskFull"}}))
-    rows.runner(db, "refused", diagnostics=Jsonb({"database": "other"}))
     rows.runner(db, "dead", stale_after=at - timedelta(minutes=1))
     rows.runner(db, "dead too", stale_after=at - timedelta(hours=23))
     rows.runner(db, "forgotten", stale_after=at - 2 * DAY)
     rows.runner(db, "worker", version="external")
     rows.runner(db, "worker too", version="external", stale_after=at - timedelta(minutes=1))
-    expected = {"alive": 1, "dead": 2, "draining": 1, "failing": 1, "refused": 1, "stopped": 1}
+    expected = dict.fromkeys(STATES, 0) | {"alive": 1, "dead": 2}
     found = scrape(database_url)
     assert found["runners"] == {(s,): n for s, n in expected.items()}
 

@@ -87,36 +87,6 @@ async def test_f85_prints_and_log_lines_become_the_output(whole: Whole) -> None:
     }
 
 
-@pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("handler", ["python", "command"])
-async def test_f84_the_output_is_there_while_it_runs_and_joins_the_row(
-    whole: Whole, handler: str, tmp_path: Any
-) -> None:
-    """After the end no chunk is left."""
-    go = tmp_path / "go"
-
-    async def speaks() -> None:
-        print("begun")
-        await eventually("go", go.exists)
-        print("over")
-
-    if handler == "python":
-        job = whole.job(speaks)
-    else:
-        job = "speaks"
-        script = f"echo begun; echo >&2 and; while ! test -e {go}; do sleep 0.05; done; echo over"
-        whole.declare(job, "command", {"command": script})
-    expected = "begun\n" if handler == "python" else "begun\nand\n"
-    async with whole.replica():
-        execution = await whole.trigger(job)
-        await eventually("output", lambda: chunks(whole, execution) == expected)
-        assert whole.get(execution)["output"] is None
-        go.touch()
-        row = await whole.end(execution)
-    assert row["output"] == expected + "over\n"
-    assert chunks(whole, execution) == ""
-
-
 async def test_f84_a_silent_execution_sends_no_further_statement(whole: Whole) -> None:
     """And neither does one that prints and ends before its first chunk is due."""
 
@@ -165,7 +135,7 @@ async def test_f84_who_follows_gets_the_output_at_once(
     else:
         job = "speaks"
         wait = "while ! test -e {}; do sleep 0.05; done; "
-        script = "echo begun; " + wait.format(go) + "echo and; " + wait.format(more)
+        script = "echo begun; " + wait.format(go) + "echo >&2 and; " + wait.format(more)
         whole.declare(job, "command", {"command": script})
     async with whole.replica() as replica:
         execution = await whole.trigger(job)
@@ -176,8 +146,11 @@ async def test_f84_who_follows_gets_the_output_at_once(
         await eventually("begun", lambda: chunks(whole, execution) == "begun\n")
         go.touch()
         await eventually("and", lambda: chunks(whole, execution) == "begun\nand\n")
+        assert whole.get(execution)["output"] is None
         more.touch()
-        await whole.end(execution)
+        row = await whole.end(execution)
+    assert row["output"] == "begun\nand\n"
+    assert chunks(whole, execution) == ""
 
 
 @pytest.mark.usefixtures("hasty")

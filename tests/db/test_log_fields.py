@@ -41,20 +41,26 @@ def lines() -> Iterator[Lines]:
 
 
 async def test_lines_about_an_execution_have_its_fields(whole: Whole, lines: Lines) -> None:
+    """Those of logging and of structlog; a value that a line has itself stays."""
+    events: list[dict[str, Any]] = []
+
+    def keep(_: object, __: str, event: Any) -> Any:
+        events.append(dict(event))
+        raise structlog.DropEvent
+
+    own = structlog.wrap_logger(None, processors=[add_execution, keep])
+
     def sync() -> None:
         log.info("sync")
+        log.info("another attempt", extra={"attempt": "first"})
+        own.info("event", job="another")
 
     async def asynchronous() -> None:
         log.info("async")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(in_a_task())
         await asyncio.to_thread(log.info, "thread")
 
-    async def in_a_task() -> None:
-        log.info("task")
-
     jobs = [whole.job(sync), whole.job(asynchronous)]
-    log.info("before")
+    own.info("outside")
     async with whole.replica(runner_id="me"):
         rows = [await whole.run(job) for job in jobs]
         log.info("beside")
@@ -66,38 +72,15 @@ async def test_lines_about_an_execution_have_its_fields(whole: Whole, lines: Lin
         }
         for row in rows
     ]  # fmt: skip
-    wanted = {
-        "before": {}, "sync": expected[0], "async": expected[1], "task": expected[1],
-        "thread": expected[1], "beside": {},
-    }  # fmt: skip
-    assert {text: lines.fields[text] for text in wanted} == wanted
     assert tuple(expected[0]) == FIELDS
+    wanted = {"sync": expected[0], "async": expected[1], "thread": expected[1], "beside": {}}
+    assert {text: lines.fields[text] for text in wanted} == wanted
+    assert lines.fields["another attempt"]["attempt"] == "first"
+    outside, inside = events
+    assert outside == {"event": "outside"}
+    assert (inside["job"], inside["execution_id"]) == ("another", rows[0]["id"])
     # The replica's own lines.
     started = [line for text, line in lines.fields.items() if "execution_started" in text]
     assert [(line["job"], line["execution_id"], line["attempt"]) for line in started] == [
         (row["job_name"], row["id"], 1) for row in rows
     ]
-
-
-async def test_structlog_and_values_of_the_line_itself(whole: Whole, lines: Lines) -> None:
-    events: list[dict[str, Any]] = []
-
-    def keep(_: object, __: str, event: Any) -> Any:
-        events.append(dict(event))
-        raise structlog.DropEvent
-
-    own = structlog.wrap_logger(None, processors=[add_execution, keep])
-
-    def handler() -> None:
-        own.info("event", job="another")
-        log.info("line", extra={"attempt": "first"})
-
-    own.info("outside")
-    job = whole.job(handler)
-    async with whole.replica():
-        row = await whole.run(job)
-    outside, inside = events
-    assert outside == {"event": "outside"}
-    found = (inside["event"], inside["job"], inside["execution_id"])
-    assert found == ("event", "another", row["id"])
-    assert lines.fields["line"]["attempt"] == "first"

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from psycopg import errors
 
 from cronledger.client import Client
 from tests.db.support.rows import Db, connected, execution, job, now, start_blocked, value
@@ -126,14 +125,3 @@ def test_a_client_retries_and_cancels_many_executions_F96(
     assert [(row[0], row[1], row[4]) for row in audited(db)] == [
         ("retry_many", "ann", "the disk was full"), ("cancel_many", "ann", None),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["retry_many", "cancel_many"])
-def test_an_action_on_too_many_executions_is_refused_F92(db: Db, name: str) -> None:
-    for given, message in (
-        ([], "execution_ids has 0 elements"),
-        ([1, None], "execution_ids has NULL among its elements"),
-        (list(range(1001)), "execution_ids has 1001 elements"),
-    ):
-        with pytest.raises(errors.InvalidParameterValue, match=message):
-            became(db, name, given)  # type: ignore[arg-type]

@@ -1,7 +1,6 @@
 """One job with many scopes does not hold up the others of its queue, whatever is edited."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 import psycopg
 import pytest
@@ -11,7 +10,7 @@ from cronledger.engine.claiming.breadth import MAX_EXTRA_SCHEDULES
 from cronledger.engine.lease import Lease
 from cronledger.ledger.queries import text
 from tests.bench import plans
-from tests.db.support.engine import SECOND, Ledger, Runner, runners
+from tests.db.support.engine import HOUR, SECOND, Ledger, Runner, runners
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +99,7 @@ async def test_without_a_slot_what_was_woken_becomes_due_as_anything_else(ledger
     ledger.job("second", **policies)
     async with runners(ledger.url, {"slots": 1}) as (one,):
         await one.settle()
-        ledger.travel(by=timedelta(hours=1))
+        ledger.travel(by=HOUR)
         ledger.edit("second", description="not an edit", max_attempts=2)
         assert woken(ledger, "second") == 1
         (start,) = await one.step()

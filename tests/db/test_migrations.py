@@ -140,17 +140,6 @@ def test_dropped_functions_and_views_are_created_again(url: str) -> None:
         assert check(url).damaged == ()
 
 
-def test_an_older_version_does_not_restore_functions_of_a_newer_one(url: str) -> None:
-    with version("second"):
-        migrate(url, phases=PRE)
-    execute(url, "DROP FUNCTION cronledger.put(text, text)")
-    with version("first"):
-        assert check(url).damaged == ("function put(text, text)",)
-        assert migrate(url) == []
-    with version("second"):
-        assert migrate(url, phases=PRE) == [REPEATED]
-
-
 def test_objects_of_other_programs_are_not_recorded(url: str) -> None:
     execute(url, "CREATE INDEX by_title ON cronledger.books (title) WHERE shelf > 3")
     execute(url, "CREATE TABLE cronledger.theirs (a int)")
@@ -174,14 +163,6 @@ def test_an_applied_migration_with_another_text_is_refused(url: str, copied: Pat
         pytest.raises(MigrationError, match="0001_pre_books was applied with another text"),
     ):
         migrate(url)
-
-
-def test_scripts_are_applied_in_the_declared_order(copied: Path) -> None:
-    (copied / "order.txt").write_text("functions/required.sql\nviews\nfunctions\n", "utf-8")
-    with version("first", copied):
-        text = migrations()[-1].text
-    assert text.index(".grant_roles()") < text.index("VIEW") < text.index(".put(")
-    assert text.count(".grant_roles()") == 1
 
 
 @pytest.mark.parametrize(

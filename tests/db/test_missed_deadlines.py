@@ -3,10 +3,6 @@
 The deadline passes while the loop is blocked; the stop of the heartbeat thread is not even queued.
 """
 
-import asyncio
-import threading
-from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,15 +11,12 @@ import pytest
 
 from cronledger import Context
 from cronledger.engine.commands.client import CommandEnd, Supervisor
-from cronledger.engine.lease import Lease
 from cronledger.engine.running.handlers.command import CommandHandlers
 from cronledger.engine.running.handlers.http import HttpHandlers
-from cronledger.engine.running.handlers.python import PythonHandlers
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.replica import Replica
 from tests.db.support.sites import Site
 from tests.db.support.whole_replica import Whole
-from tests.waiting import eventually
 
 AGAIN: dict[str, Any] = {"allow_stale_reentry": True}
 
@@ -36,76 +29,7 @@ def lapse(replica: Replica) -> None:
     lease.deadline = monotonic() - 1
 
 
-async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(whole: Whole) -> None:
-    begun: list[int] = []
-
-    async def late() -> None:
-        begun.append(1)
-
-    job = whole.job(late, stale_timeout=timedelta(seconds=60), allow_stale_reentry=True)
-    async with whole.replica() as replica:
-        parts = replica._runtime.components
-        start = parts.executor.start
-
-        def delayed(leases: Sequence[Lease]) -> None:
-            # SIGSTOP between the COMMIT of the claim and here, for longer than the lease.
-            parts.dispatcher.leased.then(start)
-            start([Lease(x.claimed, x.job, x.sent - 60) for x in leases])
-
-        parts.dispatcher.leased.then(delayed)
-        ended = await whole.run(job)
-    assert (ended["status"], ended["attempt"]) == ("SUCCESS", 2)
-    assert begun == [1], "the first attempt was past its lease when it was to begin"
-
-
-async def test_an_async_handler_does_not_go_on(whole: Whole) -> None:
-    lines: list[str] = []
-
-    async def helper() -> None:
-        await asyncio.sleep(0)
-        lines.append("helper went on")
-
-    async def handler() -> None:
-        lines.append("began")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(helper())
-            lapse(replica)
-            await asyncio.sleep(0)
-            lines.append("went on")
-
-    job = whole.job(handler)
-    async with whole.replica() as replica:
-        row = await whole.run(job)
-    assert (row["status"], row["error_code"], lines) == ("FAILED", "lease_lost", ["began"])
-
-
-@pytest.mark.long
-async def test_a_sync_handler_learns_it_when_it_asks(whole: Whole) -> None:
-    lines: list[str] = []
-    ready, go_on = threading.Event(), threading.Event()
-
-    def handler(ctx: Context) -> str:
-        if lines:
-            return "second run"
-        lines.append("began")
-        ready.set()
-        assert go_on.wait(90)
-        ctx.cancel_token.child().check()
-        lines.append("went on")
-        return "first run"
-
-    job = whole.job(handler, **AGAIN)
-    async with whole.replica() as replica:
-        execution = await whole.trigger(job)
-        await eventually("it began", ready.is_set)
-        lapse(replica)
-        go_on.set()
-        row = await whole.end(execution)
-    assert (row["status"], row["result"], lines) == ("SUCCESS", "second run", ["began"])
-
-
 LATE: dict[str, tuple[type, str]] = {
-    "a_sync_handler_does_not_begin": (PythonHandlers, "_in_thread"),
     "nothing_is_committed": (ExecutionTransaction, "commit"),
     "no_request_is_sent": (HttpHandlers, "run"),
     "no_command_is_started": (CommandHandlers, "run"),
@@ -118,17 +42,12 @@ async def test_after_the_deadline(
 ) -> None:
     """The deadline passes right before this call. Only the second attempt has an effect."""
     whole.rows("CREATE TABLE public.effects (attempt int)")
-    began: list[int] = []
-
-    def a_sync_handler_does_not_begin(ctx: Context) -> None:
-        began.append(ctx.attempt)
 
     async def nothing_is_committed(ctx: Context) -> None:
         async with ctx.transaction() as conn:
             await conn.execute("INSERT INTO effects VALUES (%s)", [ctx.attempt])
 
-    for function in (a_sync_handler_does_not_begin, nothing_is_committed):
-        whole.job(function, **AGAIN)
+    whole.job(nothing_is_committed, **AGAIN)
     site.answer("/effect")
     target = {"url": f"{site.url}/effect", "allow_private": True}
     whole.declare("no_request_is_sent", "http", target, **AGAIN)
@@ -147,7 +66,7 @@ async def test_after_the_deadline(
     assert (row["status"], row["attempt"]) == ("SUCCESS", 2)
     committed = [effect["attempt"] for effect in whole.rows("SELECT * FROM public.effects")]
     written = (tmp_path / "lines").read_text().split() if (tmp_path / "lines").exists() else []
-    effects = [*began, *committed, *written, *(path for _, path, _, _ in site.asked)]
+    effects = [*committed, *written, *(path for _, path, _, _ in site.asked)]
     assert effects in ([2], ["2"], ["/effect"])
     codes = whole.rows("SELECT error_code FROM cronledger.attempts")
     assert {"error_code": "not_started"} not in codes

@@ -61,14 +61,3 @@ def questionable(db: Db, name: str, **columns: Any) -> None:
     insert(db, "jobs", name=name, handler="external", **columns)
     db.execute("ALTER TABLE cronledger.jobs ENABLE TRIGGER check_values")
     db.execute("ALTER TABLE cronledger.schedules ENABLE TRIGGER check_new_name")
-
-
-def test_rows_that_are_older_than_the_rule_keep_working(db: Db) -> None:
-    questionable(db, "pay ", queue="q ", scope_kind="k", scopes=["a "])
-    for statement in (
-        "SELECT cronledger.pause_queue('q ')", "SELECT cronledger.resume_queue('q ')",
-        "SELECT cronledger.enqueue('pay ', 'a ')", "SELECT cronledger.pause('pay ')",
-        "UPDATE cronledger.jobs SET description = 'old'", "SELECT cronledger.retire('pay ')",
-    ):  # fmt: skip
-        db.execute(statement.encode())
-    assert value(db, "SELECT retired_at IS NOT NULL FROM cronledger.jobs WHERE name = 'pay '")

@@ -43,6 +43,8 @@ async def test_an_execution_that_exists_starts_beside_it(
 async def test_it_takes_nothing_of_max_running_of_its_job(
     ledger: Ledger, one: Runner, db: Db
 ) -> None:
+    """Nor of that of its queue."""
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 2)")
     ledger.job(max_running=1, schedule="* * * * *")
     ledger.job("worked", handler="external", max_running=1)
     for name in ("job", "worked"):

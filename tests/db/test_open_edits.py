@@ -79,13 +79,10 @@ EDITS: list[tuple[Sequence[str], int]] = [
     (["SELECT retire('job')", "UPDATE jobs SET retired_at = NULL"], 1),
     (["DELETE FROM jobs"], 0),
     (["UPDATE jobs SET queue = 'other'", "UPDATE jobs SET queue = 'default'"], 1),
-    ([EVERY_SECOND, "SET CONSTRAINTS ALL IMMEDIATE"], 60),
     ([EVERY_SECOND, "SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL IMMEDIATE"], 60),
-    (["SET CONSTRAINTS ALL IMMEDIATE", EVERY_SECOND], 60),
     (["SET CONSTRAINTS ALL IMMEDIATE", EVERY_SECOND, "UPDATE jobs SET payload = '1'"], 60),
     (["SAVEPOINT a", EVERY_SECOND, "ROLLBACK TO a"], 1),
     (["SAVEPOINT a", EVERY_SECOND, "RELEASE a"], 60),
-    (["BEGIN", "SELECT 1", EVERY_SECOND], 60),
 ]
 
 
@@ -125,23 +122,11 @@ async def test_i10_a_new_job_and_a_resume_begin_at_their_commit(
     assert ledger.violations() == []
 
 
-async def test_i10_a_pause_that_begins_and_ends_in_one_transaction_was_never_in_force(
-    ledger: Ledger, one: Runner
-) -> None:
-    """Its paused_until passes before the COMMIT, and does not date the resume, nor the edit."""
-    ledger.job(schedule="0 0 1 1 *", catch_up="all", overlap="allow")
-    with transaction(ledger) as execute:
-        execute("UPDATE jobs SET schedule = '* * * * *'")
-        execute("SELECT pause('job', until => db_clock() + interval '1 m')")
-        ledger.pass_time(OPEN)
-        execute("SELECT resume('job')")
-        ledger.pass_time(OPEN)
-        committed = ledger.now()
-    assert await one.run_due() == 0
-    ledger.pass_time(2 * MINUTE)
-    assert await one.run_due() == 2
-    assert len(fired(ledger, committed)) == 2
-    assert ledger.violations() == []
+BEGIN_SCOPES: dict[str, Sequence[str]] = {
+    "a provider's answer": ["SELECT * FROM set_scopes('job', 'shard', '{a,b,c}')"],
+    "an enqueue": ["SELECT enqueue('job', 'b')", "SELECT enqueue('job', 'c', key => 'k')"],
+    "a claim": ["SELECT * FROM claim('job', 'worker', 'b')", "SELECT enqueue('job', 'c')"],
+}  # fmt: skip
 
 
 @pytest.mark.long
@@ -164,17 +149,6 @@ async def test_i10_a_pause_that_ended_by_itself_ended_then_whenever_that_is_comm
     assert await one.run_due() == 5
     assert ledger.skipped() == [("paused", 5)]
     assert ledger.violations() == []
-
-
-BEGIN_SCOPES: dict[str, Sequence[str]] = {
-    "a provider's answer": ["SELECT * FROM set_scopes('job', 'shard', '{a,b,c}')"],
-    "two answers": ["SELECT * FROM set_scopes('job', 'shard', '{a,b,c,d}')",
-                    "SELECT * FROM set_scopes('job', 'shard', '{a,b,c}')"],
-    "an enqueue": ["SELECT enqueue('job', 'b')", "SELECT enqueue('job', 'c', key => 'k')"],
-    "a claim": ["SELECT * FROM claim('job', 'worker', 'b')", "SELECT enqueue('job', 'c')"],
-    "at once": ["SELECT * FROM set_scopes('job', 'shard', '{a,b,c}')",
-                "SET CONSTRAINTS ALL IMMEDIATE"],
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("by", first_fast(BEGIN_SCOPES))
@@ -216,15 +190,6 @@ async def test_i10_scopes_retire_and_return_at_the_commit(ledger: Ledger, one: R
     assert ledger.violations() == []
 
 
-async def test_i10_skip_missed_takes_effect_at_its_commit(ledger: Ledger, one: Runner) -> None:
-    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", grace="1 h")
-    ledger.values("UPDATE identity SET database_oid = 0")
-    edited(ledger, "SELECT accept_database(skip_missed => true)")
-    assert await one.run_due() == 0
-    assert ledger.skipped() == [("missed", 14)]
-    assert ledger.violations() == []
-
-
 async def test_a_claim_sees_the_old_definition_until_the_commit(
     ledger: Ledger, one: Runner
 ) -> None:
@@ -240,13 +205,6 @@ async def test_a_claim_sees_the_old_definition_until_the_commit(
         assert seen == (2, True)
     (start,) = await one.settle()
     assert start.claimed.revision == 1
-
-
-def test_nothing_undated_is_ever_committed(ledger: Ledger) -> None:
-    ledger.job(scope_kind="shard")
-    edited(ledger, NEW_JOB, "SELECT enqueue('job', 'a')", "SELECT retire('new')")
-    ledger.values("DELETE FROM jobs")
-    assert ledger.one("SELECT count(*) FROM undated") == 0
 
 
 def test_a_retirement_is_seen_though_the_clock_went_back(ledger: Ledger) -> None:

@@ -14,7 +14,6 @@ from cronledger.cli import main
 from tests.cli.support.results import refused
 from tests.db.support.engine import HOUR, Ledger, Runner
 from tests.db.test_import_pg_cron import STARTS, needs_pg_cron, pg_cron
-from tests.unreachable import CLOSED
 from tests.waiting import until
 
 Call = Callable[..., Result]
@@ -156,32 +155,6 @@ def test_a_history_that_cannot_be_read_is_refused_F105(
     url = make_conninfo(tables.url, options=change if change.startswith("-c") else "")
     refused(call("import", "pg_cron", "--history", "--from", url, *more.split()), told)
     assert tables.values(REPORTS) == []
-
-
-def test_a_history_is_reported_to_the_named_ledger_F105(tables: Ledger, tmp_path: Path) -> None:
-    ran(tables, (1, "succeeded", "", tables.now(), tables.now()))
-    file = tmp_path / "ledgers.toml"
-    file.write_text(f'[ledgers]\nshop = "{tables.url}"\n')
-    runner = CliRunner(env={"CRONLEDGER_DATABASE_URL": CLOSED})
-
-    def call(*arguments: str) -> Result:
-        return runner.invoke(main, ["--ledgers-file", str(file), "--ledger", "shop", *arguments])
-
-    assert read(call, tables.url) == 1
-    told = "`import pg_cron` works without a ledger; omit --ledger shop, or add --history"
-    refused(call("import", "pg_cron", "--from", tables.url), told)
-    refused(call("import", "systemd", "x.timer"), "`import systemd` works without a ledger")
-
-
-def test_a_job_that_pg_cron_does_not_have_is_named_F105(tables: Ledger, call: Call) -> None:
-    tables.values("DELETE FROM cron.job")
-    given = ("import", "pg_cron", "--history", "--from", tables.url)
-    refused(call(*given), "job 'tidy': pg_cron has no job 7", code=1)
-    tables.edit("tidy", handler="python", target={"python": "tests:work"})
-    assert read(call, tables.url) == 0, "it left pg_cron, and its last runs are read"
-    refused(
-        call("import", "pg_cron", "--from", tables.url, "--source", "a"), "--source needs --history"
-    )
 
 
 def test_a_job_with_scopes_is_named_and_the_others_are_reported_F105(

@@ -133,18 +133,6 @@ async def test_a_schedule_below_the_low_water_mark_is_found_by_a_check_in(ledger
         assert len(await runner.step()) == 2
 
 
-async def test_a_waiting_execution_does_not_reset_the_low_water_mark(ledger: Ledger) -> None:
-    ledger.job(schedule=EVERY_SECOND)
-    ledger.job("later")
-    ledger.values("SELECT enqueue('later', due_at => db_now() + interval '1 day')")
-    rearmed = []
-    async with runners(ledger.url, {"notified": False}) as (runner,):
-        runner.finisher.rearmed.then(lambda: rearmed.append(True))
-        ledger.travel(by=timedelta(seconds=5))
-        assert await runner.run_due() > 0
-        assert (runner.wakes > 0, rearmed) == (True, [])
-
-
 @pytest.mark.own_database
 async def test_a_publication_of_the_ledger_does_not_stop_claims(
     ledger: Ledger, one: Runner

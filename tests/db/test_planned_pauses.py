@@ -103,15 +103,6 @@ async def test_each_part_of_a_selection_has_to_match(
     assert not paused(ledger)
 
 
-async def test_a_runner_wakes_when_a_pause_begins(ledger: Ledger, one: Runner) -> None:
-    ledger.edit(schedule="0 13 * * *")
-    await one.settle()
-    plan(ledger, NOON + 20 * SECOND)
-    await one.settle()
-    assert one.dispatcher.next_at == NOON + 20 * SECOND
-    assert (await one.poll()).due == NOON + 20 * SECOND
-
-
 async def test_a_claim_ahead_ends_where_a_pause_begins(
     ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,19 +285,6 @@ def test_a_pause_is_over_from_its_end_on(ledger: Ledger, beside: timedelta, was_
     assert ledger.one("SELECT end_pause(%s)", pause) is was_open
 
 
-async def test_a_job_of_a_wide_pause_cannot_be_resumed_alone(ledger: Ledger, one: Runner) -> None:
-    pause = plan(ledger, queue="default")
-    await one.settle()
-    with pytest.raises(psycopg.Error, match=f"job job: pause {pause} holds it") as refused:
-        ledger.values("SELECT resume('job')")
-    assert f"end_pause({pause})" in str(refused.value.diag.message_hint)
-    assert ledger.one("SELECT end_pause(%s)", pause) is True
-    assert ledger.one("SELECT end_pause(%s)", pause) is False
-    await one.settle()
-    assert not paused(ledger)
-    assert ledger.one("SELECT resume('job')") is False
-
-
 async def test_pause_and_resume_of_a_job_are_rows(ledger: Ledger, one: Runner) -> None:
     rows = (
         "SELECT state, job_name, reason, from_at, until_at, requested_by, ended_at, ended_by"
@@ -348,36 +326,6 @@ async def test_a_planned_pause_can_be_changed_and_withdrawn_until_it_begins(
     with pytest.raises(psycopg.Error, match=f"pause {withdrawn}: it ended at"):
         ledger.values(change, withdrawn, None, None, "too late")
     assert ledger.one("SELECT state FROM pause_status WHERE id = %s", withdrawn) == "withdrawn"
-    await pass_minutes(ledger, one, 2)
-    await one.sweep()
-    assert await pass_minutes(ledger, one, 4) == 4
-    assert not ledger.violations()
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"reason": None}, "reason: it is empty"),
-        ({"reason": " "}, "reason: it is empty"),
-        ({"reason": "x" * 2001}, "reason: it is longer than 2000"),
-        ({"queue": ""}, "queue: it is empty"),
-        ({"owner": ""}, "owner: it is empty"),
-        ({"labels": {}}, "labels: it is not a JSON object"),
-        ({"labels": Jsonb([])}, "labels: it is not a JSON object"),
-        ({"job": "unknown"}, "job 'unknown' does not exist"),
-        ({"begins": "2000-01-01Z"}, "it is in the past"),
-        ({"begins": "infinity"}, "more than 100 years ahead"),
-        ({"begins": "2300-01-01Z"}, "more than 100 years ahead"),
-        ({"until": "2000-01-01Z"}, "until 2000-01-01 00:00:00 UTC: it is not after from"),
-        ({"until": "2300-01-01Z"}, "until 2300-01-01.*more than 100 years ahead"),
-    ],
-)
-def test_a_bad_pause_is_refused_with_its_value(
-    ledger: Ledger, given: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(psycopg.Error, match=said) as refused:
-        plan(ledger, **given)
-    assert refused.value.diag.message_hint
 
 
 async def test_a_job_that_is_being_edited_waits_without_delay_for_the_others(
@@ -401,19 +349,6 @@ async def test_a_job_that_is_being_edited_waits_without_delay_for_the_others(
     assert ledger.one("SELECT status FROM executions WHERE id = %s", execution) == "RUNNING"
     assert await pass_minutes(ledger, one, 1) == 0
     assert not ledger.violations()
-
-
-async def test_a_pause_of_many_schedules_is_applied_in_several_transactions(
-    ledger: Ledger, one: Runner
-) -> None:
-    for name in ("many", "other"):
-        ledger.job(name, schedule="@hourly", scope_kind="shard", scopes=["a", "b"])
-    await one.settle()
-    plan(ledger)
-    ledger.one("SELECT cronledger_internal.begin_pauses()")
-    settled = [ledger.one("SELECT cronledger_internal.settle_pauses(3)") for _ in range(3)]
-    assert settled == [2, 1, 0]
-    assert all(paused(ledger, name) for name in ("job", "many", "other"))
 
 
 async def test_what_exists_does_not_start_before_the_pause_of_its_job_is_applied(
@@ -455,31 +390,6 @@ async def test_an_edit_that_is_open_while_a_pause_begins_or_ends_follows_it(
     assert not ledger.violations()
 
 
-async def test_an_edit_after_the_beginning_takes_the_pause_along(
-    ledger: Ledger, one: Runner
-) -> None:
-    """No claim has begun the pause yet."""
-    plan(ledger, NOON + MINUTE)
-    ledger.pass_time(2 * MINUTE)
-    ledger.edit(schedule="*/2 * * * *")
-    await one.live_through()
-    await one.settle()
-    assert paused(ledger)
-    assert await pass_minutes(ledger, one, 3) == 0
-    assert not ledger.violations()
-
-
-async def test_one_of_two_replicas_begins_a_pause(ledger: Ledger, one: Runner) -> None:
-    async with runners(ledger.url, {}) as (two,):
-        await two.settle()
-        plan(ledger, NOON + MINUTE)
-        ledger.pass_time(2 * MINUTE)
-        await one.live_through()
-        await two.live_through()
-        assert not [*await one.settle(), *await two.settle()]
-    assert [state for state, _ in starts(ledger)] == ["active", "paused"]
-
-
 @pytest.mark.parametrize("call", ["claim_next('workers', 'w')", "claim('job', 'w')"])
 def test_workers_begin_pauses_without_replicas(ledger: Ledger, call: str) -> None:
     ledger.stop_clock(NOON)
@@ -505,17 +415,6 @@ def test_a_worker_gets_nothing_of_a_job_before_its_pause_is_applied(ledger: Ledg
     assert not paused(ledger)
 
 
-async def test_a_retired_job_is_left_alone_and_paused_when_it_returns(
-    ledger: Ledger, one: Runner
-) -> None:
-    ledger.values("SELECT retire('job')")
-    plan(ledger)
-    await one.settle()
-    assert not paused(ledger)
-    ledger.edit(retired_at=None)
-    assert paused(ledger)
-
-
 async def test_pauses_are_pruned_after_retention(ledger: Ledger, one: Runner) -> None:
     ended = plan(ledger, until=NOON + MINUTE)
     open_ = plan(ledger)
@@ -525,21 +424,6 @@ async def test_pauses_are_pruned_after_retention(ledger: Ledger, one: Runner) ->
     ledger.pass_time(ledger.one("SELECT keep FROM retention") + 2 * MINUTE)
     ledger.values("SELECT count(*) FROM maintain_partitions()")
     assert ledger.values("SELECT id FROM pauses ORDER BY id") == [open_]
-
-
-def test_actions_are_recorded_once(ledger: Ledger) -> None:
-    ledger.job()
-    pause = plan(ledger, ledger.now() + MINUTE, job="job", requested_by="ann")
-    ledger.values("SELECT change_pause(%s, reason => 'y', requested_by => 'bob')", pause)
-    ledger.values("SELECT end_pause(%s, 'carol')", pause)
-    assert ledger.values(
-        "SELECT verb, object_kind, object, requested_by, outcome FROM audit"
-        " WHERE verb <> 'add' ORDER BY id"
-    ) == [
-        ("plan_pause", "pause", str(pause), "ann", "done"),
-        ("change_pause", "pause", str(pause), "bob", "done"),
-        ("end_pause", "pause", str(pause), "carol", "done"),
-    ]  # fmt: skip
 
 
 async def test_the_next_firing_names_the_pause_that_will_skip_it(

@@ -30,15 +30,11 @@ def skips(ledger: Ledger) -> list[tuple[str, str | None, int]]:
     return ledger.values("SELECT reason, detail, count FROM skips ORDER BY from_plan_time")
 
 
-def next_hour(ledger: Ledger) -> datetime:
-    return ledger.now().replace(minute=0, second=0, microsecond=0) + HOUR
-
-
 async def hourly(ledger: Ledger, one: Runner, **columns: Any) -> datetime:
     """An hourly job that was planned. Return its next plan_time."""
     ledger.job(schedule="0 * * * *", **columns)
     await one.settle()
-    return next_hour(ledger)
+    return ledger.now().replace(minute=0, second=0, microsecond=0) + HOUR
 
 
 async def come_to(ledger: Ledger, one: Runner, at: datetime) -> list[datetime]:
@@ -63,19 +59,7 @@ async def test_a_skipped_plan_time_does_not_run_and_has_the_reason(
     said = ledger.one("SELECT detail FROM ledger WHERE kind = 'skip'")
     assert said == "1 plan_time did not run: an operator skipped it (stocktaking)"
     assert await come_to(ledger, one, at + HOUR) == [at + HOUR]
-    assert ledger.violations() == []
-
-
-async def test_a_range_skips_each_plan_time_in_it_with_both_ends(
-    ledger: Ledger, one: Runner
-) -> None:
-    at = await hourly(ledger, one)
-    skip(ledger, at + HOUR, at + 3 * HOUR)
-    for hour in range(5):
-        assert len(await come_to(ledger, one, at + hour * HOUR)) == (hour in {0, 4})
-    assert skips(ledger) == [("operator", "stocktaking", 3)]
-    status = ledger.one("SELECT state, skipped FROM planned_skip_status")
-    assert status == ("over", 3)
+    assert ledger.one("SELECT state, skipped FROM planned_skip_status") == ("over", 1)
     assert ledger.violations() == []
 
 
@@ -90,16 +74,6 @@ async def test_a_skip_of_all_scopes_includes_later_ones_and_that_of_a_scope_only
     assert await come_to(ledger, one, at + HOUR) == [at + HOUR] * 2
     counts = ledger.values("SELECT scope_id, count FROM skips ORDER BY 1")
     assert counts == [("a", 1), ("b", 2), ("c", 1)]
-    assert ledger.violations() == []
-
-
-async def test_an_outage_catches_up_the_newest_plan_time_that_is_not_skipped(
-    ledger: Ledger, one: Runner
-) -> None:
-    at = await hourly(ledger, one, catch_up="latest", catch_up_window="9 hours", grace="1 min")
-    skip(ledger, at + 2 * HOUR, at + 3 * HOUR)
-    assert await come_to(ledger, one, at + 3 * HOUR + HOUR / 2) == [at + HOUR]
-    assert skips(ledger) == [("superseded", None, 1), ("operator", "stocktaking", 2)]
     assert ledger.violations() == []
 
 
@@ -120,41 +94,6 @@ async def test_a_plan_time_that_waits_for_another_execution_can_still_be_skipped
     assert ledger.violations() == []
 
 
-async def test_what_a_waiting_plan_time_had_superseded_stays_so_when_it_is_skipped(
-    ledger: Ledger, one: Runner
-) -> None:
-    at = await hourly(ledger, one, overlap="wait", catch_up="latest", catch_up_window="9 hours")
-    ledger.travel(to=at)
-    (running,) = await one.settle()
-    ledger.travel(to=at + 3 * HOUR)
-    assert await one.settle() == []
-    skip(ledger, at + 3 * HOUR)
-    await one.finish(running)
-    assert await one.settle() == []
-    assert skips(ledger) == [("superseded", None, 2), ("operator", "stocktaking", 1)]
-    assert ledger.violations() == []
-
-
-async def test_a_pause_and_a_calendar_keep_their_reasons(ledger: Ledger, one: Runner) -> None:
-    today = str(ledger.now().date())
-    ledger.values(
-        "SELECT set_calendar('de', jsonb_build_object(%s::text, 'Feast'), %s::date + 900)",
-        today, today,
-    )  # fmt: skip
-    at = await hourly(ledger, one, calendar="de", timezone="UTC")
-    day = at.replace(hour=0) + timedelta(days=1)
-    skip(ledger, at, day + 2 * HOUR)
-    await come_to(ledger, one, day)
-    ledger.values("SELECT pause('job')")
-    await come_to(ledger, one, day + HOUR)
-    ledger.values("SELECT resume('job')")
-    assert await come_to(ledger, one, day + 2 * HOUR) == []
-    found = [(reason, detail) for reason, detail, _ in skips(ledger)]
-    stocktaking = ("operator", "stocktaking")
-    assert found == [("calendar", "Feast"), stocktaking, ("paused", None), stocktaking]
-    assert ledger.violations() == []
-
-
 async def test_i10_what_planning_has_reached_cannot_be_skipped(ledger: Ledger, one: Runner) -> None:
     at = await hourly(ledger, one)
     assert await come_to(ledger, one, at) == [at]
@@ -162,34 +101,6 @@ async def test_i10_what_planning_has_reached_cannot_be_skipped(ledger: Ledger, o
         skip(ledger, at, at + HOUR)
     assert f"job job: plan_time {at:%Y-%m-%d}" in str(refused.value)
     assert "is already reached; planning has come to" in str(refused.value)
-    assert refused.value.diag.message_hint
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"reason": " "}, "job job: reason is empty"),
-        ({"reason": None}, "job job: reason is empty"),
-        ({"reason": "x" * 1001}, "job job: reason has 1001 characters; the limit is 1000"),
-        ({"plan_time": None}, "job job: plan_time is NULL"),
-        ({"plan_time": "1969-12-31Z"}, "plan_time 1969-12-31 00:00:00 UTC is before 1970"),
-        ({"plan_time": "-infinity"}, "plan_time -infinity is before 1970"),
-        ({"through": "infinity"}, "job job: through infinity is more than 100 years ahead"),
-        ({"through": "2001-01-01"}, "job job: through 2001-01-01 00:00:00 UTC is before plan_time"),
-        ({"scope_kind": "shard"}, "job job: scope_kind shard is given without scope_id"),
-        ({"scope_id": "x"}, "job 'job' has no scope global/x"),
-        ({"job": "other"}, "job 'other' does not exist"),
-        ({"job": "gone"}, "job gone: it is retired"),
-    ],
-)
-async def test_a_bad_skip_is_refused_with_its_value(
-    ledger: Ledger, one: Runner, given: dict[str, Any], said: str
-) -> None:
-    at = await hourly(ledger, one)
-    ledger.job("gone", retired_at=ledger.now())
-    with pytest.raises(psycopg.Error) as refused:
-        skip(ledger, **({"first": given.pop("plan_time", at)} | given))
-    assert said in str(refused.value)
     assert refused.value.diag.message_hint
 
 
@@ -237,46 +148,6 @@ async def test_a_range_of_which_some_is_reached_is_shortened(ledger: Ledger, one
     assert f"planned skip {last}: its plan_times are already reached" in str(refused.value)
     with pytest.raises(psycopg.errors.NoDataFound, match="planned skip 999 does not exist"):
         unskip(ledger, 999)
-
-
-async def test_a_skipped_plan_time_can_be_run_later_by_hand(ledger: Ledger, one: Runner) -> None:
-    at = await hourly(ledger, one)
-    skip(ledger, at)
-    await come_to(ledger, one, at)
-    ledger.values("SELECT made FROM backfill('job', ARRAY[%s]::timestamptz[])", at)
-    assert await come_to(ledger, one, at + timedelta(minutes=1)) == [at]
-    assert ledger.violations() == []
-
-
-async def test_the_audit_trail_names_who_skipped_what_and_why(ledger: Ledger, one: Runner) -> None:
-    at = await hourly(ledger, one)
-    planned = skip(ledger, at, requested_by="ann")
-    ledger.values("SELECT unskip(%s, 'bob')", planned)
-    ledger.values(
-        "SELECT record_refusal('unskip', jsonb_build_object('skip_id', %s::bigint), 'no', 'eve')",
-        planned,
-    )
-    rows = ledger.values(
-        "SELECT verb, object, requested_by, outcome, reason, (arguments ->> 'skip_id')::bigint"
-        " FROM audit WHERE verb IN ('skip', 'unskip') ORDER BY id"
-    )
-    assert rows == [
-        ("skip", "job", "ann", "done", "stocktaking", planned),
-        ("unskip", "job", "bob", "withdrawn", None, planned),
-        ("unskip", "job", "eve", "refused", None, planned),
-    ]
-
-
-async def test_a_claim_starts_nothing_that_a_transaction_before_it_skips(
-    ledger: Ledger, one: Runner
-) -> None:
-    at = await hourly(ledger, one)
-    with psycopg.connect(ledger.url) as skipping:
-        skipping.execute("SELECT cronledger.skip('job', %s, 'stocktaking')", (at,))
-        assert await come_to(ledger, one, at) == []  # the schedule is locked
-        assert skips(ledger) == []
-    assert await come_to(ledger, one, at) == []
-    assert skips(ledger) == [("operator", "stocktaking", 1)]
 
 
 async def test_a_skip_that_waits_for_a_claim_sees_what_it_planned(

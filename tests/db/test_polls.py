@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.db.support.engine import FUNCTION, MINUTE, Ledger, Runner, runners
+from tests.db.support.engine import MINUTE, Ledger, Runner, runners
 
-OTHER: dict[str, Any] = {"functions": frozenset({"tests:other"})}
 JANUARY = "0 0 1 1 *"
 
 
@@ -16,20 +15,13 @@ JANUARY = "0 0 1 1 *"
 
 PREPARED = {
     "SELECT cronledger.trigger('{0}')": True,
-    "SELECT enqueue('{0}')": True,
     "SELECT pause('{0}'); SELECT cronledger.trigger('{0}', force => true)": True,
     "SELECT enqueue('{0}'); SELECT pause('{0}')": False,
-    "SELECT pause('{0}'); SELECT enqueue('{0}')": False,
     "SELECT cronledger.trigger('{0}'); SELECT pause_queue('default')": False,
-    "UPDATE jobs SET handler = 'external'; SELECT cronledger.trigger('{0}')": False,
-    "UPDATE jobs SET handler = 'command', target = '{{\"command\": [\"true\"]}}';"
-    " SELECT cronledger.trigger('{0}')": False,
     'UPDATE jobs SET target = \'{{"python": "tests:other"}}\';'
     " SELECT cronledger.trigger('{0}')": False,
-    "SELECT cancel(cronledger.trigger('{0}'))": False,
     # Whatever was triggered before the move stays in the queue that it had.
     "SELECT cronledger.trigger('{0}'); UPDATE jobs SET queue = 'others'": True,
-    "UPDATE jobs SET queue = 'others'; SELECT cronledger.trigger('{0}')": False,
     "SELECT cronledger.trigger('{0}'); UPDATE executions SET due_at = db_now() + interval"
     " '1 min', next_attempt_at = db_now() + interval '1 min'": False,
 }
@@ -133,61 +125,6 @@ async def test_what_waits_for_a_running_execution_is_not_left_behind(ledger: Led
         assert two.wakes == 1
         assert (await two.poll()).left_behind == []
         assert len(await two.settle()) == 1
-
-
-async def test_a_replacement_whose_request_was_lost_is_left_behind(ledger: Ledger) -> None:
-    ledger.job(schedule="* * * * *", overlap="replace")
-    ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {}, {}) as (one, two):
-        await one.settle()
-        ledger.travel(by=MINUTE)
-        await two.settle()
-        assert ledger.parked() == "waiting"
-        assert (await two.poll()).left_behind == []
-        ledger.values(
-            "UPDATE executions SET cancel_requested_at = NULL, cancel_requested_by = NULL"
-        )
-        assert (await two.poll()).left_behind == ["schedules"]
-
-
-@pytest.mark.long
-async def test_what_waits_at_a_limit_is_not_left_behind(ledger: Ledger) -> None:
-    ledger.job(schedule="* * * * *", scope_kind="shard", scopes=["a", "b"], max_running=1)
-    ledger.values("INSERT INTO queues (name, max_running) VALUES ('narrow', 1)")
-    for name in ("first", "second"):
-        ledger.job(name, schedule="* * * * *", queue="narrow")
-    ledger.travel(by=MINUTE)
-    async with runners(ledger.url, {"queues": ["default", "narrow"]}, {}) as (one, two):
-        running = await one.settle()
-        assert len(running) == 2
-        assert ledger.one("SELECT count(*) FROM schedules WHERE parked = 'limit'") == 2
-        for start in running:
-            assert (await two.poll()).left_behind == []
-            one.put(start)
-            await one.only_write()
-            assert (await two.poll()).left_behind == ["schedules"]
-            await two.repair()
-
-
-async def test_what_no_runner_can_run_is_not_left_behind_until_one_registers(
-    ledger: Ledger,
-) -> None:
-    ledger.job(schedule="* * * * *")
-    ledger.travel(by=MINUTE)
-    async with runners(ledger.url, OTHER) as (other,):
-        await other.settle()
-        assert ledger.parked() == "no_runner"
-        assert (await other.poll()).left_behind == []
-        async with runners(ledger.url, {"name": "elsewhere", "queues": ["others"]}):
-            assert (await other.poll()).left_behind == []
-            await other.repair()
-        assert ledger.parked() == "no_runner"
-        async with runners(ledger.url, {"name": "able"}) as (able,):
-            assert (await other.poll()).left_behind == ["schedules"]
-            await able.sweeper.step()  # its first: a full round
-            (start,) = await able.settle()
-            assert start.job.target == {"python": FUNCTION}
-    assert ledger.accounted() == 1
 
 
 async def test_a_broken_job_is_left_behind_once_its_error_is_gone(

@@ -109,17 +109,6 @@ async def test_a_retry_starts_without_progress_F86(whole: Whole) -> None:
     assert [row["done"] for row in shown] == [None]
 
 
-async def test_an_execution_without_progress_has_no_row_F86(whole: Whole) -> None:
-    async def silent(ctx: Context) -> None:
-        with pytest.raises(ValueError, match="done is -1"):
-            ctx.progress(-1)
-
-    name = whole.job(silent)
-    async with whole.replica():
-        await whole.run(name)
-    assert whole.one("SELECT count(*) FROM cronledger.execution_progress") == 0
-
-
 @pytest.mark.long
 async def test_a_command_reports_progress_by_lines_and_by_the_command_F86(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
@@ -183,15 +172,6 @@ def test_workers_report_progress_under_their_lease_F86(
     assert ledger.values(FOUND, execution) == [(1, None, None)]
     with pytest.raises(psycopg.errors.NoDataFound):
         ledger.one(call, 999, token, 1, None, None)
-
-
-@pytest.mark.parametrize(("done", "total"), [(-1, None), (None, 1), (1, -1)])
-def test_a_bad_report_of_a_worker_is_refused_F86(
-    ledger: Ledger, claimed: tuple[int, Any], done: int | None, total: int | None
-) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="invalid progress") as refused:
-        ledger.one("SELECT progress(%s, %s, %s, %s)", *claimed, done, total)
-    assert "0 or more" in str(refused.value.diag.message_hint)
 
 
 def test_progress_is_removed_with_the_data_and_after_a_week_F86(

@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cronledger.sources.toml import load
 from tests.db.support.whole_replica import Whole
 from tests.docs.support.pages import run_snippets, snippets
 from tests.waiting import eventually
@@ -90,10 +88,3 @@ async def test_the_log_lines_of_the_documentation_have_fields(
         row = await whole.run(job)
     lines = capsys.readouterr().err.splitlines()
     assert {"WARNING - #- outside", f"WARNING warns #{row['id']} inside"} <= set(lines)
-
-
-def test_the_file_of_the_documentation_can_be_read(tmp_path: Path) -> None:
-    (snippet,) = snippets(PAGE, "toml")
-    file = tmp_path / "cronledger.toml"
-    file.write_text(snippet, "utf-8")
-    assert [job.name for job in load(file).jobs] == ["expire-sessions", "refresh-search"]

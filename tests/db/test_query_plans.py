@@ -1,15 +1,14 @@
 """The plans of the hot statements as the product runs them; `make bench` has the full size."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from cronledger.engine.maintenance.check_in import MOST_EXAMINED
 from cronledger.ledger import migrate, statements
@@ -115,30 +114,6 @@ def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str, state
     assert len(verdicts) > 30
 
 
-@pytest.mark.slow
-def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Connection) -> None:
-    def cost() -> plans.Measured:
-        statement = plans.again(filled, BATCH)["lock_due_existing"]
-        with filled.transaction(force_rollback=True):
-            return plans.explain(filled, statement, "generic")
-
-    before = cost()
-    filled.execute(
-        """INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,
-               trigger, revision, queue, due_at, attempt, max_attempts, next_attempt_at)
-           SELECT e.job_name, e.scope_kind, e.scope_id, p, 'PENDING', 'backfill', 1, e.queue,
-               p, 0, 1, p
-           FROM (SELECT * FROM cronledger.executions WHERE status = 'PENDING'
-                 ORDER BY job_name LIMIT 1) e,
-                generate_series(1, 8000) n,
-                LATERAL (SELECT cronledger.db_now() - interval '20 h' - interval '1 s' * n) t(p)"""
-    )
-    after = cost()
-
-    assert after.removed <= before.removed + BATCH
-    assert after.buffers <= before.buffers + 2 * BATCH
-
-
 @pytest.mark.long
 def test_parked_schedules_cost_a_poll_one_probe_for_each_job(filled: psycopg.Connection) -> None:
     """And for a few jobs only: beyond that the sweeper searches, not the check-in."""
@@ -169,44 +144,6 @@ def test_parked_schedules_cost_a_poll_one_probe_for_each_job(filled: psycopg.Con
     assert due_now.buffers <= due.buffers + PAGES
     assert all_examined_now.buffers <= all_examined.buffers + 20 * jobs < count
     assert few_examined_now.buffers <= few_examined.buffers + 20 * few
-
-
-def _scans(c: psycopg.Connection, query: LiteralString) -> list[Mapping[str, Any]]:
-    """The scans that the query makes, of partitions with rows."""
-    row = c.execute(
-        sql.SQL("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {}").format(sql.SQL(query))
-    ).fetchone()
-    assert row is not None
-    found = plans.nodes(row[0][0]["Plan"])
-    return [node for node in found if node.get("Relation Name", "").startswith("executions_p")]
-
-
-@pytest.mark.long
-def test_lists_of_jobs_and_queues_read_running_and_waiting_executions_once(
-    filled: psycopg.Connection,
-) -> None:
-    filled.execute("VACUUM ANALYZE cronledger.executions")
-    scans = _scans(filled, "SELECT name, running FROM cronledger.job_overview")
-    # The newest execution of each scope is searched for by the primary key.
-    others = [x for x in scans if not x.get("Index Name", "").endswith("pkey")]
-    running = filled.execute("SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING'")
-    assert (sum(x["Actual Rows"] for x in others),) == running.fetchone()
-    assert {x["Actual Loops"] for x in others} == {1}
-    one = "SELECT running FROM cronledger.job_overview WHERE name = 'job-00200'"
-    of_one = [x for x in _scans(filled, one) if not x.get("Index Name", "").endswith("pkey")]
-    assert all("job-00200" in str(x) for x in of_one) and of_one
-
-    waiting = filled.execute(
-        "SELECT count(*) FROM cronledger.executions WHERE next_attempt_at IS NOT NULL"
-    ).fetchone()
-    with filled.transaction(force_rollback=True):
-        # Early in a week most rows of its partition wait, and reading all of them costs less.
-        filled.execute("SET LOCAL enable_seqscan = off")
-        scans = _scans(filled, "SELECT * FROM cronledger.queue_status")
-    read = [x for x in scans if x["Node Type"] == "Index Only Scan" and AGAIN in x["Index Name"]]
-    assert waiting is not None
-    assert sum(x["Actual Rows"] * x["Actual Loops"] for x in read) == waiting[0] > SIZE.backlog
-    assert sum(x["Heap Fetches"] for x in read) == 0
 
 
 @pytest.mark.slow
@@ -342,11 +279,6 @@ def test_no_function_is_called_once_for_each_column_of_its_result() -> None:
 
 
 SCOPES = 2_000
-VARIABLES = {
-    "job": "text", "mark.job_name": "text", "kinds": "text[]", "mark.kinds": "text[]",
-    "known": "text[]", "mark.scopes": "text[]", "changes": "text[]", "mark.changes": "text[]",
-    "at": "timestamptz", "mark.at": "timestamptz",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -385,47 +317,6 @@ def test_a_list_of_scopes_is_compared_in_one_pass(scoped: psycopg.Connection) ->
         assert measured.indexes <= {"schedules_key", "jobs_pkey"}
         assert measured.buffers < 1.2 * SCOPES, statement.text
         assert measured.nested < 10, statement.text
-
-
-@pytest.mark.parametrize(("function", "count"), [("set_scopes", 3), ("date_scopes", 1)])
-def test_each_statement_that_changes_scopes_reads_a_list_once(
-    scoped: psycopg.Connection, function: str, count: int
-) -> None:
-    row = scoped.execute(
-        "SELECT prosrc, proconfig FROM pg_proc WHERE proname = %s"
-        " AND pronamespace::regnamespace::text ~ '^cronledger'",
-        [function],
-    ).fetchone()
-    assert row is not None
-    body, settings = row
-    statements = [
-        found[1]
-        for text in re.split(r";\s+", body.replace("PERFORM", "SELECT"))
-        if (
-            found := re.match(
-                r"(?:\s*BEGIN\b)?((?:\s*--.*)*\s*(?:SELECT FROM unnest|UPDATE|WITH).*)",
-                text,
-                re.DOTALL,
-            )
-        )
-    ]
-    assert len(statements) == count
-    assert "enable_nestloop=off" in settings
-    values = {
-        "job": "job", "kinds": ["tenant"] * SCOPES, "known": _names(SCOPES),
-        "changes": ["retires"] * SCOPES, "at": "2030-01-01Z",
-    }  # fmt: skip
-    of_mark = {"job_name": "job", "scopes": values["known"]}
-    values |= {f"mark_{name}": value for name, value in {**values, **of_mark}.items()}
-    for source, mode in product(statements, plans.MODES):
-        text = re.sub(r"INTO [\w, ]+? FROM", "FROM", source)
-        for name, kind in VARIABLES.items():
-            parameter = f"%({name.replace('.', '_')})s::{kind}"
-            text = re.sub(rf"(?<![.\w]){re.escape(name)}\b(?!\s*\()", parameter, text)
-        with scoped.transaction(force_rollback=True):
-            scoped.execute("SET LOCAL enable_nestloop = off")
-            measured = plans.explain(scoped, plans.Sent(text, values), mode)
-        assert measured.nested == 0, text
 
 
 def test_scopes_that_stay_are_neither_written_nor_locked(scoped: psycopg.Connection) -> None:

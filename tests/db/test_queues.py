@@ -7,20 +7,6 @@ import pytest
 from tests.db.support.engine import Ledger, Runner, runners
 
 
-async def test_a_replica_takes_from_its_queues_alone(ledger: Ledger) -> None:
-    ledger.job("light")
-    ledger.job("heavy", queue="heavy", overlap="allow")
-    for _ in range(6):
-        ledger.trigger("heavy")
-    ledger.trigger("light")
-    async with runners(ledger.url, {"queues": ["heavy"], "slots": 4}, {}) as (heavy, default):
-        assert [s.job.name for s in await heavy.settle()] == ["heavy"] * 4
-        assert [s.job.name for s in await default.settle()] == ["light"]
-        for start in list(heavy.held):
-            await heavy.finish(start)
-        assert len(await heavy.settle()) == 2
-
-
 async def test_a_paused_queue_starts_nothing_and_the_others_go_on(ledger: Ledger) -> None:
     ledger.job("light")
     ledger.job("heavy", queue="heavy")
