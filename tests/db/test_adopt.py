@@ -57,7 +57,6 @@ async def test_each_plan_time_runs_on_exactly_one_side(
         (base + n * MINUTE, "schedule", "SUCCESS", side == "other") for n, side in enumerate(sides)
     ]
     assert (ledger.skipped(), ledger.violations()) == ([], [])
-    assert list(verify(ledger.url)) == []
     edits = "SELECT reason, requested_by FROM job_history WHERE reason IS NOT NULL"
     assert ledger.values(edits) == [("the move", "ann")] * 3
     assert ledger.one("SELECT count(*) FROM audit WHERE verb = 'adopt' AND outcome = 'done'") == 3
@@ -78,7 +77,7 @@ async def test_the_first_plan_time_of_replicas_does_not_wait_for_a_missing_repor
     assert await one.settle() == []
     row = "SELECT trigger, status FROM executions WHERE plan_time = %s"
     assert ledger.one(row, base) == ("observed", "SUCCESS")
-    assert list(verify(ledger.url)) == []
+    assert ledger.violations() == []
 
 
 async def test_verify_finds_a_plan_time_on_the_wrong_side(
@@ -110,27 +109,10 @@ async def test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_skip
     assert [lease.claimed.key.plan_time for lease in await one.settle()] == [waited]
     await one.finish_all()
     assert await one.settle() == []
-    assert (ledger.skipped(), list(verify(ledger.url))) == ([], [])
+    assert (ledger.skipped(), ledger.violations()) == ([], [])
     ledger.values("DELETE FROM executions WHERE plan_time = %s RETURNING 1", waited)
     rows.skip(ledger.db, waited, reason=reason, revision=4, created_at=waited + MINUTE)
     assert [(one.kind, one.plan_time) for one in verify(ledger.url)] == [("untrue_skip", waited)]
-
-
-async def test_what_a_job_missed_without_a_handler_does_not_start_when_it_has_one_again(
-    ledger: Ledger, one: Runner, base: datetime
-) -> None:
-    """Even if it is within grace, and no replica has planned it in between."""
-    ledger.edit(observed=False, catch_up="latest", overlap="skip", grace=5 * MINUTE)
-    assert await fire(ledger, one, base) == "own"
-    edits: list[tuple[int, dict[str, Any]]] = [
-        (1, {"handler": "observed", "target": {}}),
-        (30, {"handler": "python", "target": {"python": "tests:work"}}),
-    ]
-    for seconds, columns in edits:
-        ledger.stop_clock(base + MINUTE + seconds * SECOND)
-        ledger.edit(**columns)
-    assert await one.settle() == []
-    assert (ledger.skipped(), list(verify(ledger.url))) == ([("missed", 1)], [])
 
 
 def test_an_adoption_can_be_withdrawn_and_moved(ledger: Ledger, base: datetime) -> None:
@@ -181,16 +163,7 @@ async def test_the_other_scheduler_runs_an_adopted_job_that_was_retired_or_delet
     assert ledger.one(reply, base + 2 * MINUTE) == (True, True, None)
     with pytest.raises(psycopg.Error, match="does not exist"):
         end(ledger)
-    assert list(verify(ledger.url)) == []
-
-
-def test_the_revision_of_a_paused_job_has_the_reason_of_the_adoption(
-    ledger: Ledger, base: datetime
-) -> None:
-    ledger.edit(paused_at=base, paused_reason="the pause")
-    ledger.one(SWITCH, base, False)
-    reasons = ledger.values("SELECT reason FROM job_history ORDER BY revision DESC LIMIT 2")
-    assert reasons == ["the move", "the pause"]
+    assert ledger.violations() == []
 
 
 @pytest.mark.parametrize(
@@ -200,14 +173,12 @@ def test_the_revision_of_a_paused_job_has_the_reason_of_the_adoption(
         ({"observed": False}, MINUTE, False, "is not observed"),
         ({"retired_at": "now"}, MINUTE, False, "is retired"),
         ({}, MINUTE, True, "is not adopted"),
-        ({"adopted_at": "2020-01-01", "returned_at": "2021-01-01"}, MINUTE, True, "is not adopted"),
         ({"adopted_at": "2080-01-01", "returned_at": "2080-01-01"}, MINUTE, True, "is not adopted"),
         ({"adopted_at": "2020-01-01"}, MINUTE, False, "replicas fire it already"),
         (
             {"adopted_at": "2020-01-01", "returned_at": "2080-01-01"},
             timedelta(days=25_000), False, "returns to the other scheduler",
         ),
-        ({}, -MINUTE, False, "must be between 5 s and 100 years ahead"),
         ({}, 4 * SECOND, False, "must be between 5 s and 100 years ahead"),
     ],
 )  # fmt: skip

@@ -18,11 +18,9 @@ def fence(database_url: str) -> Iterator[psycopg.Connection]:
         connection.rollback()
 
 
-async def fenced(
-    ledger: Ledger, runner: Runner, fence: psycopg.Connection, reentrant: bool = False
-) -> Lease:
+async def fenced(ledger: Ledger, runner: Runner, fence: psycopg.Connection) -> Lease:
     """Claim an execution, and assert its lease."""
-    ledger.job(allow_stale_reentry=reentrant, max_attempts=3, stale_timeout="60 s")
+    ledger.job(allow_stale_reentry=True, max_attempts=3, stale_timeout="60 s")
     ledger.trigger()
     (start,) = await runner.settle()
     assert_lease(fence, start)
@@ -52,7 +50,7 @@ async def test_thieves_step_over_until_the_transaction_ends(
     ledger: Ledger, fence: psycopg.Connection
 ) -> None:
     async with runners(ledger.url, {}, {}) as (holder, thief):
-        start = await fenced(ledger, holder, fence, reentrant=True)
+        start = await fenced(ledger, holder, fence)
         ledger.expire()
         assert await thief.steal() == []
         assert ledger.one("SELECT lease_token FROM executions") == start.claimed.token
@@ -62,21 +60,3 @@ async def test_thieves_step_over_until_the_transaction_ends(
     with pytest.raises(psycopg.Error, match="its lease is lost") as caught:
         assert_lease(fence, start)
     assert caught.value.sqlstate == "CL001"
-
-
-@pytest.mark.parametrize("cancelled", [False, True])
-async def test_the_sweeper_steps_over_until_the_transaction_ends(
-    ledger: Ledger, fence: psycopg.Connection, cancelled: bool
-) -> None:
-    """A cancel ends nothing either: the end of the execution stays the holder's to write."""
-    async with runners(ledger.url, {}, {}) as (holder, other):
-        start = await fenced(ledger, holder, fence)
-        ledger.expire()
-        if cancelled:
-            assert ledger.one("SELECT cancel(%s)", start.claimed.id) == "requested"
-        await other.sweep()
-        assert ledger.statuses() == ["RUNNING"]
-        fence.commit()
-        await other.sweep()
-    ended = ("CANCELLED" if cancelled else "FAILED", "stale_timeout")
-    assert ledger.one("SELECT status, error_code FROM executions") == ended

@@ -1,8 +1,6 @@
 """The audit trail: one row for each action of an operator, and none for what replicas do."""
 
-from collections.abc import Callable
 from datetime import timedelta
-from itertools import product
 from typing import Any
 
 import psycopg
@@ -11,7 +9,6 @@ from psycopg import errors
 from psycopg.types.json import Jsonb
 
 from cronledger import Client
-from cronledger.ledger import queries
 from cronledger.ledger.audit_trail import OPERATOR_FUNCTIONS
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.refusals import LedgerError
@@ -52,112 +49,72 @@ def added(db: Db, *statements: str) -> list[dict[str, Any]]:
     return actions(db)[before:]
 
 
-def pause(db: Db) -> object:
-    call = "SELECT cronledger.plan_pause('why', cronledger.db_now() + interval '1 day')"
-    return value(db, call)
-
-
-def other_database(db: Db) -> None:
-    db.execute("UPDATE cronledger.identity SET database_oid = 0")
-
-
-def accepted(db: Db) -> object:
-    call = "SELECT cronledger.accept_violation('missing', 'job', cronledger.db_now(), 'known')"
-    return value(db, call)
-
-
-def failed(db: Db) -> object:
-    return execution(db, "FAILED")["id"]
-
-
-def pending(db: Db) -> object:
-    return execution(db, "PENDING")["id"]
-
-
-def planned_skip(db: Db) -> object:
-    return value(db, "SELECT cronledger.skip('job', 'tomorrow', 'why')")
-
-
-def next_plan_time(db: Db) -> object:
-    hour = "date_trunc('hour', cronledger.db_now()) + interval '1 hour'"
-    return value(db, f"SELECT replace(({hour})::text, ' ', 'T')")
-
-
-def other_source(db: Db) -> None:
-    db.execute("INSERT INTO cronledger.sources (name) VALUES ('s')")
-
-
-def absent_host(db: Db) -> None:
-    db.execute("DELETE FROM cronledger.hosts")
-    db.execute("INSERT INTO cronledger.hosts (name, present_through) VALUES ('web9', '2020-01-01')")
-
-
-def observed(db: Db) -> None:
-    db.execute("DELETE FROM cronledger.jobs WHERE name = 'seen'")
-    job(db, "seen", handler="observed", target="{}")
-
-
-def report_token(db: Db) -> object:
-    observed(db)
-    hashed = "encode(sha256(random()::text::bytea), 'hex')"
-    return value(db, f"SELECT cronledger.create_report_token({hashed}, 'seen')")
-
-
-def failed_delivery(db: Db) -> object:
-    return insert(db, "deliveries", channel="ops", status="FAILED", due_at=None)["id"]
-
-
-def adoptable(db: Db) -> object:
-    """A time at which the job `other` moves to replicas."""
-    db.execute("UPDATE cronledger.jobs SET observed = true WHERE name = 'other'")
-    return value(db, "SELECT (cronledger.db_now() + interval '2 days')::date::text")
-
-
-Prepare = Callable[[Db], object]
+HASH = "encode(sha256(random()::text::bytea), 'hex')"
 HOUR = "ARRAY[date_trunc('hour', cronledger.db_now()) - interval '3 h']"
-CALLS: dict[str, tuple[Prepare | None, str]] = {
-    "adopt": (adoptable, "'other', '{0}'"),
-    "trigger": (None, "'job'"),
-    "backfill": (failed, f"'job', {HOUR}"),
-    "pause": (None, "'job', 'why'"),
-    "resume": (None, "'job'"),
-    "skip": (None, "'job', 'tomorrow', 'why'"),
-    "unskip": (planned_skip, "{0}"),
-    "retire": (None, "'job'"),
-    "pause_queue": (None, "'default', 'why'"),
-    "plan_pause": (None, "'why', cronledger.db_now() + interval '1 day'"),
-    "change_pause": (pause, "{0}, reason => 'r' || random()"),
-    "end_pause": (pause, "{0}"),
-    "resume_queue": (None, "'default'"),
-    "pause_all": (None, "'why'"),
-    "resume_all": (None, ""),
-    "limit_queue": (None, "'default', 3"),
-    "retire_host": (absent_host, "'web9'"),
-    "set_retention": (None, "'80 days'"),
-    "create_report_token": (observed, "encode(sha256(random()::text::bytea), 'hex'), 'seen'"),
-    "revoke_report_token": (report_token, "{0}"),
-    "cancel": (pending, "{0}"),
-    "retry": (failed, "{0}"),
-    "cancel_many": (pending, "ARRAY[{0}]"),
-    "retry_many": (failed, "ARRAY[{0}]"),
-    "redact_revisions": (None, "'job', ARRAY['target', 'command']"),
-    "redact": (failed, "{0}"),
-    "accept_violation": (None, "'missing', 'job', cronledger.db_now(), 'why'"),
-    "withdraw_acceptance": (accepted, "{0}"),
-    "refuse_database": (None, ""),
-    "rename_source": (
-        other_source, "(SELECT source FROM cronledger.source_status), 's' || random()",
-    ),
-    "set_calendar": (
-        None, "'de', jsonb_build_object('2099-01-01', 'Day ' || random()), '2099-12-31'",
-    ),
-    "pause_channel": (channel, "'ops'"),
-    "resume_channel": (channel, "'ops'"),
-    "test_channel": (channel, "'ops'"),
-    "retry_delivery": (failed_delivery, "{0}"),
-    "accept_database": (other_database, "true"),
-}  # fmt: skip
-"""What makes a call of each operator function possible, and its arguments."""
+TOMORROW = "cronledger.db_now() + interval '1 day'"
+CALLS = {
+    "adopt": "'other', (cronledger.db_now() + interval '2 days')::date",
+    "trigger": "'job'",
+    "backfill": f"'job', {HOUR}",
+    "pause": "'job', 'why'",
+    "resume": "'job'",
+    "skip": "'job', 'tomorrow 03:00', 'why'",
+    "unskip": "{skip}",
+    "retire": "'job'",
+    "pause_queue": "'default', 'why'",
+    "plan_pause": f"'why', {TOMORROW}",
+    "change_pause": "{pause}, reason => 'r' || random()",
+    "end_pause": "{pause}",
+    "resume_queue": "'default'",
+    "pause_all": "'why'",
+    "resume_all": "",
+    "limit_queue": "'default', 3",
+    "retire_host": "'web9'",
+    "set_retention": "'80 days'",
+    "create_report_token": f"{HASH}, 'seen'",
+    "revoke_report_token": "{token}",
+    "cancel": "{pending}",
+    "retry": "{failed}",
+    "cancel_many": "ARRAY[{pending}]",
+    "retry_many": "ARRAY[{failed}]",
+    "redact_revisions": "'job', ARRAY['target', 'command']",
+    "redact": "{failed}",
+    "accept_violation": "'missing', 'job', cronledger.db_now(), 'why'",
+    "withdraw_acceptance": "{acceptance}",
+    "refuse_database": "",
+    "rename_source": "(SELECT source FROM cronledger.source_status), 's' || random()",
+    "set_calendar": "'de', jsonb_build_object('2099-01-01', 'Day ' || random()), '2099-12-31'",
+    "pause_channel": "'ops'",
+    "resume_channel": "'ops'",
+    "test_channel": "'ops'",
+    "retry_delivery": "{delivery}",
+    "accept_database": "true",
+}
+"""The arguments of a call of each operator function, with numbers that `prepared` returns."""
+
+
+def prepared(db: Db) -> dict[str, object]:
+    """Create what operator functions act on, and return its numbers."""
+    channel(db)
+    job(db, "seen", handler="observed", target="{}")
+    for statement in (
+        "INSERT INTO cronledger.sources (name) VALUES ('s')",
+        "INSERT INTO cronledger.hosts (name, present_through) VALUES ('web9', '2020-01-01')",
+        "UPDATE cronledger.jobs SET observed = true WHERE name = 'other'",
+    ):
+        db.execute(statement)
+    made = {
+        "pause": f"plan_pause('why', {TOMORROW})",
+        "skip": "skip('job', 'tomorrow', 'why')",
+        "token": f"create_report_token({HASH}, 'seen')",
+        "acceptance": "accept_violation('missing', 'job', cronledger.db_now(), 'known')",
+    }
+    return {
+        "failed": execution(db, "FAILED")["id"],
+        "pending": execution(db, "PENDING", "other")["id"],
+        "delivery": insert(db, "deliveries", channel="ops", status="FAILED", due_at=None)["id"],
+        **{name: value(db, f"SELECT cronledger.{call}") for name, call in made.items()},
+    }
 
 
 @pytest.fixture
@@ -186,10 +143,12 @@ def test_every_operator_function_is_known(db: Db) -> None:
 
 
 def test_each_function_leaves_one_row(filled: Db) -> None:
-    for function, (prepare, arguments) in CALLS.items():
+    for function, arguments in CALLS.items():
         with filled.transaction(force_rollback=True):
-            given = prepare(filled) if prepare is not None else None
-            call = ", ".join(x for x in (arguments.format(given), "requested_by => 'ann'") if x)
+            given = arguments.format_map(prepared(filled))
+            if function == "accept_database":
+                filled.execute("UPDATE cronledger.identity SET database_oid = 0")
+            call = ", ".join(x for x in (given, "requested_by => 'ann'") if x)
             for _ in range(2):  # also if there is nothing left to do
                 (row,) = added(filled, f"SELECT * FROM cronledger.{function}({call})")
                 assert (row["verb"], row["requested_by"]) == (function, "ann")
@@ -205,16 +164,14 @@ def test_a_row_has_its_object_reason_revision_and_outcome(filled: Db) -> None:
     assert (row["reason"], row["revision"], row["outcome"]) == ("stock count", 2, "done")
     filled.execute("SELECT cronledger.pause('job', 'still', requested_by => 'ann')")
     assert (last(filled)["reason"], last(filled)["revision"]) == ("still", None)
-    filled.execute("SELECT cronledger.resume('job')")
-    filled.execute("SELECT cronledger.resume('job')")
-    assert [row["outcome"] for row in actions(filled, "verb = 'resume'")] == ["done", "unchanged"]
+    for outcome in ("done", "unchanged"):
+        filled.execute("SELECT cronledger.resume('job')")
+        assert last(filled)["outcome"] == outcome
     made = value(filled, """SELECT cronledger.trigger('job', payload => '{"key": "secret"}')""")
     assert (last(filled)["execution_ids"], "secret" in str(last(filled))) == ([made], False)
-    filled.execute("SELECT cronledger.limit_queue('default', 3)")
-    assert last(filled)["arguments"] == {"max_running": 3}
     filled.execute("SELECT cronledger.pause_all('night')")
     assert last(filled)["arguments"] == {"queues": ["default", "slow"]}
-    number = failed(filled)
+    number = execution(filled, "FAILED")["id"]
     assert value(filled, f"SELECT cronledger.retry({number}, true)") == "retried"
     row = last(filled)
     assert (row["object_kind"], row["object"], row["job_name"]) == ("execution", str(number), "job")
@@ -248,7 +205,6 @@ EDITS: list[tuple[str, str, list[str] | None]] = [
         "pause", ["paused_at", "paused_by"],
     ),
     ("UPDATE {jobs} SET retired_at = now() WHERE name = 'job'", "retire", ["retired_at"]),
-    ("UPDATE {jobs} SET source = 'file' WHERE name = 'job'", "edit", ["source"]),
     ("INSERT INTO {jobs} (name, handler) VALUES ('new', 'external')", "add", None),
     ("DELETE FROM {jobs} WHERE name = 'job'", "delete", None),
 ]  # fmt: skip
@@ -264,7 +220,7 @@ def test_edits_by_sql_are_recorded(filled: Db) -> None:
             assert row["requested_by"] == value(filled, "SELECT session_user")
             made = value(filled, f"SELECT max(revision) FROM cronledger.job_revisions"
                                  f" WHERE job_name = '{row['job_name']}'")  # fmt: skip
-            assert row["revision"] == (None if fields in (["description"], ["source"]) else made)
+            assert row["revision"] == (None if fields == ["description"] else made)
 
 
 def test_each_edited_job_has_a_row_and_an_unchanged_one_has_none(filled: Db) -> None:
@@ -329,14 +285,14 @@ async def test_replicas_write_none(ledger: Ledger, db: Db, one: Runner) -> None:
     assert len(actions(db)) == before
 
 
-def test_apply_is_recorded_job_by_job(ledger: Ledger, db: Db, database_url: str) -> None:
+def test_apply_is_recorded_job_by_job(ledger: Ledger, db: Db) -> None:
     def made(name: str, **policies: Any) -> Job:
         values = {"name": name, "handler": "command", "target": {"command": ["true"]}}
         return Job.model_validate(values | policies)
 
-    apply(database_url, [made("a"), made("b")], source="file", by="ann", deploy=1)
-    apply(database_url, [made("a", grace="5m")], source="file", by="bob", deploy=2)
-    apply(database_url, [made("a", grace="5m"), made("b")], source="file", by="bob", deploy=3)
+    apply(ledger.url, [made("a"), made("b")], source="file", by="ann", deploy=1)
+    apply(ledger.url, [made("a", grace="5m")], source="file", by="bob", deploy=2)
+    apply(ledger.url, [made("a", grace="5m"), made("b")], source="file", by="bob", deploy=3)
     assert [
         (row["verb"], row["object"], row["requested_by"], row["revision"]) for row in actions(db)
     ] == [
@@ -347,7 +303,6 @@ def test_apply_is_recorded_job_by_job(ledger: Ledger, db: Db, database_url: str)
 
 
 REFUSED = {
-    ("jobs", "pause", "gone"): (2, "pause", "gone", "gone"),
     ("trigger", "job", "--payload", '"secret"'): (1, "trigger", "job", "job"),
     ("executions", "retry", "{success}"): (1, "retry", "{success}", "job"),
     ("queues", "limit", "gone", "3"): (2, "limit_queue", "gone", None),
@@ -404,26 +359,11 @@ def test_the_command_lists_and_filters(filled: Db, database_url: str) -> None:
     assert listed("--verb", "pause") == pauses[1:]
     assert listed("--job", "other", "--since", "1h") == [pauses[1], ("add", "other")]
     assert listed("--label", "team=data", "--verb", "pause") == [pauses[2]]
-    assert listed("--since", "2030-01-01") == [] or now(filled).year >= 2030
     table = command(database_url, "audit", "--by", "ann", "--verb", "pause").stdout.splitlines()
     assert table[0].split()[:3] == ["AT", "BY", "VERB"]
     assert "night" in table[1]
     unknown = command(database_url, "audit", "--job", "gone", exit_code=2)
     assert "job 'gone' does not exist" in unknown.stderr
-
-
-def test_a_list_searches_only_until_it_has_its_rows(db: Db) -> None:
-    params: dict[str, Any] = dict.fromkeys(
-        ("since", "by", "verb", "job", "owner", "label", "labels", "before", "before_at",
-         "max_read")
-    )  # fmt: skip
-    text = queries.text("list_audit", "cronledger")
-    with db.transaction():
-        db.execute("SET LOCAL enable_seqscan = off")
-        found = db.execute(
-            f"EXPLAIN {text}".encode(), params | {"max_executions": 10, "max_rows": 5}
-        ).fetchall()
-    assert "Index Scan Backward" in str(found) and "Sort" not in str(found)
 
 
 async def test_records_of_runners_are_kept_for_the_retention(
@@ -442,11 +382,7 @@ async def test_records_of_runners_are_kept_for_the_retention(
     ).fetchall()
     assert [(row["id"], row["small"]) for row in kept] == [("former", True), ("recent", False)]
     assert "runners" not in value(db, "SELECT cronledger_internal.left_behind(100)")
-    shown = {row["id"] for row in read(database_url, "runners")}
-    assert shown & {"recent", "former"} == {"recent"}
     assert {"recent", "former"} <= {row["id"] for row in read(database_url, "runners", "--all")}
-    queues = db.execute("SELECT name FROM cronledger.queue_status").fetchall()
-    assert {"recent", "former"} & {row["name"] for row in queues} == {"recent"}
     with pytest.raises(errors.NoDataFound):
         db.execute("SELECT cronledger.pause_queue('former')")
     # `why` finds the runner of a month ago.
@@ -469,88 +405,11 @@ def test_a_migration_waits_for_no_action_on_queues(filled: Db, database_url: str
         other.execute("SELECT cronledger.limit_queue('default', 3)")
 
 
-def test_operators_write_the_trail_only_through_functions(db: Db) -> None:
-    for role, right, table in product(
-        ("viewer", "operator", "runner"), ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"),
-        ("operator_actions", "actions_in_progress"),
-    ):  # fmt: skip
-        given = (f"cronledger_{role}", f"cronledger.{table}", right)
-        assert value(db, "SELECT has_table_privilege(%s, %s, %s)", *given) is False
-
-
-def lost(db: Db) -> None:
-    """The job `job` should have fired twice, and did not."""
-    db.execute(
-        "UPDATE cronledger.job_revisions SET effective_from = effective_from - interval '3 h'"
-    )
-    db.execute(
-        "UPDATE cronledger.schedules SET created_at = planned_through - interval '2 h'"
-        " WHERE job_name = 'job'"
-    )
-
-
-COMMANDS: dict[str, tuple[Prepare | None, str]] = {
-    "accept_violation": (lost, "verify job --accept known"),
-    "adopt": (adoptable, "adopt other --at {0}"),
-    "trigger": (None, "trigger job"),
-    "backfill": (None, "backfill job --from 3h --to 1h"),
-    "pause": (None, "jobs pause job --reason night"),
-    "resume": (None, "jobs resume job"),
-    "skip": (next_plan_time, "skip job {0} --reason stocktaking"),
-    "unskip": (next_plan_time, "skip job {0} --undo"),
-    "redact_revisions": (None, "jobs redact job payload token"),
-    "plan_pause": (None, "pauses plan --queue other --reason night --from 1d"),
-    "change_pause": (pause, "pauses change {0} --reason night"),
-    "end_pause": (pause, "pauses end {0}"),
-    "pause_queue": (None, "queues pause default"),
-    "resume_queue": (None, "queues resume default"),
-    "pause_all": (None, "queues pause --all"),
-    "resume_all": (None, "queues resume --all"),
-    "limit_queue": (None, "queues limit default 3"),
-    "retire_host": (absent_host, "hosts retire web9"),
-    "set_retention": (None, "retention set 80d"),
-    "create_report_token": (observed, "report-tokens create seen"),
-    "revoke_report_token": (report_token, "report-tokens revoke {0}"),
-    "cancel": (pending, "executions cancel {0}"),
-    "retry": (failed, "executions retry {0}"),
-    "cancel_many": (pending, "executions cancel {0} 1"),
-    "retry_many": (failed, "executions retry {0} 1"),
-    "redact": (failed, "executions redact {0}"),
-    "retire": (None, "jobs remove job"),
-    "rename_source": (other_source, "sources rename s t"),
-    "pause_channel": (channel, "channels pause ops"),
-    "resume_channel": (None, "channels resume ops"),
-    "retry_delivery": (failed_delivery, "channels retry {0}"),
-    "refuse_database": (None, "refuse-database"),
-    "accept_database": (other_database, "accept-database --catch-up"),
-}
-"""The command that calls each operator function, in an order in which none prevents another."""
-
-
-@pytest.mark.long
-def test_each_command_leaves_one_row(filled: Db, database_url: str) -> None:
-    assert CALLS.keys() - COMMANDS.keys() == {
-        "withdraw_acceptance",  # for SQL only
-        "test_channel",  # which waits for a replica
-        "set_calendar",  # an apply calls it
-    }
-    for function, (prepare, line) in COMMANDS.items():
-        given = prepare(filled) if prepare is not None else None
-        before = len(actions(filled))
-        command(database_url, *line.format(given).split())
-        (row,) = [x for x in actions(filled)[before:] if x["verb"] != "verify"]  # the run itself
-        assert (row["verb"], row["requested_by"].count("@")) == (function, 1)
-
-
 def test_an_operator_cannot_act_without_a_row(filled: Db) -> None:
-    claim = "SELECT cronledger.claim('job', 'ghost')"
     with filled.transaction(force_rollback=True):
         filled.execute("SET LOCAL ROLE cronledger_operator")
         with pytest.raises(errors.InsufficientPrivilege):
-            filled.execute(claim)
-    with filled.transaction(force_rollback=True):
-        filled.execute("SET LOCAL ROLE cronledger_runner")
-        filled.execute(claim)
+            filled.execute("SELECT cronledger.claim('job', 'ghost')")
     with filled.transaction():
         filled.execute("SET LOCAL ROLE cronledger_operator")
         begin = "SELECT cronledger_internal.begin_verification('job', NULL, NULL, '1', 'ann')"

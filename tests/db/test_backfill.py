@@ -10,12 +10,9 @@ from psycopg import errors
 
 from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
-from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.backfill import past
 from tests.db.support.engine import HOUR, Ledger, Runner
 from tests.db.support.rows import Db, execution, start_blocked
-
-KEY = ScopeKey("job", "global", "global")
 
 
 @pytest.fixture
@@ -61,17 +58,6 @@ async def test_past_plan_times_become_ordinary_rows_that_run_in_their_order(
     assert backfill(ledger, wanted) == (0, 0, 3, 0)
 
 
-def test_live_work_is_never_doubled(ledger: Ledger, noon: datetime, db: Db) -> None:
-    wanted = hours(noon, 1, 2, 3)
-    execution(db, "RUNNING", plan_time=wanted[0])
-    execution(db, "PENDING", plan_time=wanted[1])
-    execution(db, "FAILED", plan_time=wanted[2], next_attempt_at=noon)
-    rows = ledger.values("SELECT to_jsonb(e) FROM executions e ORDER BY plan_time")
-    for reprocess in ("none", "failed", "all"):
-        assert backfill(ledger, wanted, reprocess=reprocess) == (0, 0, 3, 0)
-        assert ledger.values("SELECT to_jsonb(e) FROM executions e ORDER BY plan_time") == rows
-
-
 @pytest.mark.parametrize(
     ("reprocess", "answer"),
     [("none", (0, 0, 4, 0)), ("failed", (0, 2, 2, 0)), ("all", (1, 2, 1, 0))],
@@ -113,14 +99,6 @@ def test_a_stopped_backfill_goes_on_where_it_stopped(ledger: Ledger, noon: datet
     assert backfill(ledger, wanted, **again)[0] == 2
 
 
-def test_the_cap_counts_what_is_made_and_says_what_remains(ledger: Ledger, noon: datetime) -> None:
-    wanted = hours(noon, 1, 2, 3, 4, 5)
-    ledger.ended(wanted[:1])
-    assert backfill(ledger, wanted, cap=2) == (2, 0, 1, 2)
-    assert backfill(ledger, wanted, cap=0) == (0, 0, 3, 2)
-    assert backfill(ledger, [*wanted, wanted[4]]) == (2, 0, 3, 0)
-
-
 def test_partitions_of_the_past_are_made(ledger: Ledger, noon: datetime) -> None:
     wanted = [noon - timedelta(days=days) for days in (80, 79, 40)]
     assert ledger.one("SELECT min(from_plan_time) FROM partitions()") > wanted[2]
@@ -128,28 +106,10 @@ def test_partitions_of_the_past_are_made(ledger: Ledger, noon: datetime) -> None
     assert [row[0] for row in table(ledger)] == wanted
 
 
-async def test_what_was_skipped_runs_and_the_skip_stays(
-    ledger: Ledger, noon: datetime, one: Runner
-) -> None:
-    ledger.values("UPDATE schedules SET planned_through = %s", noon - 6 * HOUR)
-    ledger.edit(catch_up="skip")
-    ledger.values("UPDATE job_revisions SET effective_from = %s", noon - 7 * HOUR)
-    await one.settle()
-    skips = ledger.skipped()
-    assert [reason for reason, _ in skips] == ["missed"]
-    assert backfill(ledger, hours(noon, 2, 3)) == (2, 0, 0, 0)
-    while starts := [*one.held, *await one.settle()]:
-        await one.finish(starts[0])
-    ran = [row[0] for row in table(ledger) if row[1:] == ("SUCCESS", "backfill")]
-    assert ran == hours(noon, 3, 2)
-    assert ledger.skipped() == skips
-
-
 INVALID, MISSING = errors.InvalidParameterValue, errors.NoDataFound
 BAD: list[tuple[dict[str, Any], str, type[psycopg.Error]]] = [
     ({"reprocess": "some"}, "reprocess some is unknown", INVALID),
     ({"cap": -1}, "cap -1 is less than 0", INVALID),
-    ({"plan_times": [None]}, "contains a NULL", INVALID),
     ({"ago": timedelta(days=100)}, "older than the retention of 90 days", INVALID),
     ({"ago": -HOUR}, "is not past, or not planned yet", INVALID),
     ({"ago": timedelta(microseconds=1)}, "is not a whole second", INVALID),
@@ -194,14 +154,6 @@ def test_two_backfills_take_turns(noon: datetime, db: Db, other: Db) -> None:
     assert second.result(90) == [0, 0, 2, 0]
 
 
-# Which plan_times there are
-
-
-def found(ledger: Ledger, first: datetime, last: datetime) -> list[datetime]:
-    with psycopg.connect(ledger.url, autocommit=True) as connection:
-        return list(past(Reports.over(connection, "cronledger"), KEY, first, last).plan_times)
-
-
 def test_plan_times_are_those_of_the_history(ledger: Ledger, noon: datetime) -> None:
     ledger.edit(schedule="30 * * * *")
     ledger.values("SELECT pause('job')")
@@ -212,19 +164,14 @@ def test_plan_times_are_those_of_the_history(ledger: Ledger, noon: datetime) -> 
         " WHEN 2 THEN %s WHEN 3 THEN %s ELSE %s END",
         noon - 8 * HOUR - timedelta(minutes=1), edited, noon - 4 * HOUR, noon - HOUR,
     )  # fmt: skip
+    key = ScopeKey("job", "global", "global")
+    with psycopg.connect(ledger.url, autocommit=True) as connection:
+        reports = Reports.over(connection, "cronledger")
+        found = list(past(reports, key, noon - 10 * HOUR, noon - 2 * HOUR).plan_times)
     # The present schedule before there was a job, then @hourly through the edit; a pause skips
     # plan_times, it does not undo them.
-    assert found(ledger, noon - 10 * HOUR, noon - 2 * HOUR) == [
+    assert found == [
         noon - 10 * HOUR + half, noon - 9 * HOUR + half,
         *hours(noon, 8, 7, 6, 5),
         edited + half, edited + half + HOUR, edited + half + 2 * HOUR,
     ]  # fmt: skip
-
-
-def test_plan_times_end_at_the_cursor_and_include_both_ends(ledger: Ledger, noon: datetime) -> None:
-    ledger.values("UPDATE schedules SET planned_through = %s", noon - HOUR)
-    assert found(ledger, noon - 3 * HOUR, noon + HOUR) == hours(noon, 3, 2, 1)
-    assert found(ledger, noon, noon + HOUR) == []
-    ledger.edit(schedule=None)
-    with pytest.raises(ConfigurationError, match="the job has no schedule"):
-        found(ledger, noon - 3 * HOUR, noon)

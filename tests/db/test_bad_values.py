@@ -12,10 +12,8 @@ from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
 from cronledger import Client
-from cronledger.ledger.reports import Reports
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.targets import TARGETS
-from cronledger.sources.backfill import past
 from tests.db.support.engine import MINUTE, Ledger, Runner
 
 BIG = "x" * JSON_BYTES
@@ -36,17 +34,12 @@ BAD_TARGETS: list[tuple[str, dict[str, Any], str, str]] = [
     ("http", {"url": "http://x", "body": nested(100)}, "target is nested more than 100", "Store"),
     ("python", {}, 'has no "python"', '{"python": "package.module:name"}'),
     ("command", {}, 'has no "command"', '{"command": ["backup", "--full"]}'),
-    ("command", {"command": ["a"], "shell": "a"}, 'has "shell", which handler = command', "backup"),
-    ("sql", {"sql": 5}, 'has "sql" of another JSON type than string', "DELETE"),
     ("sql", {"sql": None}, 'has "sql" of another JSON type than string', "DELETE"),
-    ("http", {"url": ["http://x"]}, 'has "url" of another JSON type than string', "example.com"),
     ("http", {"url": "http://x", "headers": "A: b"}, "JSON type than object", "example.com"),
     ("http", {"url": "http://x", "expect": 200}, "JSON type than array", "example.com"),
     ("http", {"url": "http://x", "allow_private": 1}, "JSON type than boolean", "example.com"),
     ("command", {"command": 5}, "neither a string nor a list of strings", "backup"),
-    ("command", {"command": {"a": "b"}}, "neither a string nor a list of strings", "backup"),
     ("command", {"command": ["a", ["b"]]}, "neither a string nor a list of strings", "backup"),
-    ("command", {"command": "a", "env": ["A=b"]}, "JSON type than object", "backup"),
 ]  # fmt: skip
 
 
@@ -64,7 +57,6 @@ def test_a_target_that_no_handler_can_run_is_refused(ledger: Ledger) -> None:
 def test_a_refusal_shows_no_value_that_may_be_secret(ledger: Ledger) -> None:
     for target in (
         {"command": "a", "enviroment": {"A": "hunter2"}},
-        {"command": "a", "env": ["hunter2"]},
         {"command": ["a", ["hunter2"]]},
     ):
         with pytest.raises(errors.InvalidParameterValue) as caught:
@@ -95,21 +87,15 @@ def test_every_target_of_the_models_is_known_to_the_trigger(ledger: Ledger) -> N
 BAD_COLUMNS: list[tuple[dict[str, Any], str]] = [
     ({"payload": BIG}, "payload has 65538 bytes of JSON; the limit is 65536"),
     ({"payload": nested(JSON_DEPTH + 1)}, "payload is nested more than 100 levels deep"),
-    ({"payload": {"a": [10**309]}}, "payload contains a number of 1.8e308 or more"),
     ({"payload": -(10**309)}, "payload contains a number of 1.8e308 or more"),
     ({"payload_schema": f'{{"a": "{BIG}"}}'}, "payload_schema has 65545 bytes of JSON"),
-    ({"labels": Jsonb({"team": BIG})}, "labels has 65548 bytes of JSON"),
     ({"labels": Jsonb({"team": 10**309})}, "labels contains a number of 1.8e308 or more"),
     ({"retry_backoff": [None, "1 m"]}, "retry_backoff contains a NULL"),
     ({"retry_backoff": ["1 m", "-5 m"]}, "retry_backoff contains a negative duration"),
-    ({"retry_backoff": ["-178000000 years"]}, "retry_backoff contains a negative duration"),
-    ({"retry_backoff": "{{1 m},{5 m}}"}, "retry_backoff is a multidimensional array"),
     ({"retry_backoff": "[0:1]={1 m,5 m}"}, "retry_backoff has a first index other than 1"),
     ({"scope_kind": "t", "scopes": [["a", "b"], ["c", "d"]]}, "scopes is a multidimensional array"),
     ({"scope_kind": "t", "scopes": ["a", None]}, "scopes has a NULL as element 2"),
     ({"scope_kind": "t", "scopes": [""]}, "scopes has '' as element 1"),
-    ({"scope_kind": "t", "scopes": ["a\nb"]}, "as element 1"),
-    ({"scope_kind": "t", "scopes": ["a" * 201]}, "as element 1"),
 ]
 
 
@@ -164,25 +150,16 @@ def of(handler: str, **target: Any) -> dict[str, Any]:
 
 BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     (of("http", url="http://x", headers={"hunter2 x": "a"}), "target.headers: "),
-    (of("command", command=" "), "target.command: is neither a list of words nor a line"),
     (of("command", command=["hunter2", ""]), "target.command: is neither a list of words nor"),
     (of("command", command="hunter2", cwd="b"), "target.cwd: is not an absolute path"),
     (of("command", command="a", env={"hunter2": 5}), "target.env: is neither a text nor"),
     ({"labels": Jsonb({"a\x1b[2J": "x"})}, "labels.a\\x1b[2J = "),
     ({"labels": Jsonb({"k" * 60_000: "x"})}, "labels." + "k" * 113 + " = "),
     ({"labels": Jsonb({"a b": "x"})}, 'labels.a b = "a b": has an invalid format'),
-    ({"labels": Jsonb({"k" * 64: "x"})}, "should have at most 63 characters"),
     ({"labels": Jsonb({"team": 1})}, "labels.team = 1: should be a valid string"),
-    ({"labels": Jsonb({"team": {"name": "data"}})}, "labels.team = "),
-    ({"labels": Jsonb({"team": "a\nb"})}, "labels.team = "),
-    ({"labels": Jsonb({"team": "x" * 201})}, "labels.team = "),
     ({"labels": Jsonb({f"k{n}": "x" for n in range(51)})}, "at most 50 items"),
     ({"retry_on": [["A", "B"]]}, "retry_on[0] = "),
-    ({"retry_on": ["OSError", None]}, "retry_on[1] = null: should be a valid string"),
     ({"never_retry_on": ["OSError", ""]}, 'never_retry_on[1] = "": string should have at'),
-    ({"retry_on": ["A"] * 101}, "should have at most 100 items"),
-    ({"retry_on": ["A" * 201]}, "should have at most 200 characters"),
-    ({"start_by": "25:00"}, 'start_by = "25:00": is invalid; use a wall time such as'),
     ({"finish_by": "99999999999w"}, "finish_by = "),
     ({"expect_duration": "06:00"}, 'expect_duration = "06:00": is invalid; use a duration'),
     ({"ping": "hc-ping.com/hunter2"}, "ping: must begin with http:// or https://"),
@@ -222,8 +199,6 @@ async def test_i9_values_that_only_a_replica_judges_become_the_spec_error_of_the
     ("catch_up", "bad", "good"),
     [
         ("all", of("sql", sql=" "), of("sql", sql="SELECT 1")),
-        ("latest", {"retry_on": ["ConectionError"]}, {"retry_on": ["ConnectionError"]}),
-        ("all", {"labels": Jsonb({"team": 1})}, {"labels": None}),
         ("latest", {"start_by": "soon", "finish_by": "1s"}, {"start_by": None, "finish_by": None}),
         (
             "all",
@@ -231,7 +206,7 @@ async def test_i9_values_that_only_a_replica_judges_become_the_spec_error_of_the
             {"retry_on": None, "schedule_delay": "0", "jitter": "0"},
         ),
     ],
-    ids=["target", "filter", "labels", "deadline", "delay"],
+    ids=["target", "deadline", "delay"],
 )
 async def test_i10_a_correction_fires_nothing_of_the_time_of_an_invalid_definition(
     ledger: Ledger, one: Runner, catch_up: str, bad: dict[str, Any], good: dict[str, Any]
@@ -254,17 +229,13 @@ async def test_i10_a_correction_fires_nothing_of_the_time_of_an_invalid_definiti
     ledger.travel(by=MINUTE)
     (after,) = await one.settle()
     await one.repair()
-    at = first.claimed.key
-    assert after.claimed.key.plan_time - at.plan_time == 6 * MINUTE
+    assert after.claimed.key.plan_time - first.claimed.key.plan_time == 6 * MINUTE
     assert ledger.violations() == []
     assert ledger.accounted() == 7
     with Client(ledger.url) as client:
-        (answer,) = client.why("job", at.plan_time + MINUTE)
+        (answer,) = client.why("job", first.claimed.key.plan_time + MINUTE)
     assert answer.verdict == "skipped"
     assert "and its definition, revision 2, was edited before that; " in answer.text
-    with psycopg.connect(ledger.url) as connection:
-        known = past(Reports.over(connection, "cronledger"), at.scope, at.plan_time, ledger.now())
-    assert len(known.plan_times) == 7
 
 
 async def test_what_a_claim_has_won_does_not_wait_for_the_note_about_a_broken_job(

@@ -56,25 +56,6 @@ async def test_a_host_that_booted_before_its_grace_is_absent_F100(
     assert ledger.violations() == []
 
 
-async def test_an_older_boot_that_waits_is_superseded_or_caught_up_F100(ledger: Ledger) -> None:
-    ledger.job(schedule="@reboot", every=["role=web"], schedule_delay="1 m")
-    ledger.job("all", schedule="@reboot", every=["role=web"], schedule_delay="1 m",
-               catch_up="all", overlap="allow")  # fmt: skip
-    async with runners(ledger.url, {"labels": WEB, "boot_id": "1"}) as (web,):
-        for boot in ("1", "2"):
-            web.boot_id = boot
-            await web.repair()
-            await web.check_in()
-            assert await web.settle() == []
-            ledger.travel(by=SECOND)
-        ledger.travel(by=MINUTE)
-        await web.check_in()
-        started = [lease.claimed.key.job_name for lease in await web.settle()]
-    assert sorted(started) == ["all", "all", "job"]
-    assert ledger.skipped() == [("superseded", 1)]
-    assert ledger.violations() == []
-
-
 async def test_a_backfill_runs_the_boots_that_did_not_run_F100(ledger: Ledger) -> None:
     """Also one that was noticed after grace, and none that is not planned yet."""
     ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])
@@ -98,24 +79,6 @@ async def test_a_backfill_runs_the_boots_that_did_not_run_F100(ledger: Ledger) -
         assert ledger.values(call, found) == [(1, 1)]
         assert len(await web.settle()) == 1
     assert ledger.violations() == []
-
-
-async def test_a_boot_that_a_newer_one_overtook_is_pruned_without_a_plan_time_F100(
-    ledger: Ledger, db: Db
-) -> None:
-    ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])
-    boots = "SELECT boot_id FROM host_boots ORDER BY boot_id"
-    async with runners(ledger.url, {"labels": WEB, "boot_id": "1"}) as (web,):
-        with db.transaction():
-            db.execute("SELECT FROM cronledger.schedules FOR UPDATE")
-            for web.boot_id in ("2", "3"):
-                ledger.travel(by=SECOND)
-                await web.check_in()
-        assert ledger.values("SELECT count(*) FROM host_boots WHERE plan_time IS NULL") == [2]
-        for pruned, kept in (("- interval '1 h'", ["1", "2", "3"]), ("", ["3"])):
-            ledger.values("UPDATE pruned SET through = db_clock() " + pruned)
-            ledger.values("SELECT maintain_partitions()")
-            assert ledger.values(boots) == kept
 
 
 async def test_the_boots_of_containers_with_one_host_name_count_once_F100(ledger: Ledger) -> None:
@@ -151,24 +114,6 @@ async def test_i2_a_boot_waits_for_the_locks_of_its_schedules_F100(ledger: Ledge
         await web.check_in()
     (plan_time,) = ledger.values("SELECT plan_time::text FROM host_boots WHERE boot_id = '2'")
     assert plan_time == "2200-01-01 00:00:01+00"
-
-
-@pytest.mark.parametrize(
-    ("state", "reason"), [("pause('job', 'ann')", "paused"), ("retire('job', 'ann')", None)]
-)
-async def test_a_boot_in_a_pause_or_retirement_does_not_run_F100(
-    ledger: Ledger, state: str, reason: str | None
-) -> None:
-    ledger.job(schedule="@reboot", scope_kind="host", scopes=["web1"])
-    async with runners(ledger.url, {"labels": WEB}) as (web,):
-        assert await web.settle() == []
-        ledger.values(f"SELECT {state}")
-        web.boot_id = "2"
-        await web.check_in()
-        ledger.travel(by=MINUTE)
-        assert await web.settle() == []
-    assert [why for why, _ in ledger.skipped()] == ([reason] if reason else [])
-    assert ledger.violations() == []
 
 
 async def test_verify_finds_wrong_accounts_of_boots_F100(ledger: Ledger) -> None:

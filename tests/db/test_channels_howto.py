@@ -12,9 +12,6 @@ import pytest
 from cronledger.rules.channels import KINDS
 from cronledger.sources import toml
 from cronledger.sources.apply import apply
-from cronledger.sources.crontab import Options, read_crontab
-from cronledger.sources.crontab_toml import convert
-from cronledger.sources.imported import render
 from tests.db.support.engine import Ledger
 from tests.docs.support.pages import run_snippets, snippets
 
@@ -64,19 +61,3 @@ def test_the_function_of_the_documentation_takes_a_message(
     message: dict[str, Any] = {"alerts": [{"id": 17, "event": "failed", "summary": "no disk"}]}
     asyncio.run(deliver(message))
     assert capsys.readouterr().out == "17 failed no disk\n"
-
-
-def test_an_imported_crontab_is_applied_with_its_channel(ledger: Ledger, tmp_path: Path) -> None:
-    text = 'MAILTO="root, ops@example.org"\n0 6 * * * report\nMAILTO=""\n@daily tidy\n'
-    crontab = read_crontab(text, file="-", format="user", options=Options())
-    (tmp_path / "cronledger.toml").write_text(render(convert([crontab], Options())))
-    found = toml.load(tmp_path / "cronledger.toml")
-    apply(ledger.url, found.jobs, channels=found.channels, source="crontab")
-    name, target = ledger.one("SELECT name, settings FROM channels")
-    assert name == "mail-root-ops-example-org"
-    assert target["to"] == ["root@localhost", "ops@example.org"]
-    assert target["sender"] == "cronledger@localhost"
-    assert ledger.values("SELECT name, notify #>> '{0,channel}' FROM jobs WHERE queue = 'default'"
-                         " ORDER BY name") == [
-        ("report", "mail-root-ops-example-org"), ("tidy", None)
-    ]  # fmt: skip

@@ -1,15 +1,14 @@
 """F3: one execution is asked for by name, and a refusal has a reason."""
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.db.support.engine import Ledger, Runner, waiting
+from tests.db.support.engine import Ledger, Runner
 from tests.db.support.pushes import answer, claimed, enqueue, fail, finish
-from tests.waiting import eventually
+from tests.db.support.rows import connected, start_blocked, value
 
 
 def external(ledger: Ledger, **policies: Any) -> None:
@@ -101,17 +100,14 @@ def test_a_stale_lease_is_stolen_if_its_job_is_reentrant(ledger: Ledger, reentra
         assert ledger.one("SELECT finish(%s, %s)", *first) == "lost"
 
 
-async def test_of_two_at_once_one_wins(ledger: Ledger, database_url: str) -> None:
+def test_of_two_at_once_one_wins(ledger: Ledger) -> None:
     external(ledger, scope_kind="tenant")
     ask = "SELECT answer FROM cronledger.claim('job', %s, 'acme')"
-    one = await psycopg.AsyncConnection.connect(database_url)
-    two = await psycopg.AsyncConnection.connect(database_url, autocommit=True)
-    async with one, two:
-        await one.execute(ask, ["one"])
-        second = asyncio.create_task(two.execute(ask, ["two"]))
-        await eventually("it waits for a lock", lambda: waiting(ledger))
-        await one.commit()
-        assert await (await second).fetchone() == ("already_running",)
+    with psycopg.connect(ledger.url) as one, connected(ledger.url) as two:
+        one.execute(ask, ["one"])
+        second = start_blocked(ledger.db, two, lambda: value(two, ask, "two"))
+        one.commit()
+        assert second.result(90) == "already_running"
     assert ledger.statuses() == ["RUNNING"]
 
 

@@ -4,7 +4,6 @@ Here a claim looks two minutes further ahead, and the clock of the ledger travel
 instant while the claim is between its look and its writes.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -15,9 +14,7 @@ import pytest
 from cronledger.engine.claiming import lead
 from cronledger.testing import Travel
 from tests.db.support.engine import Ledger, Runner, runners
-from tests.db.support.rows import Db, start_blocked
 from tests.marks import first_short
-from tests.waiting import eventually
 
 DUE = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
 BEFORE = timedelta(minutes=1)
@@ -39,13 +36,6 @@ async def one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 async def come_to(at: datetime, ledger: Ledger, runner: Runner) -> None:
     ledger.travel(to=at)
     await runner.live_through()
-
-
-async def fires_once(ledger: Ledger, runner: Runner) -> None:
-    """Noon has come, and the job starts as if nothing had been claimed ahead."""
-    await come_to(DUE, ledger, runner)
-    assert len(await runner.settle()) == 1
-    assert ledger.accounted("noon") == 1
 
 
 def schedule(ledger: Ledger) -> list[Any]:
@@ -91,7 +81,9 @@ async def test_i8_a_clock_that_leaps_back_while_it_waits_starts_nothing(
     assert (ledger.statuses("noon"), schedule(ledger)) == ([], before)
     assert one.claimer.unknown_commits._executions == {}
     Travel(ledger.url).close()  # puts the clock back
-    await fires_once(ledger, one)
+    await come_to(DUE, ledger, one)
+    assert len(await one.settle()) == 1
+    assert ledger.accounted("noon") == 1
 
 
 async def test_the_next_claim_begins_earlier_after_a_long_preparation(
@@ -103,13 +95,6 @@ async def test_the_next_claim_begins_earlier_after_a_long_preparation(
     earlier = one.claimer.lead.time
     assert timedelta(milliseconds=30) + lead.SPARE <= earlier
     assert one.dispatcher.next_at == DUE + timedelta(days=1) - earlier
-
-
-def test_the_lead_of_a_claim_has_bounds() -> None:
-    one = lead.Lead()
-    for preparation, expected in ((9.0, lead.MOST), (0.001, lead.LEAST)):
-        one.adapt(preparation)
-        assert (one.time, one.ahead) == (expected, expected + lead.MARGIN)
 
 
 @pytest.mark.parametrize("change", ["pause", "limit"])
@@ -138,47 +123,6 @@ async def test_i11_a_queue_that_is_paused_or_limited_meanwhile_starts_nothing(
         assert ledger.parked("noon") == "limit"
 
 
-async def test_i2_a_claim_that_is_cancelled_while_it_waits_writes_nothing(
-    ledger: Ledger, one: Runner
-) -> None:
-    before = schedule(ledger)
-    asleep = (
-        "SELECT pid FROM pg_stat_activity"
-        " WHERE wait_event = 'PgSleep' AND datname = current_database()"
-    )
-    step = asyncio.create_task(one.step())
-    await eventually("it waits for the instant", lambda: ledger.values(asleep))
-    step.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await step
-    assert (ledger.statuses("noon"), schedule(ledger)) == ([], before)
-    await fires_once(ledger, one)
-
-
-@pytest.mark.long
-async def test_an_edit_or_a_pause_waits_and_takes_effect_after_the_start(
-    ledger: Ledger, one: Runner, db: Db, other: Db
-) -> None:
-    edits: list[Any] = []
-
-    def edit() -> None:
-        pause = "SELECT cronledger.pause('noon', reason => 'trouble')"
-        edits.append(start_blocked(db, other, lambda: other.execute(pause.encode())))
-        ledger.travel(to=DUE)
-
-    names = one.record(sleep_until=edit)
-    (lease,) = await one.step()
-    await asyncio.wrap_future(edits[0])
-    assert "sleep_until" in names
-    paused_from = ledger.one(
-        "SELECT max(effective_from) FROM job_revisions WHERE job_name = 'noon' AND state = 'paused'"
-    )
-    assert DUE <= lease.claimed.started_at <= paused_from
-    await one.finish(lease)
-    assert ledger.violations() == []
-    assert ledger.accounted("noon") == 1
-
-
 @pytest.mark.parametrize("due", ["manual", "overdue"])
 async def test_what_is_due_now_never_waits_for_what_is_due_soon(
     ledger: Ledger, one: Runner, due: str
@@ -195,15 +139,11 @@ async def test_what_is_due_now_never_waits_for_what_is_due_soon(
     assert ledger.statuses("noon") == []
 
 
-@pytest.mark.parametrize(
-    "left", first_short(["limited job", "limited queue", "running", "external", "later"])
-)
+@pytest.mark.parametrize("left", first_short(["limited queue", "running", "external", "later"]))
 async def test_what_may_change_until_then_is_left_to_the_claim_at_that_instant(
     ledger: Ledger, one: Runner, left: str
 ) -> None:
-    if left == "limited job":
-        ledger.edit("noon", max_running=3)
-    elif left == "limited queue":
+    if left == "limited queue":
         ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 3)")
     elif left == "external":
         ledger.edit("noon", handler="external", target={})

@@ -31,7 +31,6 @@ from cronledger.client import (
     Trigger,
 )
 from cronledger.ledger import calls, senders
-from cronledger.ledger.blocking import completed
 from cronledger.ledger.reports import Reports
 from cronledger.rules.instants import iso
 from cronledger.rules.problems import ConfigurationError
@@ -128,7 +127,6 @@ def test_a_payload_that_cannot_be_stored_is_refused_before_it_is_sent(
     with Client(database_url) as client:
         for wrong, said in (
             (object(), "the payload is not JSON: .*; use strings, numbers, booleans, lists"),
-            (float("nan"), "the payload is not JSON"),
             ("x" * 70_000, "has 70002 bytes of JSON; the limit is 65536; store the data"),
             (10**400, "contains a number of 1.8e308 or more"),
             (cycle, "is not JSON"),
@@ -151,10 +149,8 @@ async def test_operator_functions_return_what_they_did(ask: Ask, work: Db) -> No
     assert refused.value.sqlstate == "55000"
     forced = await ask("trigger", "work", {"a": 1}, force=True)
     assert payload(work, forced) == {"a": 1}
-    assert await ask("resume", "work")
-    assert not await ask("resume", "work")
-    assert await ask("cancel", forced) == "cancelled"
-    assert await ask("cancel", forced) == "already_finished"
+    assert [await ask("resume", "work") for _ in range(2)] == [True, False]
+    assert [await ask("cancel", forced) for _ in range(2)] == ["cancelled", "already_finished"]
     assert await ask("retry", forced) == "retried"
     assert (await ask("execution", forced)).status is Status.PENDING
     scoped = await ask("execution", await ask("trigger", "tenants", scope="acme"))
@@ -202,11 +198,8 @@ async def test_the_audit_trail_has_the_actor_of_a_client(
 @pytest.mark.usefixtures("work")
 async def test_a_name_that_does_not_exist_is_refused_with_a_remedy(ask: Ask) -> None:
     refused: list[tuple[str, tuple[Any, ...], dict[str, str], str]] = [
-        ("trigger", ("wrok",), {}, "job 'wrok' does not exist"),
         ("enqueue", ("wrok",), {}, "job 'wrok' does not exist"),
         ("enqueue", ("work",), {"scope": "x"}, "job 'work' has no scope global/x"),
-        ("pause", ("wrok",), {}, "job 'wrok' does not exist"),
-        ("cancel", (99,), {}, "execution 99 does not exist"),
         ("retry", (99,), {}, "execution 99 does not exist"),
         ("execution", (99,), {}, "execution 99 does not exist"),
         ("why", ("wrok", MONDAY), {}, "job 'wrok' does not exist\nHint: did you mean 'work'"),
@@ -246,11 +239,8 @@ async def test_executions_are_typed_values_without_secrets(ask: Ask, work: Db) -
 
 
 async def test_skips_are_typed_values(ask: Ask, work: Db) -> None:
-    for days, reason, job in (
-        (0, "missed", "daily"),
-        (1, "paused", "daily"),
-        (2, "retired", "work"),
-    ):
+    skipped = (("missed", "daily"), ("paused", "daily"), ("retired", "work"))
+    for days, (reason, job) in enumerate(skipped):
         at = MONDAY + timedelta(days=days)
         rows.skip(work, at, at + timedelta(hours=1), 2, reason, job)
     retired, paused, missed = await ask("skips")
@@ -283,25 +273,19 @@ async def test_pauses_are_planned_changed_and_ended(ask: Ask, work: Db) -> None:
 
 async def test_an_adoption_states_what_it_does_F118(ask: Ask, work: Db) -> None:
     at = rows.now(work) + timedelta(days=3)
-    with pytest.raises(LedgerError, match="job daily: it is not observed") as refused:
+    with pytest.raises(LedgerError, match="job daily: it is not observed"):
         await ask("adopt", "daily", at)
     work.execute("UPDATE cronledger.jobs SET observed = true WHERE name = 'daily'")
     preview = await ask("adopt", "daily", at, preview=True)
     assert (preview.revision, preview.last < at <= preview.first) == (None, True)
-    made = await ask("adopt", "daily", at, reason="the move")
+    made = await ask("adopt", "daily", at)
     assert replace(preview, revision=made.revision) == made
     assert str(made).startswith(f"daily: replicas fire it from {iso(made.first)} on; the last")
     back = await ask("adopt", "daily", at, back=True)
     assert (back.withdrawn, back.revision) == ([made.at], made.revision + 1)
     assert str(back).endswith("is withdrawn, and the other scheduler keeps firing it")
-    audit = work.execute("SELECT reason, error FROM cronledger.audit WHERE verb = 'adopt'")
-    assert [tuple(row.values()) for row in audit] == [
-        (None, refused.value.message), ("the move", None), (None, None),
-    ]  # fmt: skip
     with pytest.raises(ValueError, match="it has no plan_time from"):
         await ask("adopt", "work", at)
-    with pytest.raises(NotFoundError, match="job 'wrok' does not exist"):
-        await ask("adopt", "wrok", at)
     for outside in (
         datetime.min.replace(tzinfo=UTC),
         datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5))),
@@ -376,29 +360,6 @@ def test_an_instant_without_a_zone_is_refused(work: Db, database_url: str) -> No
                 getattr(client, method)(*arguments, **options)
 
 
-def test_the_operator_role_is_enough(work: Db, database_url: str) -> None:
-    with Client(make_conninfo(database_url, options="-crole=cronledger_operator")) as client:
-        made = client.enqueue("work", 1)
-        assert made is not None
-        client.enqueue_many("work", [1, 2])
-        client.pause("work")
-        client.resume("work")
-        client.cancel(client.trigger("tenants", scope="acme"))
-        assert client.execution(made).status == "PENDING"
-        client.executions(), client.skips(), client.next("daily"), client.why("daily", MONDAY)
-    with Client(make_conninfo(database_url, options="-crole=cronledger_viewer")) as viewer:
-        assert len(viewer.executions()) == 4
-        assert viewer.next("daily")
-        with pytest.raises(LedgerError, match=r"permission denied.*\nHint: use a role that has"):
-            viewer.trigger("work")
-
-
-def test_a_missing_ledger_is_named(empty_database_url: str) -> None:
-    said = "Hint: run `cronledger migrate`"
-    with Client(empty_database_url) as client, pytest.raises(LedgerError, match=said):
-        client.enqueue("work")
-
-
 def test_threads_share_a_client(work: Db, database_url: str) -> None:
     together = threading.Barrier(20)
 
@@ -419,18 +380,10 @@ async def test_a_client_changes_no_setting_of_its_sessions(work: Db, database_ur
     """Behind PgBouncer in transaction mode, other programs get the same sessions."""
     url = make_conninfo(database_url, options="-c search_path=public -c datestyle=German")
     shown = "SELECT current_setting('search_path'), current_setting('datestyle')"
-    with Client(url) as client:
-        client.enqueue("work", 1)
-
-        async def of_session() -> Any:
-            async with client.sender.transactions.lend() as connection:
-                return connection.execute(shown).fetchone()
-
-        assert completed(of_session()) == ("public", "German, DMY")
-    async with AsyncClient(url) as async_client:
-        await async_client.enqueue("work", 1)
-        async with async_client.sender.transactions.lend() as async_connection:
-            found = await async_connection.execute(shown)
+    async with AsyncClient(url) as client:
+        await client.enqueue("work", 1)
+        async with client.sender.transactions.lend() as connection:
+            found = await connection.execute(shown)
             assert await found.fetchone() == ("public", "German, DMY")
 
 
@@ -438,14 +391,6 @@ FORK = """
 import os, sys
 from cronledger.client import Client
 
-client = Client(sys.argv[1])
-client.enqueue("work", "parent")
-child = os.fork()
-client.enqueue("work", "parent" if child else "child")
-client.close()
-if not child:
-    os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
 with Client(sys.argv[1]) as client:
     client.enqueue("work", "parent")
     if not (child := os.fork()):
@@ -463,7 +408,7 @@ def test_a_forked_process_opens_connections_of_its_own(work: Db, database_url: s
         [sys.executable, "-c", FORK, database_url], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert count(work) == 6
+    assert count(work) == 3
 
 
 def test_event_loops_may_use_a_client_one_after_the_other(work: Db, database_url: str) -> None:

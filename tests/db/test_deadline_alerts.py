@@ -82,22 +82,6 @@ async def test_a_deadline_that_is_never_met_closes_when_a_later_plan_time_meets_
     assert summaries(ledger)[1] == "job met its deadlines again"
 
 
-async def test_deadlines_between_two_steps_raise_each_edge_in_its_order(
-    ledger: Ledger, one: Runner
-) -> None:
-    first = job(ledger, start_by="10m")
-    for at in (first, first + HOUR, first + 2 * HOUR):
-        # Missed, recorded, and met late before the alert step.
-        ledger.travel(to=at + minutes(15))
-        await one.repair()
-        await run(ledger, one, at + minutes(20))
-        ledger.travel(to=at + minutes(40))
-        await one.repair()
-    assert await judge(ledger, one, first + 2 * HOUR + minutes(50)) == [OPENED, CLOSED] * 3
-    found = ledger.values("SELECT plan_time FROM alerts ORDER BY id")
-    assert found == [first, first, first + HOUR, first + HOUR] + [first + 2 * HOUR] * 2
-
-
 async def test_the_end_of_all_deadlines_closes_with_the_next_success(
     ledger: Ledger, one: Runner
 ) -> None:

@@ -1,18 +1,13 @@
 """Deadlines: which plan_times have them, and when a breach is recorded and closed."""
 
-import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from cronledger.audit.verify import verify
 from cronledger.engine.maintenance import deadlines
-from cronledger.ledger.rows import deadline_scope
-from cronledger.rules.deadline_plan import Planning, Scope
 from tests.db.support.commands import read
 from tests.db.support.engine import HOUR, MINUTE, Ledger, Runner, runners
 
@@ -126,19 +121,6 @@ async def test_a_cancelled_execution_has_no_finish_by(ledger: Ledger, one: Runne
     assert wrong(ledger) == []
 
 
-async def test_a_paused_job_has_no_deadlines_and_a_paused_queue_has(
-    ledger: Ledger, one: Runner
-) -> None:
-    ledger.job("held", schedule="* * * * *", start_by="10s")
-    ledger.job("stuck", schedule="* * * * *", start_by="10s", queue="slow")
-    ledger.values("SELECT pause('held'), pause_queue('slow')")
-    at = ledger.travel(by=MINUTE).replace(second=0, microsecond=0)
-    await one.settle()
-    await look(ledger, one, at + seconds(20))
-    assert breaches(ledger, "job_name", "plan_time") == [("stuck", at)]
-    assert wrong(ledger) == []
-
-
 @pytest.mark.long
 async def test_a_backfill_closes_and_adds_nothing(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", finish_by="10s", catch_up="skip", grace="0 s")
@@ -205,17 +187,6 @@ async def test_the_revision_in_force_at_plan_time_decides(ledger: Ledger, one: R
     assert wrong(ledger) == []
 
 
-@pytest.mark.long
-async def test_deadlines_follow_the_clock_of_the_job(ledger: Ledger, one: Runner) -> None:
-    """The clocks of Santiago go forward at midnight, so that 00:30 does not occur."""
-    plan_time, at = utc("2026-09-06T02:00"), utc("2026-09-06T04:00")
-    ledger.travel(to=utc("2026-09-05T16:00"))
-    ledger.job(schedule="0 22 * * *", timezone="America/Santiago", finish_by="00:30")
-    assert await look(ledger, one, at - MINUTE) == []
-    assert await look(ledger, one, at + seconds(2)) == [("finish_by", plan_time, at)]
-    assert wrong(ledger) == []
-
-
 async def test_months_are_those_of_the_zone(ledger: Ledger, one: Runner) -> None:
     ledger.travel(to=utc("2027-01-31T22:30"))
     ledger.job(schedule="0 * * * *", timezone="Europe/Berlin", finish_by="10s")
@@ -238,30 +209,6 @@ async def test_a_broken_schedule_stops_no_other_job(ledger: Ledger, one: Runner)
 
 
 # -- exactly once ----------------------------------------------------------------------------------
-
-
-async def test_a_crash_before_the_commit_repeats_the_step(
-    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger.job(schedule="* * * * *", start_by="5s")
-    ledger.trigger()
-    ledger.travel(by=5 * MINUTE)
-    tables = ("deadline_cursors", "deadlines", "deadline_breaches", "deadline_months",
-              "manual_deadlines")  # fmt: skip
-    before = [ledger.values(f"SELECT * FROM {table}") for table in tables]
-
-    async def crash(*_: object) -> None:
-        raise OSError("the replica ends")
-
-    for name in ("advance_deadlines", "add_deadlines", "judge_deadlines", "close_breaches",
-                 "next_deadline"):  # fmt: skip
-        with monkeypatch.context() as patched:
-            patched.setattr(one.statements, name, crash)
-            with pytest.raises(OSError, match="the replica ends"):
-                await one.repair()
-        assert [ledger.values(f"SELECT * FROM {table}") for table in tables] == before
-    await one.repair()
-    assert stored(ledger, "breaches") >= 5
 
 
 async def test_a_success_that_becomes_visible_late_is_no_breach(
@@ -308,34 +255,6 @@ async def test_verify_finds_what_is_wrong(ledger: Ledger, one: Runner) -> None:
 
 
 # -- idle, bounds, retention -----------------------------------------------------------------------
-
-
-async def test_nothing_is_planned_while_no_job_has_deadlines(ledger: Ledger, one: Runner) -> None:
-    ledger.job("plain", schedule="* * * * *")
-    ledger.trigger("plain")
-    assert (await one.poll()).deadline is None
-    ledger.job(schedule="40 12 * * *", start_by="10s")
-    await one.repair()
-    following = ledger.now().replace(minute=40, second=10, microsecond=0)
-    assert (await one.poll()).deadline == following
-    ledger.edit(start_by=None)
-    await one.repair()
-    assert (await one.poll()).deadline is None
-
-
-@pytest.mark.long
-async def test_a_long_outage_of_a_dense_schedule_is_judged_in_bounded_parts(
-    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deadlines, "MOST", 50)
-    ledger.job(schedule="* * * * * *", start_by="1s", scope_kind="shard", scopes=["a", "b"])
-    begin = ledger.now()
-    await one.repair()
-    ledger.travel(by=timedelta(seconds=300))
-    for _ in range(4):
-        await one.repair()
-    assert 580 <= stored(ledger, "breaches") <= 2 * (ledger.now() - begin).total_seconds()
-    assert stored(ledger, "deadlines") <= 6
 
 
 async def test_an_edit_while_a_plan_time_is_delayed_delays_no_deadline(
@@ -417,53 +336,6 @@ async def test_an_edit_in_a_pass_is_planned_after_it(ledger: Ledger, one: Runner
     assert stored(ledger, "deadline_cursors") == 0
 
 
-@pytest.mark.long
-async def test_a_step_plans_a_bounded_number_of_scopes_before_other_tasks_run(
-    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deadlines, "SCOPES", 200)
-    monkeypatch.setattr(deadlines, "SLICE", 20)
-    most = deadlines.SCOPES + 1
-    names = [f"s{n}" for n in range(2 * most)]
-    ledger.job("big", schedule="* * * * *", start_by="5s", scope_kind="shard", scopes=names)
-    added: list[tuple[int, int]] = []
-    read: list[int] = []
-    turns = 0
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    def add(planning: Planning, scopes: Sequence[Scope]) -> None:
-        added.append((len(scopes), turns))
-        original_add(planning, scopes)
-
-    def scope(*columns: Any) -> Scope:
-        read[-1] += 1
-        return original_scope(*columns)
-
-    async def transaction(step: deadlines.DeadlineStep) -> bool:
-        read.append(0)
-        return await original_transaction(step)
-
-    original_add, original_scope = Planning.add, deadline_scope
-    original_transaction = deadlines.DeadlineStep._transaction
-    monkeypatch.setattr(Planning, "add", add)
-    monkeypatch.setattr("cronledger.ledger.statements.deadline_scope", scope)
-    monkeypatch.setattr(deadlines.DeadlineStep, "_transaction", transaction)
-    ledger.travel(by=MINUTE)
-    counting = asyncio.create_task(count_turns())
-    await one.repair()
-    counting.cancel()
-    sizes, at = zip(*added, strict=True)
-    assert sum(sizes) >= len(names)
-    assert max(sizes) == deadlines.SLICE
-    assert all(after > before for before, after in pairwise(at))
-    assert max(read) == most and len(read) >= 3
-
-
 async def test_breaches_are_pruned_and_months_are_kept(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *", start_by="1s")
     ledger.travel(by=2 * MINUTE)
@@ -491,13 +363,3 @@ async def test_commands_list_breaches_and_compliance(ledger: Ledger, one: Runner
     (row,) = listed("compliance", "--month", "2027-03", "--job", "report")
     assert (row["month"], row["deadlines"], row["missed"]) == ("2027-03", 1, 1)
     assert listed("compliance", "--month", "2027-04") == []
-
-
-async def test_a_deadline_written_by_sql_may_have_any_form(ledger: Ledger, one: Runner) -> None:
-    texts = ("6:00", "06:00:30", "15m", "1h30m", "2d", "1w", "500ms", "PT1H30M", "P2DT3.5S")
-    for number, text in enumerate(texts):
-        ledger.job(f"job{number}", schedule="* * * * *", start_by=text, finish_by=text)
-    ledger.travel(by=2 * MINUTE)
-    await one.repair()
-    named = "SELECT job_name FROM breaches UNION SELECT job_name FROM deadlines"
-    assert len(ledger.values(named)) == len(texts)

@@ -34,15 +34,12 @@ external = true
 """
 
 
-def jobs_of(path: Path, text: str) -> tuple[Job, ...]:
-    path.write_text(text)
-    return load(path).jobs
-
-
 @pytest.fixture
-def declared(ledger: Ledger, tmp_path: Path) -> Any:
+def declared(tmp_path: Path) -> Any:
     def jobs(text: str) -> tuple[Job, ...]:
-        return jobs_of(tmp_path / "jobs.toml", text)
+        file = tmp_path / "jobs.toml"
+        file.write_text(text)
+        return load(file).jobs
 
     return jobs
 
@@ -51,7 +48,9 @@ def applied(ledger: Ledger, jobs: tuple[Job, ...], source: str = "s") -> Applied
     return apply(ledger.url, jobs, source=source)
 
 
-def test_an_apply_of_a_chain_changes_nothing_the_second_time(ledger: Ledger, declared: Any) -> None:
+def test_a_chain_changes_with_its_first_job_and_not_by_another_apply(
+    ledger: Ledger, declared: Any
+) -> None:
     jobs = declared(CHAIN.format(schedule="H H * * *"))
     assert set(applied(ledger, jobs).added) == {"audit", "clean", "extract", "weekly"}
     again = applied(ledger, jobs)
@@ -61,10 +60,6 @@ def test_an_apply_of_a_chain_changes_nothing_the_second_time(ledger: Ledger, dec
     assert rows == [
         ("H H * * *", "extract"), ("H H * * *", None), ("H H * * *", None), ("0 6 * * 1", None),
     ]  # fmt: skip
-
-
-def test_an_edit_of_an_upstream_changes_its_chain(ledger: Ledger, declared: Any) -> None:
-    applied(ledger, declared(CHAIN.format(schedule="0 3 * * *")))
     jobs = declared(CHAIN.format(schedule="0 4 * * *"))
     found = diff(ledger.url, jobs, source="s", days=2)
     assert {one.job: set(one.fields) for one in found.changes} == {
@@ -74,30 +69,13 @@ def test_an_edit_of_an_upstream_changes_its_chain(ledger: Ledger, declared: Any)
     assert set(applied(ledger, jobs).changed) == {"audit", "clean", "extract"}
 
 
-def test_a_job_may_get_a_schedule_of_its_own_instead_of_after(
-    ledger: Ledger, declared: Any
-) -> None:
-    text = CHAIN.format(schedule="0 3 * * *")
-    applied(ledger, declared(text))
-    jobs = declared(text.replace('after = ["extract"]', 'schedule = "@hourly"'))
-    assert set(applied(ledger, jobs).changed) == {"audit", "clean"}
-    schedules = dict(ledger.values("SELECT name, schedule FROM jobs"))
-    assert schedules["clean"] == schedules["audit"] == "@hourly"
-
-
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("requires = [", 'requires = ["missing", ', "is a job that does not exist"),
         ("[jobs.extract]", "[jobs.extract2]", "is a job that does not exist"),
         (
             '[jobs.extract]\nschedule = "@daily"', '[jobs.extract]\nafter = ["audit"]',
             "is part of a cycle: extract, which requires audit, which requires clean",
-        ),
-        ('schedule = "@daily"\n', "", "is a job without a schedule"),
-        (
-            '"@daily"\n', '"@daily"\nscope_kind = "tenant"\nscopes = ["a"]\n',
-            'has scopes of the kind "tenant", and this job of the kind "global"',
         ),
     ],
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +13,8 @@ from django.urls import resolve
 
 from cronledger.sources.apply import apply
 from tests.db.support.django_process import on_database
-from tests.db.support.rows import connected, copies, execution, skip
+from tests.db.support.rows import connected, copies, execution
 from tests.db.support.whole_replica import Whole
-from tests.waiting import eventually
 
 Get = Callable[..., str]
 LISTS = ("job", "jobstate", "execution", "skip", "overdue", "runner")
@@ -91,23 +89,6 @@ async def test_the_lists_show_the_ledger_and_the_pages_its_rows(whole: Whole, ge
     assert "hello" in page and "_save" not in page
     assert "LookupError: nobody is here" in get(f"execution/{bad['id']}/change/")
     assert "For people" in get("job/greet/change/")
-
-
-@pytest.mark.long
-async def test_what_did_not_run_has_its_reason(whole: Whole, get: Get) -> None:
-    async def waits() -> None: ...
-
-    job = whole.job(waits, schedule=None, queue="nowhere")
-    async with whole.replica():
-        pass
-    first = datetime(2000, 1, 1, tzinfo=UTC)
-    skip(whole.db, first, first + timedelta(hours=1), 2, job=job)
-    assert [row.split()[:4] for row in rows(get("skip/?reason__exact=missed&q=waits"))] == [
-        ["waits", "global", "missed", "2"]
-    ]
-    await whole.trigger(job)
-    (overdue,) = await eventually("it is overdue", lambda: rows(get("overdue/")))
-    assert overdue.startswith("waits global") and "no_runner" in overdue
 
 
 @pytest.mark.long

@@ -91,19 +91,14 @@ async def test_the_project_of_the_documentation_runs(project: Project, whole: Wh
 
 
 @pytest.mark.slow
-def test_the_tests_of_the_documentation_run_with_the_runner_of_django(project: Project) -> None:
+def test_the_tests_of_the_documentation_run_with_the_runner_of_django_and_with_pytest(
+    project: Project, database_url: str
+) -> None:
     project.environment["CRONLEDGER_DATABASE_URL"] = "postgresql://127.0.0.1:1/of_the_reader"
     for options in (("--keepdb",), ("--parallel", "2", "--noinput")):
         ran = project.manage("test", *options)
         assert re.search(r"Ran 2 tests in .*\n\nOK\n", ran), ran
-
-
-@pytest.mark.slow
-def test_the_tests_of_the_documentation_run_with_pytest_django(
-    project: Project, database_url: str
-) -> None:
     project.environment["CRONLEDGER_TEST_DATABASE_URL"] = database_url
-    project.environment["CRONLEDGER_DATABASE_URL"] = "postgresql://127.0.0.1:1/of_the_reader"
     assert "3 passed" in project.call("-m", "pytest", "shop/tests.py", "test_carts.py")
 
 

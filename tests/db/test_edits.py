@@ -20,22 +20,6 @@ async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_t
     assert ran == [(10, 1, 1, 2), (20, 1, 1, 2), (28, 2, 2, 3), (35, 2, 2, 3)]
 
 
-async def test_i10_paused_until_ends_by_itself_at_its_instant(ledger: Ledger, one: Runner) -> None:
-    """Whenever it is noticed: what is due after `until` runs, what was before does not."""
-    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    until = ledger.now() + 5 * MINUTE
-    ledger.values("SELECT pause('job', until => %s)", until)
-    await one.settle()
-    assert ledger.parked() == "paused"
-    ledger.travel(by=8 * MINUTE)
-    await one.sweep()
-    assert one.wakes == 1
-    started = await one.settle()
-    assert ledger.skipped() == [("paused", 5)]
-    assert [s.claimed.key.plan_time > until for s in started] == [True] * 3
-    assert ledger.one("SELECT requested_by FROM job_revisions WHERE revision = 3") == "paused_until"
-
-
 async def test_i10_a_pause_until_infinity_is_one_until_resumed(ledger: Ledger, one: Runner) -> None:
     ledger.job(schedule="* * * * *")
     ledger.job("other", schedule="* * * * *")
@@ -46,28 +30,6 @@ async def test_i10_a_pause_until_infinity_is_one_until_resumed(ledger: Ledger, o
     assert other.claimed.key.job_name == "other"
     assert ledger.one("SELECT paused_until FROM jobs WHERE name = 'job'") is None
     assert ledger.parked() == "paused"
-
-
-async def test_a_pause_lets_the_running_end_and_holds_retries_and_pending(
-    ledger: Ledger, database_url: str
-) -> None:
-    ledger.job(schedule=None, overlap="allow", max_attempts=2, retry_backoff=["0 s"])
-    ledger.trigger()
-    ledger.trigger()
-    async with runners(database_url, {"slots": 1}) as (one,):
-        (running,) = await one.step()
-        ledger.values("SELECT pause('job')")
-        await one.finish(running, FAILURE)
-        assert ledger.statuses() == ["FAILED", "PENDING"]
-        assert await one.settle() == []
-        forced = ledger.trigger(force=True)
-        (start,) = await one.step()
-        assert start.claimed.id == forced
-        await one.finish(start)
-        assert await one.settle() == []
-        ledger.values("SELECT resume('job')")
-        one.slots = 10
-        assert len(await one.settle()) == 2
 
 
 async def test_i10_retirement_cancels_what_waits_and_what_fails_later(
@@ -89,11 +51,9 @@ async def test_i10_retirement_cancels_what_waits_and_what_fails_later(
     assert await one.settle() == []
 
 
-async def test_i10_a_deleted_job_ends_and_its_name_may_come_back(
-    ledger: Ledger, database_url: str
-) -> None:
+async def test_i10_a_deleted_job_ends_and_its_name_may_come_back(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    async with runners(database_url, {}, {}) as (one, two):
+    async with runners(ledger.url, {}, {}) as (one, two):
         ledger.trigger()
         (running,) = await one.settle()
         ledger.values("DELETE FROM jobs")

@@ -1,7 +1,6 @@
 """The embedded PostgreSQL: one server for many processes, through every kind of death."""
 
 import os
-import pwd
 import shlex
 import shutil
 import signal
@@ -74,7 +73,6 @@ class Place:
 
 @pytest.fixture
 def empty(initialised: Path, binaries: Binaries) -> Iterator[Place]:
-    """A place without data."""
     made = Place(initialised.with_name("base"), binaries)
     yield made
     made.discard()
@@ -168,19 +166,6 @@ def test_ten_processes_at_once_make_and_share_one_server(empty: Place) -> None:
     assert _value(dsns.pop(), "SELECT current_database()") == "cronledger"
     users[0].end()
     assert not empty.runs()
-
-
-@pytest.mark.long
-def test_a_killed_user_takes_nothing_from_another(place: Place) -> None:
-    with place.embedded() as embedded:
-        pid = place.pid()
-        killed, ended = User(place), User(place)
-        assert killed.dsn() == ended.dsn() == embedded.start()
-        killed.kill()
-        ended.end()
-        assert place.pid() == pid
-        assert _value(embedded.start(), "SELECT 1") == 1
-    assert not place.runs()
 
 
 @pytest.mark.long
@@ -362,48 +347,3 @@ def test_root_without_user_namespaces_is_told_what_to_do(
     unshare.chmod(0o755)
     with pytest.raises(EmbeddedError, match=rf"Operation not permitted.*{remedy}"):
         Embedded(tmp_path / "base", binaries.directory).start()
-
-
-AS_NOBODY = """
-    import os, sys
-    import psycopg
-    from pathlib import Path
-    from cronledger.embedded.server import Embedded
-
-    try:
-        psycopg.connect("host=/nowhere")  # imports what it needs while root can still read it
-    except psycopg.OperationalError:
-        pass
-    os.setgroups([])
-    os.setgid(int(sys.argv[2]))
-    os.setuid(int(sys.argv[2]))
-    with Embedded(binaries=Path(sys.argv[1]), settings={"fsync": "off"}) as embedded:
-        with psycopg.connect(embedded.start()) as connection:
-            print(connection.execute("SELECT 'answered'").fetchone()[0])
-"""
-
-
-@root
-@linux
-@pytest.mark.long
-def test_an_ordinary_user_runs_it_in_the_home_directory(binaries: Binaries) -> None:
-    parent = fast_directory() / "cronledger-tests-nobody"
-    parent.mkdir(exist_ok=True)
-    with scratch_directory(parent) as home:
-        programs = binaries.directory
-        if not all(path.stat().st_mode & 0o001 for path in programs.parents):
-            shutil.copytree(programs.parent, home / "installed", symlinks=True)
-            programs = home / "installed" / "bin"
-        os.chown(home, NOBODY, NOBODY)
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(AS_NOBODY), programs, str(NOBODY)],
-            env={"HOME": str(home), "PATH": os.environ["PATH"]},
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.stdout, done.returncode) == ("answered\n", 0), done.stderr
-        data = home / ".local/share/cronledger" / f"postgres-{binaries.major}"
-        assert data.stat().st_uid == NOBODY, pwd.getpwuid(data.stat().st_uid)
-        assert server_pid(data) is None

@@ -10,7 +10,6 @@ from psycopg import errors
 
 from tests.db.support.engine import FAILURE, Ledger, Runner
 from tests.db.support.pushes import claimed, enqueue, fail, finish
-from tests.db.support.rows import Db, start_blocked
 
 ROW = (
     "SELECT status, trigger, attempt, payload, watermark, enqueue_key FROM executions WHERE id = %s"
@@ -26,12 +25,10 @@ COUNTS = (
 
 
 BAD: list[tuple[str, dict[str, Any], type[psycopg.Error], str]] = [
-    ("plain", {"scope_id": "acme"}, errors.NoDataFound, "acme"),
     ("fixed", {"scope_id": "b"}, errors.NoDataFound, "b"),
     ("hosts", {"scope_id": "web9"}, errors.NoDataFound, "has no scope host/web9"),
     ("tenants", {}, errors.NoDataFound, "tenant/global"),
     ("tenants", {"scope_id": ""}, errors.InvalidParameterValue, "scope_id"),
-    ("plain", {"key": ""}, errors.InvalidParameterValue, "key"),
     ("plain", {"key": "k" * 201}, errors.InvalidParameterValue, "key"),
     ("nobody", {}, errors.NoDataFound, "nobody"),
     ("plain", {"key": "k", "due_at": "now"}, errors.InvalidParameterValue, "due_at .* a key"),
@@ -61,21 +58,6 @@ def test_of_one_key_the_newest_payload_and_the_greatest_watermark_wait(ledger: L
     assert enqueue(ledger, key="a") == first  # without a payload it says nothing new about it
     assert ledger.one(ROW, first) == ("PENDING", "enqueue", 0, {"n": 3}, 7, "a")
     assert len(ledger.statuses()) == 2
-
-
-async def test_while_one_runs_a_single_successor_waits(ledger: Ledger, one: Runner) -> None:
-    ledger.job(schedule=None)
-    first = enqueue(ledger, key="a", payload={"n": 1})
-    (start,) = await one.settle()
-    second = enqueue(ledger, key="a", payload={"n": 2})
-    assert enqueue(ledger, key="a", payload={"n": 3}) == second != first
-    assert await one.settle() == []
-    await one.finish(start)
-    (start,) = await one.settle()
-    assert (start.claimed.id, start.claimed.payload) == (second, {"n": 3})
-    await one.finish(start)
-    assert await one.settle() == []
-    assert ledger.statuses() == ["SUCCESS", "SUCCESS"]
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -126,10 +108,10 @@ def test_bad_input_is_refused_and_names_the_remedy(ledger: Ledger) -> None:
 
 
 async def test_a_message_that_is_committed_after_the_retirement_is_cancelled(
-    ledger: Ledger, database_url: str, one: Runner
+    ledger: Ledger, one: Runner
 ) -> None:
     ledger.job(schedule=None)
-    with psycopg.connect(database_url) as open_:
+    with psycopg.connect(ledger.url) as open_:
         open_.execute("SELECT cronledger.enqueue('job')")
         ledger.values("SELECT retire('job')")  # waits for nothing
     assert ledger.statuses() == ["PENDING"]
@@ -148,24 +130,6 @@ async def test_a_message_waits_until_it_is_due(ledger: Ledger, one: Runner) -> N
     await one.finish(start)
     ledger.travel(by=timedelta(minutes=6))
     assert [start.claimed.id for start in await one.settle()] == [later]
-
-
-def test_one_execution_is_not_of_two_groups(ledger: Ledger) -> None:
-    ledger.job(schedule=None)
-    enqueue(ledger, key="a", group_id=uuid4())
-    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="another group"):
-        enqueue(ledger, key="a", group_id=uuid4())
-
-
-@pytest.mark.long
-def test_two_pushes_at_once_make_one(ledger: Ledger, db: Db, other: Db) -> None:
-    ledger.job(schedule=None, scope_kind="tenant")  # the scope is new to both
-    push = "SELECT cronledger.enqueue('job', 'acme', key => 'k', watermark => 1)"
-    with db.transaction():
-        db.execute(push)
-        second = start_blocked(db, other, lambda: other.execute(push))
-    second.result(90)
-    assert ledger.statuses() == ["PENDING"]
 
 
 def dirty(ledger: Ledger) -> bool:
@@ -207,3 +171,6 @@ def test_a_group_is_followed_as_one_and_its_results_are_aggregated(ledger: Ledge
         (r["execution_id"], r["scope"], r["result"]) for r in results if r["status"] == "SUCCESS"
     ] == [(ids["a"], "a", {"n": 1}), (ids["c"], "c", {"n": 3})]
     assert ledger.one(COUNTS, uuid4()) == (0, 0, 0, 0, 0, 0, 0, False)
+    enqueue(ledger, scope_id="a", key="k", group_id=group)
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="another group"):
+        enqueue(ledger, scope_id="a", key="k", group_id=uuid4())

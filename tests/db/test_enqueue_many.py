@@ -1,9 +1,10 @@
 """enqueue_many does what as many calls of enqueue do, and creates messages in one statement."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, timedelta
-from typing import Any, LiteralString, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import psycopg
@@ -15,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from tests.db.support.engine import Ledger
 from tests.db.support.pushes import enqueue
-from tests.waiting import until
+from tests.db.support.rows import connected, start_blocked
 
 
 class Item(NamedTuple):
@@ -135,9 +136,7 @@ def test_it_leaves_the_ledger_as_one_call_for_each_item_does(
         assert same == [[i == j for j in one_by_one] for i in one_by_one]
 
 
-def test_calls_with_the_same_scopes_in_any_order_never_deadlock(
-    ledger: Ledger, database_url: str
-) -> None:
+def test_calls_with_the_same_scopes_in_any_order_never_deadlock(ledger: Ledger) -> None:
     """Half of the scopes exist, and the others are created by whoever comes first."""
     ledger.job(schedule=None, scope_kind="tenant")
     names = [f"t{n:02}" for n in range(40)]
@@ -147,7 +146,7 @@ def test_calls_with_the_same_scopes_in_any_order_never_deadlock(
     call_many = "SELECT cronledger.enqueue_many('job', scope_ids => %s)"
 
     def call(order: list[str]) -> None:
-        with psycopg.connect(database_url, autocommit=True) as connection:
+        with psycopg.connect(ledger.url, autocommit=True) as connection:
             for _ in range(10):
                 connection.execute(call_many, [order])
 
@@ -156,38 +155,28 @@ def test_calls_with_the_same_scopes_in_any_order_never_deadlock(
     assert ledger.one("SELECT count(*) FROM executions") == 20 + 2 * 10 * 40
 
 
-def test_an_edit_beside_a_call_that_creates_a_scope_is_no_deadlock(
-    ledger: Ledger, database_url: str
-) -> None:
+def test_an_edit_beside_a_call_that_creates_a_scope_is_no_deadlock(ledger: Ledger) -> None:
     """The call waits for scope b. The edit then waits for whoever has the row of the job first."""
     ledger.job(schedule=None, scope_kind="tenant")
     enqueue_many(ledger, [Item(scope_id=s) for s in ("a", "b")])
 
-    def call(statement: LiteralString) -> None:
-        options = "-csearch_path=cronledger"
-        with psycopg.connect(database_url, autocommit=True, options=options) as connection:
-            connection.execute(statement)
-
-    waits = (
-        "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted"
-        " AND locktype IN ('transactionid', 'tuple') AND datname = current_database()"
+    enqueues = (
+        "SELECT cronledger.enqueue_many('job', keys => '{k, k, k}', scope_ids => '{a, b, new}')"
     )
-    calls: list[Future[None]] = []
-    with ThreadPoolExecutor() as pool, psycopg.connect(database_url) as holder:
-        holder.execute("SELECT FROM cronledger.schedules WHERE scope_id = 'b' FOR UPDATE")
-        for statement in (
-            "SELECT enqueue_many('job', keys => '{k, k, k}', scope_ids => '{a, b, new}')",
-            "UPDATE jobs SET payload = '1'",
-        ):
-            calls.append(pool.submit(call, statement))
-            until("it waits", lambda: len(ledger.values(waits)) >= len(calls))
-    assert [made.result() for made in calls] == [None, None]
+    edits = "UPDATE cronledger.jobs SET payload = '1'"
+    with connected(ledger.url) as first, connected(ledger.url) as second:
+        with psycopg.connect(ledger.url) as holder:
+            holder.execute("SELECT FROM cronledger.schedules WHERE scope_id = 'b' FOR UPDATE")
+            call = start_blocked(ledger.db, first, partial(first.execute, enqueues))
+            edit = start_blocked(ledger.db, second, partial(second.execute, edits))
+        call.result(90)
+        edit.result(90)
     assert ledger.values("SELECT scope_id FROM schedules ORDER BY 1") == ["a", "b", "new"]
 
 
-def test_replicas_are_notified_once(ledger: Ledger, database_url: str) -> None:
+def test_replicas_are_notified_once(ledger: Ledger) -> None:
     ledger.job(schedule=None)
-    with psycopg.connect(database_url, autocommit=True) as listener:
+    with psycopg.connect(ledger.url, autocommit=True) as listener:
         listener.execute("LISTEN cronledger")
         messages(ledger, [{}, {}, {}])
         received = next(listener.notifies(timeout=30))

@@ -1,7 +1,6 @@
 """Scopes that retire and return several times before they are planned keep all of their past."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +11,8 @@ from cronledger.audit.verify import verify
 from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
 from cronledger.sources.backfill import past
-from tests.db.support.commands import command
-from tests.db.support.engine import MINUTE, SECOND, TICK, Ledger, Runner, runners
+from tests.db.support.engine import MINUTE, SECOND, Ledger, Runner
+from tests.marks import first_short
 
 FLAPS = (("{b}", 2), ("{a,b}", 11), ("{b}", 3), ("{a,b}", 5))
 """The scopes from then on, and for how many firings."""
@@ -28,19 +27,16 @@ def ledger(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def job_of(ledger: Ledger, by: str, name: str = "job", **columns: Any) -> Set:
-    """A job that runs in each minute, and how an operator or its provider sets its scopes."""
+def provided(ledger: Ledger, **columns: Any) -> Set:
+    """A job that runs in each minute, and how its provider sets its scopes."""
     given = {
         "schedule": "* * * * *", "catch_up": "all", "catch_up_limit": 100, "overlap": "allow",
-        "scope_kind": "shard", "scopes": ["a", "b"] if by == "edit" else None, **columns,
+        "scope_kind": "shard", **columns,
     }  # fmt: skip
-    ledger.job(name, **given)
+    ledger.job(**given)
 
     def set_scopes(names: str) -> None:
-        if by == "edit":
-            ledger.values("UPDATE jobs SET scopes = %s WHERE name = %s", names, name)
-        else:
-            ledger.values("SELECT cronledger_internal.set_scopes(%s, 'shard', %s)", name, names)
+        ledger.values("SELECT cronledger_internal.set_scopes('job', 'shard', %s)", names)
 
     set_scopes("{a,b}")
     return set_scopes
@@ -57,11 +53,10 @@ def flap(ledger: Ledger, scopes: Set) -> list[datetime]:
     return changed
 
 
-def history(ledger: Ledger, job: str = "job") -> list[Any]:
+def history(ledger: Ledger) -> list[Any]:
     return ledger.values(
-        "SELECT retired_at, returned_at FROM scope_retirements"
-        " WHERE job_name = %s AND scope_id = 'a' ORDER BY 1", job,
-    )  # fmt: skip
+        "SELECT retired_at, returned_at FROM scope_retirements WHERE scope_id = 'a' ORDER BY 1"
+    )
 
 
 def skips(ledger: Ledger) -> list[Any]:
@@ -74,11 +69,8 @@ def ran(ledger: Ledger, scope: str) -> int:
     return int(ledger.one("SELECT count(*) FROM executions WHERE scope_id = %s", scope))
 
 
-@pytest.mark.parametrize("by", ["edit", "provider"])
-async def test_i2_what_is_due_between_two_retirements_runs(
-    ledger: Ledger, by: str, one: Runner
-) -> None:
-    first, back, second, again = flap(ledger, job_of(ledger, by))
+async def test_i2_what_is_due_between_two_retirements_runs(ledger: Ledger, one: Runner) -> None:
+    first, back, second, again = flap(ledger, provided(ledger))
     assert history(ledger) == [(first, back), (second, again)]
     await one.run_due()
     half = SECOND / 2
@@ -91,70 +83,61 @@ async def test_i2_what_is_due_between_two_retirements_runs(
 
 
 async def test_verify_finds_skips_that_no_retirement_of_a_provided_scope_explains(
-    ledger: Ledger, database_url: str, one: Runner
+    ledger: Ledger, one: Runner
 ) -> None:
-    flap(ledger, job_of(ledger, "provider"))
+    flap(ledger, provided(ledger))
     await one.run_due()
     second = history(ledger)[1][0]
     ledger.values("DELETE FROM scope_retirements WHERE retired_at = %s", second)
-    (found,) = verify(database_url)
+    (found,) = verify(ledger.url)
     assert (found.kind, found.plan_time) == ("untrue_skip", second + MINUTE - SECOND / 2)
 
 
-WITH, WITHOUT = (f"SELECT set_scopes('{{job}}', 'shard', '{x}')" for x in ("{{a,b}}", "{{b}}"))
+WITH, WITHOUT = (f"SELECT set_scopes('job', 'shard', '{x}')" for x in ("{a,b}", "{b}"))
 AT_ONCE = "SET CONSTRAINTS ALL IMMEDIATE"
-OPEN_EDITS = [
-    ("{a,b}", [WITHOUT, WITH], ["ended"]),
-    ("{a,b}", [WITHOUT, WITH, WITHOUT], ["ended", "commit"]),
-    ("{b}", [WITH, WITHOUT], ["open"]),
-    ("{b}", [WITH, WITHOUT, WITH], ["commit ends"]),
-    ("{a,b}", [WITHOUT, AT_ONCE], ["ended", "commit"]),
-    ("{a,b}", [WITHOUT, AT_ONCE, WITH], ["ended"]),
-    ("{b}", [WITH, AT_ONCE], ["commit ends"]),
-]
-"""The scopes before a transaction, its statements a minute apart, and which retirements remain."""
 
 
-@pytest.mark.long
-async def test_only_what_is_committed_is_a_retirement(ledger: Ledger, database_url: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "statements", "retirements"),
+    first_short([
+        ("{a,b}", [WITHOUT, WITH, WITHOUT], ["ended", "commit"]),
+        ("{b}", [WITH, WITHOUT], ["open"]),
+        ("{a,b}", [WITHOUT, AT_ONCE], ["ended", "commit"]),
+        ("{a,b}", [WITHOUT, AT_ONCE, WITH], ["ended"]),
+        ("{b}", [WITH, AT_ONCE], ["commit ends"]),
+    ]),
+)  # fmt: skip
+async def test_only_what_is_committed_is_a_retirement(
+    ledger: Ledger, one: Runner, before: str, statements: list[str], retirements: list[str]
+) -> None:
     """A change that its own transaction takes back was never in force."""
-    setters = [job_of(ledger, "provider", f"job{n}") for n in range(len(OPEN_EDITS))]
-    for set_scopes in setters:
-        set_scopes("{b}")
+    set_scopes = provided(ledger)
+    set_scopes("{b}")
     gone = ledger.now()
     ledger.pass_time(MINUTE)
-    for set_scopes, (before, _, _) in zip(setters, OPEN_EDITS, strict=True):
-        set_scopes(before)
+    set_scopes(before)
     back = ledger.now()
-    ledger.pass_time(3 * MINUTE)
     options = "-csearch_path=cronledger,cronledger_internal"
-    with ExitStack() as stack:
-        opened = [
-            stack.enter_context(psycopg.connect(ledger.url, options=options)) for _ in setters
-        ]
-        for step in range(3):
-            for n, (_, statements, _) in enumerate(OPEN_EDITS):
-                for statement in statements[step : step + 1]:
-                    opened[n].execute(statement.format(job=f"job{n}").encode())
+    with psycopg.connect(ledger.url, options=options) as connection:
+        for statement in statements:
             ledger.pass_time(MINUTE)
+            connection.execute(statement.encode())
+        ledger.pass_time(MINUTE)
         commit = ledger.now()
-    ledger.pass_time(TICK)
     meant = {
         "ended": (gone, back), "open": (gone, None), "commit ends": (gone, commit),
         "commit": (commit, None),
     }  # fmt: skip
-    for n, (_, _, retirements) in enumerate(OPEN_EDITS):
-        assert history(ledger, f"job{n}") == [meant[name] for name in retirements], n
+    assert history(ledger) == [meant[name] for name in retirements]
     ledger.pass_time(5 * MINUTE)
-    async with runners(database_url, {"slots": 1000}) as (one,):
-        await one.settle()
+    await one.settle()
     assert ledger.violations() == []
 
 
-async def test_deadlines_why_and_backfill_know_the_retirements_of_a_scope(
-    ledger: Ledger, database_url: str, one: Runner
+async def test_deadlines_and_backfill_know_the_retirements_of_a_scope(
+    ledger: Ledger, one: Runner
 ) -> None:
-    first, back, *_ = flap(ledger, job_of(ledger, "provider", start_by="10s"))
+    first, *_ = flap(ledger, provided(ledger, start_by="10s"))
     await one.run_due()
     await one.repair()
     at = {row[1].minute for row in skips(ledger)}
@@ -162,18 +145,14 @@ async def test_deadlines_why_and_backfill_know_the_retirements_of_a_scope(
     assert len(breached) == 4 + 11 + 5 - 1  # the last one is not late yet
     assert at.isdisjoint(plan_time.minute for plan_time in breached)
     assert ledger.violations() == []
-    moment = (first + MINUTE).replace(microsecond=0).isoformat()
-    answer = command(database_url, "why", "job", moment, "--scope", "a").output
-    assert f"{first:%H:%M:%S}" in answer
-    assert f"{back:%H:%M:%S}" in answer
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(ledger.url, autocommit=True) as connection:
         reports = Reports.over(connection, "cronledger")
         found = past(reports, ScopeKey("job", "shard", "a"), first - 4 * MINUTE, ledger.now())
     assert len(found.plan_times) == 4 + 11 + 5
 
 
 def test_retirements_are_kept_as_long_as_executions(ledger: Ledger) -> None:
-    _, back, *_ = flap(ledger, job_of(ledger, "provider"))
+    _, back, *_ = flap(ledger, provided(ledger))
     maintain = "SELECT maintain_partitions()"
     ledger.values("UPDATE schedules SET planned_through = db_now()")
     ledger.values(maintain)

@@ -1,8 +1,7 @@
 """Who stands still in the middle of a transaction, for good or for a while, holds nobody up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -10,15 +9,13 @@ import psycopg
 import pytest
 
 from cronledger import Context
-from cronledger.engine.claiming import decide
-from cronledger.ledger import migrate, transactions
+from cronledger.ledger import transactions
 from cronledger.ledger.access import Access, connect
 from cronledger.ledger.audits import Audits
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.database_errors import RETRYABLE_ERRORS, is_unreachable
 from cronledger.ledger.session_settings import SILENT_CLIENT_SECONDS
-from cronledger.ledger.transactions import step_transaction, transaction
-from cronledger.sources import apply, diff
+from cronledger.ledger.transactions import step_transaction
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.whole_replica import Whole
 from tests.marks import first_fast
@@ -51,11 +48,11 @@ class StandsStill:
 
 
 async def test_schedules_that_a_stopped_claim_has_locked_are_free_again(
-    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.job(schedule="* * * * *")
     ledger.travel(by=timedelta(minutes=1))
-    async with runners(database_url, {}, {}) as (stopped, other):
+    async with runners(ledger.url, {}, {}) as (stopped, other):
         stands = StandsStill(stopped, monkeypatch)
         claim = asyncio.create_task(stopped.step())
         pid = await stands.pid
@@ -123,37 +120,11 @@ async def test_the_statements_of_a_round_trip_are_sent_together(
         assert ledger.values(state, c.info.backend_pid) == ["idle in transaction"]
 
 
-def test_commands_work_in_such_a_transaction(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits: dict[str, str] = {}
-
-    def watched(name: str) -> Callable[[psycopg.Connection], AbstractContextManager[None]]:
-        @contextmanager
-        def watch(connection: psycopg.Connection) -> Iterator[None]:
-            with transaction(connection):
-                row = connection.execute(f"SHOW {IDLE}".encode()).fetchone()
-                assert row is not None
-                limits[name] = row[0]
-                yield
-
-        return watch
-
-    for module in (apply, diff, migrate):
-        monkeypatch.setattr(module, "transaction", watched(module.__name__))
-    apply.apply(database_url, [], source="test")
-    diff.diff(database_url, [], source="test", days=1)
-    migrate.migrate(database_url)
-    modules = (apply, diff, migrate)
-    assert limits == {module.__name__: f"{SILENT_CLIENT_SECONDS:.0f}s" for module in modules}
-
-
 @pytest.mark.parametrize(
     ("run_timeout", "of_database", "shown"),
     first_fast(
         [
             (timedelta(seconds=90), "62500ms", "62500ms"),
-            (timedelta(seconds=90), "2h", "90s"),
             (timedelta(seconds=90), "0", "90s"),
             (None, "0", "0"),
         ]
@@ -175,22 +146,6 @@ async def test_a_stricter_limit_of_the_database_stands(
     async with whole.replica():
         assert (await whole.run(job))["status"] == "SUCCESS"
     assert seen == [shown]
-
-
-async def test_a_claim_plans_no_more_than_it_can_in_a_second(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, one: Runner
-) -> None:
-    """It holds the locks of all its schedules meanwhile."""
-    monkeypatch.setattr(decide, "MAX_PLAN_TIMES", 40)
-    for n in range(4):
-        ledger.job(f"j{n}", schedule="* * * * *", catch_up="latest", grace="1 min")
-    ledger.travel(by=timedelta(minutes=25))
-    assert await one.step() == []
-    assert [ledger.accounted(f"j{n}") for n in range(4)] == [10, 10, 10, 10]
-    assert one.delay == 0  # there is more
-    started = await one.settle()
-    assert len(started) == 4
-    assert [ledger.accounted(f"j{n}") for n in range(4)] == [25, 25, 25, 25]
 
 
 def test_an_audit_ends_when_its_reader_rests_for_too_long(database_url: str) -> None:
