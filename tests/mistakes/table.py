@@ -116,7 +116,7 @@ MISTAKES = [
         ("a shared plan ignores how many executions may start",
          "tests/unit/test_shared_plans.py::"
          "test_a_plan_is_shared_while_the_room_is_larger_than_what_may_start",
-         "row.ahead_of, now, *self._starts(room, revisions)", "row.ahead_of, now"),
+         "if before is not None and _is_same(*before, starts):", "if before is not None:"),
     ),
     *_of(
         SRC + "rules/plans.py",

@@ -33,7 +33,6 @@ def test_every_event_has_words() -> None:
         ({"event": "recovered", "kind": "closed"}, "Cron <report> recovered"),
         ({"event": "overdue", "scope": "eu"}, "Cron <report eu> overdue"),
         ({"event": "overdue", "kind": "closed"}, "Cron <report> no longer overdue"),
-        ({"event": "deadline"}, "Cron <report> missed a deadline"),
         ({"kind": "reminder"}, "Cron <report> failed, since 2030-01-01T06:00:00+00:00"),
         ({"event": "runner_lost", "job": None, "runner": "r1"}, "Cron <r1> lost"),
         ({"event": "violation", "job": None, "scope": None}, "Cron <ledger> violations"),

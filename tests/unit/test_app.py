@@ -29,10 +29,6 @@ def with_ctx(ctx: Any, more: int = 1) -> object:
     return ctx
 
 
-def annotated(context: Context) -> object:
-    return context
-
-
 def annotated_as_text(c: "cronledger.Context") -> object:
     return c
 
@@ -55,9 +51,8 @@ GIVEN = context("j", execution_id=7)
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (plain, "plain"), (with_ctx, GIVEN), (annotated, GIVEN), (annotated_as_text, GIVEN),
-        (not_context, 3), (Callables().method, GIVEN), (Callables(), GIVEN),
-        (partial(with_ctx, more=2), GIVEN), (partial(not_context, 4), 4),
+        (plain, "plain"), (with_ctx, GIVEN), (annotated_as_text, GIVEN), (not_context, 3),
+        (Callables().method, GIVEN), (Callables(), GIVEN), (partial(with_ctx, more=2), GIVEN),
     ],
 )  # fmt: skip
 def test_bind_calls_with_or_without_the_context(
@@ -69,17 +64,13 @@ def test_bind_calls_with_or_without_the_context(
 
 
 async def test_bind_knows_async_functions() -> None:
-    async def handler(ctx: Context) -> int:
-        return ctx.execution_id
-
     class Asynchronous:
-        async def __call__(self) -> int:
-            return 1
+        async def __call__(self, ctx: Context) -> int:
+            return ctx.execution_id
 
-    assert bind(handler).is_async
-    assert await bind(handler)(GIVEN) == 7
-    assert bind(partial(handler)).is_async
-    assert bind(Asynchronous()).is_async
+    for function in (Asynchronous(), Asynchronous().__call__, partial(Asynchronous().__call__)):
+        assert bind(function).is_async
+        assert await bind(function)(GIVEN) == 7
 
 
 def needs(other: int) -> None: ...
@@ -137,24 +128,14 @@ def test_the_first_line_of_the_docstring_is_the_description() -> None:
     assert found == ["Send the report.", "Another text.", None, None]
 
 
-def test_a_name_is_taken_once() -> None:
-    app = App()
-    app.job("* * * * *")(plain)
-    app.job("* * * * *", name="other")(plain)
-    with pytest.raises(ConfigurationError, match=r"jobs\.plain\.name: is already used by .*:plain"):
-        app.job("@hourly")(plain)
-    assert list(app.jobs) == ["plain", "other"]
-
-
 @pytest.mark.parametrize(
     ("policies", "said"),
     [
         ({"overlap": "never"}, r'jobs\.plain\.overlap = "never": is not a valid choice; use'),
         ({"ovrlap": "skip"}, r"jobs\.plain\.ovrlap = \"skip\": .*; did you mean `overlap`\?"),
         ({"target": {}}, r"jobs\.plain\.target: is derived from the function; remove it"),
-        ({"payload": object()}, r"jobs\.plain\.payload: is not JSON"),
         ({"scopes": "abc"}, r"jobs\.plain\.scopes"),
-        ({"name": " plain"}, r"name = .*: begins or ends with white space"),
+        ({"retry_on": "timeout"}, r"is not a list; put it in brackets: retry_on = "),
     ],
 )
 def test_a_wrong_policy_is_refused_when_it_is_declared(policies: dict[str, Any], said: str) -> None:
@@ -170,6 +151,8 @@ def test_all_problems_of_a_declaration_are_reported_together() -> None:
 
     app = App()
     app.job(name="taken")(plain)
+    with pytest.raises(ConfigurationError, match=r"jobs\.taken\.name: is already used by .*:plain"):
+        app.job(name="taken")(plain)
     policies: dict[str, Any] = {
         "name": "taken", "timezone": "Mars", "grace": "1x", "ovrlap": "skip", "target": {},
         "payload_schema": {},
@@ -217,8 +200,7 @@ REFUSED = r"jobs\.j\.payload: would be refused by the handler \(payload\.number:
 @pytest.mark.parametrize(
     ("function", "declared", "said"),
     [
-        (ships, {}, MISSING), (ships, {"payload": {"number": "x"}}, REFUSED),
-        (ships, {"payload": {"number": "x"}, "schedule": None}, REFUSED),
+        (ships, {}, MISSING), (ships, {"payload": {"number": "x"}, "schedule": None}, REFUSED),
         (ships_by_default, {"payload": 3}, r"jobs\.j\.payload: would be refused by the handler"),
         (ships, {"payload": Order(number=3)}, None), (ships, {"schedule": None}, None),
         (ships_by_default, {}, None), (ships_nothing, {}, None), (plain, {"payload": 3}, None),
@@ -343,7 +325,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "@app.job('@hourly')\ndef work(): return 1\n"
     )
     (package / "broken.py").write_text("import no_such_dependency\n")
-    (package / "raises.py").write_text("raise ValueError('at import')\n")
     (package / "wrong.py").write_text(
         "from cronledger import App\nApp().job(name='n', overlap='x')(lambda: 1)\n"
     )
@@ -365,13 +346,11 @@ def test_an_app_and_its_functions_are_found_in_the_working_directory(project: Pa
     ("reference", "said"),
     [
         ("somewhere.jobs", r'"somewhere.jobs": it is not package\.module:name; write it like'),
-        ("somewhere.jbos:app", r"there is no module somewhere\.jbos in /"),
         ("elsewhere.jobs:app", r"there is no module elsewhere in /"),
         ("somewhere.jobs.py:app", r"write somewhere\.jobs:app, without \.py"),
         ("somewhere.jobs:ap", r"somewhere\.jobs has no `ap`; did you mean `app`\?"),
         ("somewhere.jobs:number", r"is a int, not an App; name the"),
         ("somewhere.broken:app", r"importing somewhere\.broken raised ModuleNotFoundError: .*dep"),
-        ("somewhere.raises:app", r"importing somewhere\.raises raised ValueError: at import"),
         ("somewhere.wrong:app", r"jobs\.n\.overlap"),
     ],
 )
@@ -380,9 +359,3 @@ def test_an_app_that_is_not_found_is_reported_with_the_cause(
 ) -> None:
     with pytest.raises(ConfigurationError, match=said):
         load_app(reference)
-
-
-@pytest.mark.parametrize("given", [ValueError, "timeout"])
-def test_a_policy_that_takes_a_list_asks_for_one(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"is not a list; put it in brackets: retry_on = "):
-        App().job(name="j", max_attempts=2, retry_on=given)(lambda: None)

@@ -34,16 +34,12 @@ def second(ctx: Context, payload: Order) -> Any:
     return payload
 
 
-def positional(ctx: Context, payload: Order, /) -> Any:
-    return payload
-
-
 def by_name(ctx: Context, other: int = 1, *, payload: Order) -> Any:
     return payload
 
 
 @pytest.mark.parametrize(
-    "function", [first, second, positional, by_name, partial(second), partial(by_name, other=2)]
+    "function", [first, second, by_name, partial(second), partial(by_name, other=2)]
 )
 def test_the_parameter_is_found_wherever_it_is(function: Callable[..., Any]) -> None:
     assert bind(function)(Given({"number": "3"})) == Order(number=3)
@@ -64,11 +60,7 @@ def test_a_default_is_used_only_without_a_payload_and_no_annotation_means_json()
 
 @pytest.mark.parametrize(
     ("payload", "said"),
-    [
-        ({"number": "x"}, "payload.number: Input should be a valid integer"),
-        ({}, "payload.number: Field required"),
-        (None, "payload: Input should be an object"),
-    ],
+    [({}, "payload.number: Field required"), (None, "payload: Input should be an object")],
 )
 def test_a_refused_payload_names_the_field(payload: Any, said: str) -> None:
     with pytest.raises(PayloadInvalidError, match=said):

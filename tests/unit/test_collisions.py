@@ -32,6 +32,9 @@ def test_jobs_of_one_queue_that_are_due_in_one_second() -> None:
     assert collided(external("a"), external("b"), external("c", "1 0 * * *")) == []
     assert collided(external("a"), external("b"), external("c", schedule_delay="1s")) == []
     assert collided(external("a"), external("b"), external("c", None)) == []
+    over = external("c", ends_at=NOON)
+    late = external("d", starts_at=NOON + 2 * DAY)
+    assert collided(external("a"), external("b"), over, late) == []
 
 
 def test_the_fullest_second_is_named_and_the_others_are_counted() -> None:
@@ -56,11 +59,3 @@ def test_h_and_jitter_spread_scopes(scopes: int) -> None:
     assert collided(external("a", "H H * * *", **spread), most=scopes // 20) == []
     assert collided(external("a", jitter=f"{scopes}s", **spread), most=1) == []
     assert collided(external("a", jitter=f"{scopes // 10}s", **spread), most=9)[0][2] == 10
-
-
-def test_a_job_is_due_only_within_its_lifetime() -> None:
-    late: dict[str, Any] = {"starts_at": NOON + timedelta(days=2)}
-    over: dict[str, Any] = {"ends_at": NOON}
-    assert (
-        collided(external("a"), external("b"), external("c", **late), external("d", **over)) == []
-    )

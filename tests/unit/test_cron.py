@@ -1,23 +1,19 @@
 """Reading schedules: what is named, what is refused or warned about, and how far it is walked."""
 
 import pickle
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from time import process_time
 from typing import Any
 
 import pytest
-import tzdata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cronledger.rules import cron, zones
-from cronledger.rules.cron import CronError
+from cronledger.rules import cron
 from cronledger.rules.model import ScopeKey
-from tests.unit.support.schedules import FAR, agree, plan_times, refusal
+from tests.unit.support.schedules import FAR, plan_times, refusal
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,13 +33,10 @@ def first(text: str, count: int, **options: Any) -> list[str]:
     [
         ("@hourly", ["2026-01-01 00:00:00", "2026-01-01 01:00:00"]),
         ("@daily", ["2026-01-01 00:00:00", "2026-01-02 00:00:00"]),
-        ("@weekly", ["2026-01-04 00:00:00", "2026-01-11 00:00:00"]),
         ("@Monthly", ["2026-01-01 00:00:00", "2026-02-01 00:00:00"]),
         ("@yearly", ["2026-01-01 00:00:00", "2027-01-01 00:00:00"]),
-        (" @annually ", ["2026-01-01 00:00:00", "2027-01-01 00:00:00"]),
         ("5,35 0 0 * * *", ["2026-01-01 00:00:05", "2026-01-01 00:00:35", "2026-01-02 00:00:05"]),
         ("30 9\t* * MON-fri", ["2026-01-01 09:30:00", "2026-01-02 09:30:00"]),
-        ("0 0 1 jan,Mar *", ["2026-01-01 00:00:00", "2026-03-01 00:00:00"]),
         ("0 0 L * *", ["2026-01-31 00:00:00", "2026-02-28 00:00:00"]),
         # croniter alone would say 04:00, 00:18 and the 12th
         ("0 22-5/5 * * *", ["2026-01-01 03:00:00", "2026-01-01 22:00:00"]),
@@ -52,8 +45,6 @@ def first(text: str, count: int, **options: Any) -> list[str]:
         ("0 0 * * 5#2", ["2026-01-09 00:00:00", "2026-02-13 00:00:00"]),
         ("0 0 * * L5", ["2026-01-30 00:00:00", "2026-02-27 00:00:00"]),
         ("0 0 15W * *", ["2026-01-15 00:00:00", "2026-02-16 00:00:00"]),
-        ("0 0 * * 7", ["2026-01-04 00:00:00", "2026-01-11 00:00:00"]),
-        ("@every 90s", ["2026-01-01 00:00:00", "2026-01-01 00:01:30"]),
         ("@EVERY PT1H30M", ["2026-01-01 00:00:00", "2026-01-01 01:30:00"]),
         ("@every 11m", ["2026-01-01 00:05:00", "2026-01-01 00:16:00"]),
     ],
@@ -68,9 +59,7 @@ def test_a_schedule_names_these_plan_times(text: str, expected: list[str]) -> No
         ("0 0 13 * 5", True, ["01-02", "01-09", "01-13", "01-16"]),  # either
         ("0 0 13 * 5", False, ["02-13", "03-13", "11-13"]),  # both
         ("0 0 */5 * 5", True, ["01-16", "02-06", "03-06"]),  # one begins with '*': both
-        ("0 0 13 * */5", True, ["02-13", "03-13", "09-13", "11-13"]),
         ("0 0 5,*/5 * 5", True, ["01-01", "01-02", "01-05", "01-06"]),  # '*' inside: either
-        ("0 0 13 * ?", True, ["01-13", "02-13"]),
         ("0 0 1 * 5#2", True, ["01-01", "01-09", "02-01", "02-13"]),  # '#' and W: either too
         ("0 0 15W * 1", True, ["01-05", "01-12", "01-15", "01-19"]),
     ],
@@ -98,10 +87,8 @@ def test_hashed_fields_depend_on_job_and_scope_and_never_change() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("61 * * * *", "minute field '61'"), ("* * 0 * *", "day of month field '0'"),
-        ("* * * foo *", "month field 'foo'"), ("* * * * mon#6", "day of week field 'mon#6'"),
-        ("60 * * * * *", "second field '60'"), ("*/0 * * * *", "minute field '*/0'"),
-        ("0 0 30 2 *", "day of month '30' never occurs in month '2'"),
+        ("61 * * * *", "minute field '61'"), ("* * * foo *", "month field 'foo'"),
+        ("* * * * mon#6", "day of week field 'mon#6'"), ("60 * * * * *", "second field '60'"),
         ("0 0 31 4,6 *", "day of month '31' never occurs in month '4,6'"),
         ("0 0 1 * */9#2", "day of week field '*/9#2'"), ("* * * *", "4 fields"), ("", "0 fields"),
         ("0 * * * * * 2026", "years are not supported"), ("R * * * *", "R in the minute field"),
@@ -125,8 +112,6 @@ def test_refused_schedules_name_field_value_and_remedy(text: str, problem: str) 
     ("options", "field", "remedy"),
     [
         ({"timezone": "Europe/Berln"}, "timezone", "did you mean 'Europe/Berlin'"),
-        ({"timezone": "europe/berlin"}, "timezone", "did you mean 'Europe/Berlin'"),
-        ({"timezone": "America"}, "timezone", "did you mean"),
         ({"timezone": "../../etc/passwd"}, "timezone", "use a name such as"),
         ({"dst_gap": "later"}, "dst_gap", "'shift' or 'skip'"),
         ({"dst_fold": "last"}, "dst_fold", "'first' or 'both'"),
@@ -143,40 +128,18 @@ def test_days_that_never_meet_are_refused() -> None:
     assert "day of month '1' and day of week '1#2' never coincide" in str(error)
 
 
-WORDS = (
-    "* ? L l W 15w l5 5l mon mon#2 #2 1-5 5-1 */5 0 7 60 h h/5 h(1-3) h(5-2) h/0 r jan 31 */0 -1 "
-    "1/ / , 1,2 7-7 mon-fri#1 1-5/0 l-3 99999999999999999999 1#0 5,* h,5 @ 1.5 30,l ١ İ"
-)
-words = st.sampled_from(WORDS.split())
-
-
-@pytest.mark.long
-@settings(max_examples=100)
-@given(text=st.lists(words, min_size=5, max_size=6).map(" ".join) | st.text(max_size=20))
-def test_any_text_is_read_or_refused_as_by_the_audit(text: str) -> None:
-    agree(text, START, START + 400 * DAY, most=3)
-    with suppress(CronError):
-        assert cron.parse(text).next_after(START, START + timedelta(days=50 * 366)) is not None
-
-
 @pytest.mark.parametrize(
     ("text", "options", "warnings"),
     [
         ("0 9 * * 1-5", {}, []),
-        ("*/5 */6 * */3 *", {}, []),
-        ("0 0 * * 0-7", {}, []),
         ("0 0 15-L * *", {}, []),
         ("@every 6d", {}, []),
         ("5-5 * * * *", {}, ["5-5 in the minute field means the whole field"]),
-        ("0 0 31-L * *", {}, ["31-l in the day of month field means the whole field"]),
-        ("0 22-2 * * *", {}, ["22-2 in the hour field wraps"]),
         ("0 0 * nov-feb/2 1,fri-mon", {}, ["nov-feb in the month", "fri-mon in the day of week"]),
         ("*/7 * * * *", {}, ["*/7 in the minute field restarts with each hour"]),
-        ("0 0 */2 * *", {}, ["*/2 in the day of month field restarts with each month"]),
         ("0 0 * */5 */2", {}, ["each year", "each week"]),
         ("H/7 * * * *", {}, ["h/7 in the minute field"]),
         ("0 0 H * *", {"job": "i"}, ["H is day 31"]),
-        ("@every 7d", {}, ["Thursdays"]),
         ("@every 2w", {"timezone": "Asia/Tokyo"}, ["Thursdays", "'Asia/Tokyo' has no effect"]),
     ],
 )
@@ -187,27 +150,10 @@ def test_a_misleading_schedule_has_a_warning(text: str, options: Any, warnings: 
 
 
 @pytest.mark.parametrize(
-    ("text", "elapsed"),
-    [
-        ("* 2 * * *", True), ("*/5 2 * * *", True), ("0 * * * *", True), ("0 */2 * * *", True),
-        ("0 0-23 * * *", False), ("5,*/20 2 * * *", False), ("* 30 2 * * *", False),
-        ("H 2 * * *", False), ("H H * * *", False), ("30 2 * * *", False), ("@hourly", True),
-        ("@daily", False), ("@every 1h", True),
-    ],
-)  # fmt: skip
-def test_elapsed_is_about_the_text_of_minute_and_hour(text: str, elapsed: bool) -> None:
-    spec = cron.parse(text)
-    assert spec.elapsed is elapsed
-    assert spec.is_every is text.startswith("@every")
-
-
-@pytest.mark.parametrize(
     ("text", "period"),
     [
-        ("* * * * * *", SECOND), ("0,55 * * * * *", 5 * SECOND),
-        ("30 0,1 9 * * *", timedelta(minutes=1)), ("50,10 * * * *", timedelta(minutes=20)),
-        ("59 0 * * *", DAY), ("0 0,23 * * *", timedelta(hours=1)), ("0 9 * * 1-5", DAY),
-        ("0 9 * * 1", 7 * DAY), ("0 9,10 * * 1", timedelta(hours=1)), ("0 9 * * 1,4", 3 * DAY),
+        ("* * * * * *", SECOND), ("0,55 * * * * *", 5 * SECOND), ("50,10 * * * *", 20 * MINUTE),
+        ("0 0,23 * * *", HOUR), ("0 9 * * 1-5", DAY), ("0 9 * * 1,4", 3 * DAY),
         ("0 0 1 * *", 28 * DAY), ("0 0 31 * *", 31 * DAY), ("0 0 31 12 *", 365 * DAY),
         ("0 0 1 * 5#2", 7 * DAY), ("0 0 29 2 *", 1461 * DAY), ("0 0 29 2 */7", 28 * 365 * DAY),
         ("@every 90s", 90 * SECOND),
@@ -294,19 +240,6 @@ def test_next_after_is_right_when_threads_share_it() -> None:
         assert all(pool.map(ask, [1, -1, 7, -5]))
 
 
-def test_a_walk_that_does_not_advance_is_an_error() -> None:
-    class Stuck(cron._Every):
-        def instants(self, low: int, high: int) -> Iterator[int]:
-            yield from (low, low)
-
-    utc = zones.named("UTC")
-    spec = cron.Cron("@every 1s", "UTC", (), True, True, utc, Stuck(1))
-    walk = spec.plan_times(START, FAR)
-    next(walk)
-    with pytest.raises(CronError, match="is not after"):
-        next(walk)
-
-
 def test_ranges_are_walked_lazily_and_fast() -> None:
     begin = datetime(1, 1, 1, tzinfo=UTC)
     assert plan_times("* * * * * *", begin, most=1)[0].year == 1900
@@ -318,9 +251,3 @@ def test_ranges_are_walked_lazily_and_fast() -> None:
     assert len(list(islice(month, 10_000))) == 10_000
     # Measured 0.02 s; the bound only tells lazy from eager, fast from hopeless.
     assert process_time() - started < 2
-
-
-def test_fingerprint_names_what_decides_the_instants() -> None:
-    assert cron.FINGERPRINT["tzdata"] == tzdata.IANA_VERSION
-    assert cron.FINGERPRINT["croniter"].startswith("7.")
-    assert set(cron.FINGERPRINT) == {"croniter", "tzdata"}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib import resources
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -43,37 +43,24 @@ TABLE: list[tuple[str, str, str, int, str]] = [
     # Berlin: 2026-03-29 02:00 -> 03:00 at 01:00Z; 2026-10-25 03:00 -> 02:00 at 01:00Z
     ("Europe/Berlin", "30 2 * * *", "2026-03-28 00:00", 60, "28 01:30, 29 01:00>, 30 00:30"),
     ("Europe/Berlin", "0,30 2 * * *", "2026-03-28 12:00", 36, "29 01:00>, 30 00:00"),
-    ("Europe/Berlin", "0/15 2 * * *", "2026-03-28 12:00", 24, "29 01:00>"),
-    ("Europe/Berlin", "0 3 * * *", "2026-03-28 12:00", 24, "29 01:00"),
     ("Europe/Berlin", "0,30 2,3 * * *", "2026-03-28 12:00", 24, "29 01:00, 29 01:30"),
     ("Europe/Berlin", "*/15 2 * * *", "2026-03-28 12:00", 24, ""),
     ("Europe/Berlin", "0 * * * *", "2026-03-28 23:30", 3, "29 00:00, 29 01:00, 29 02:00"),
     ("Europe/Berlin", "30 2 * * *", "2026-10-24 12:00", 24, "25 00:30"),
-    ("Europe/Berlin", "30 2 * * *", "2026-10-25 00:30", 24, ""),
     ("Europe/Berlin", "*/30 2 * * *", "2026-10-25 00:29", 1, "25 00:30, 25 01:00"),
-    ("Europe/Berlin", "30 * * * *", "2026-10-25 00:00", 3, "25 00:30, 25 01:30, 25 02:30"),
     ("Europe/Berlin", "30 0-23 * * *", "2026-10-25 00:00", 3, "25 00:30, 25 02:30"),
-    ("Europe/Berlin", "0,*/30 2,* * * *", "2026-10-25 00:00", 2, "25 00:30, 25 02:00"),
     # New York: 2026-03-08 02:00 -> 03:00 at 07:00Z
     ("America/New_York", "30 1-2 * * *", "2026-03-08 00:00", 24, "08 06:30, 08 07:00>"),
-    ("America/New_York", "0 */2 * * *", "2026-03-08 04:00", 6, "08 05:00, 08 08:00, 08 10:00"),
     # Lord Howe: 2026-10-04 02:00 -> 02:30 at 15:30Z; 2026-04-05 02:00 -> 01:30 at 15:00Z
     ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03 00:00", 24, "03 15:30>"),
-    ("Australia/Lord_Howe", "15,30 2 * * *", "2026-10-03 00:00", 24, "03 15:30"),
     ("Australia/Lord_Howe", "*/20 * * * *", "2026-04-04 14:30", 1, "04 14:40, 04 15:10, 04 15:30"),
-    ("Australia/Lord_Howe", "20/40 1 * * *", "2026-04-04 00:00", 24, "04 14:20"),
     ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04 00:00", 24, "04 14:45"),
-    ("Australia/Lord_Howe", "0 2 * * *", "2026-04-04 00:00", 24, "04 15:30"),
     # Santiago: 2026-09-06 00:00 -> 01:00 at 04:00Z; 2026-04-05 00:00 -> 04-04 23:00 at 03:00Z
     ("America/Santiago", "0 0 6 9 *", "2026-09-05 12:00", 24, "06 04:00>"),
     ("America/Santiago", "0 0 * * 6", "2026-09-05 12:00", 24, ""),
-    ("America/Santiago", "59 23 5 9 *", "2026-09-05 12:00", 24, "06 03:59"),
-    ("America/Santiago", "0 0,1 * * *", "2026-09-05 12:00", 24, "06 04:00"),
     ("America/Santiago", "30 23 * * *", "2026-04-04 12:00", 24, "05 02:30"),
-    # Cairo: 2026-04-24 00:00 -> 01:00 at 22:00Z; 2026-10-30 00:00 -> 10-29 23:00 at 21:00Z;
-    # in 2010 the clock went back for Ramadan on 08-11
+    # Cairo: 2026-04-24 00:00 -> 01:00 at 22:00Z; 2026-10-30 00:00 -> 10-29 23:00 at 21:00Z
     ("Africa/Cairo", "0 0 * * *", "2026-04-23 12:00", 24, "23 22:00>"),
-    ("Africa/Cairo", "30 23 * * *", "2010-08-10 12:00", 24, "10 20:30"),
     # Dublin has negative DST in winter; Casablanca leaves its summer for Ramadan
     ("Europe/Dublin", "30 1 * * *", "2026-10-24 12:00", 24, "25 00:30"),
     ("Africa/Casablanca", "30 2 * * *", "2025-04-05 12:00", 24, "06 02:00>"),
@@ -110,9 +97,7 @@ def test_firings_around_clock_changes_are_those_worked_out_by_hand(
     ("zone", "text", "options", "start", "expected"),
     [
         ("Europe/Berlin", "30 2 * * *", {"dst_gap": "skip"}, "2026-03-28 12:00", ""),
-        ("Europe/Berlin", "0,30 2,3 * * *", {"dst_gap": "skip"}, "2026-03-28 12:00", "01:00 01:30"),
         ("Europe/Berlin", "30 2 * * *", {"dst_fold": "both"}, "2026-10-24 12:00", "00:30 01:30"),
-        ("Europe/Berlin", "30 2 * * *", {"dst_fold": "both"}, "2026-03-28 12:00", "01:00"),
         ("Australia/Lord_Howe", "45 1 * * *", {"dst_fold": "both"}, "2026-04-04 00:00",
          "14:45 15:15"),
         # In order, though the second pass of the one date comes after the first of the next.
@@ -203,7 +188,7 @@ def around_changes(draw: st.DrawFn) -> tuple[str, str, datetime]:
     change = draw(st.sampled_from(changes_of(zone, draw(st.integers(1975, 2036)))))
     near = change.astimezone(zones.named(zone)).hour
     hours = [str((near + shift) % 24) for shift in (-2, -1, 0, 1)]
-    minute = draw(st.sampled_from(["0", "30", "15,45", "*", "*/20", "*/7", "0-59/10", "5-40/5"]))
+    minute = draw(st.sampled_from(["0", "30", "15,45", "*", "*/20", "*/7", "0-59/10", "5,*/20"]))
     hour = draw(st.sampled_from([*hours, ",".join(hours[1:3]), "*", "*/2", "0-23", "0,23"]))
     day = draw(st.sampled_from(["*", "*", "*", "*/2", "1-15", str(change.day)]))
     month = draw(st.sampled_from(["*", "*", "*/2", str(change.month)]))
@@ -220,7 +205,7 @@ policies = {"gap": st.sampled_from(["shift", "skip"]), "fold": st.sampled_from([
     cuts=st.lists(st.timedeltas(-30 * HOUR, 30 * HOUR), min_size=3, max_size=3).map(sorted),
     **policies,
 )
-def test_a_range_is_the_sum_of_its_parts(
+def test_a_range_is_the_sum_of_its_parts_and_of_the_next_firings(
     case: tuple[str, str, datetime], cuts: list[timedelta], gap: Any, fold: Any
 ) -> None:
     zone, text, change = case
@@ -232,6 +217,11 @@ def test_a_range_is_the_sum_of_its_parts(
     assert all(a < f.plan_time <= c and f.local.astimezone(UTC) == f.plan_time for f in whole)
     found = plan_times(text, a, c, timezone=zone, dst_gap=gap, dst_fold=fold)
     assert found == [f.plan_time for f in whole]
+    asked = a
+    for expected in whole[:5]:
+        assert spec.next_after(asked) == expected
+        assert spec.next_after(expected.plan_time - MICROSECOND) == expected
+        asked = expected.plan_time
     for at in (0, len(whole) // 2):  # cutting exactly at a firing leaves it to the left part
         for firing in whole[at : at + 1]:
             assert [f.plan_time for f in spec.firings(a, firing.plan_time)][-1] == firing.plan_time
@@ -265,18 +255,3 @@ def test_a_count_is_the_number_of_plan_times(
     for plan_time in plan_times[: 3 * len(plan_times) : max(1, len(plan_times) // 3)]:
         assert spec.count(plan_time - MICROSECOND, plan_time) == 1
         assert spec.count(plan_time - MICROSECOND, plan_time - MICROSECOND) == 0
-
-
-@settings(max_examples=60)
-@given(case=around_changes(), back=st.timedeltas(timedelta(0), 60 * HOUR))
-def test_next_after_is_the_first_of_firings(
-    case: tuple[str, str, datetime], back: timedelta
-) -> None:
-    zone, text, change = case
-    spec = cron.parse(text, timezone=zone)
-    asked = change - back
-    firings = list(islice(spec.firings(asked, asked + 400 * DAY), 5))
-    for expected in firings:
-        found = spec.next_after(asked)
-        assert found == expected == spec.next_after(expected.plan_time - timedelta(microseconds=1))
-        asked = expected.plan_time

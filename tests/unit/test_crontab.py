@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cronledger.rules import cron, validation
-from cronledger.rules.model import Handler, Job, Overlap
+from cronledger.rules import cron
+from cronledger.rules.model import Overlap
 from cronledger.sources import toml
 from cronledger.sources.crontab import (
     Format,
@@ -45,13 +45,6 @@ SHELL=/bin/sh
 25 6\t* * *\troot\ttest -x /usr/sbin/anacron || { cd / && run-parts --report /etc/cron.daily; }
 #
 """
-CERTBOT = """\
-SHELL=/bin/sh
-PATH=/usr/local/sbin:/usr/local/bin:/sbin:/bin:/usr/sbin:/usr/bin
-
-0 */12 * * * root test -x /usr/bin/certbot -a \\! -d /run/systemd/system && \
-perl -e 'sleep int(rand(43200))' && certbot -q renew --no-random-sleep-on-renew
-"""
 SYSSTAT = """\
 PATH=/usr/lib/sysstat:/usr/sbin:/usr/sbin:/usr/bin:/sbin:/bin
 
@@ -79,47 +72,22 @@ def dropped(imported: Imported) -> list[Note]:
 
 
 def loaded(imported: Imported, options: Options | None = None) -> dict[str, dict[str, Any]]:
-    """The jobs of the rendered file, each of them accepted by the rules of declarations."""
+    """The jobs of the rendered file, each of them accepted by the reader of files."""
     text = render(convert([imported], options or Options()))
     tables: dict[str, dict[str, Any]] = tomllib.loads(text).get("jobs", {})
-    for name, table in tables.items():
-        policies = {**table}
-        command, env, cwd = (policies.pop(key, None) for key in ("command", "env", "cwd"))
-        target = {"command": command}
-        target |= {"env": env} if env else {}
-        target |= {"cwd": cwd} if cwd else {}
-        job = Job(name=name, handler=Handler.COMMAND, target=target, **policies)
-        validation.check([job])
+    assert not [problem for job in tables.items() for problem in toml.problems_of_table(*job)]
     return tables
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "jobs"),
-    [
-        ("/etc/crontab", DEBIAN, {
-            "cd-run-parts-report-cron-hourly": "17 * * * *",
-            "test-x-anacron-cd-run-parts-report-cron-daily": "25 6 * * *",
-        }),
-        ("/etc/cron.d/certbot", CERTBOT, {
-            "certbot-test-x-certbot-a-d-system-perl-e-sleep-i": "0 */12 * * *",
-        }),
-        ("/etc/cron.d/sysstat", SYSSTAT, {
-            "sysstat-command-v-debian-sa1-null-debian-sa1-1-1": "5-55/10 * * * *",
-            "sysstat-command-v-debian-sa1-null-debian-sa1-60": "59 23 * * *",
-        }),
-    ],
-)  # fmt: skip
-def test_each_entry_of_a_real_crontab_becomes_a_job(
-    file: str, text: str, jobs: dict[str, str]
-) -> None:
-    assert detect_format(text) == "system"
-    imported = read(text, "system", file=file)
+def test_each_entry_of_a_real_crontab_becomes_a_job() -> None:
+    assert detect_format(DEBIAN) == detect_format(SYSSTAT) == "system"
+    imported = read(DEBIAN, "system", file="/etc/crontab")
     assert complete(imported)
-    tables = loaded(imported)
-    assert {name: table["schedule"] for name, table in tables.items()} == jobs
-    for job in imported.jobs:
-        assert isinstance(job.command, str)
-        assert job.text.replace("\\%", "%").endswith(job.command)
+    assert {name: table["schedule"] for name, table in loaded(imported).items()} == {
+        "cd-run-parts-report-cron-hourly": "17 * * * *",
+        "test-x-anacron-cd-run-parts-report-cron-daily": "25 6 * * *",
+    }
+    assert [job.text.endswith(str(job.command)) for job in imported.jobs] == [True, True]
 
 
 def test_descriptions_are_the_comment_right_above_and_the_user() -> None:
@@ -131,7 +99,6 @@ def test_descriptions_are_the_comment_right_above_and_the_user() -> None:
         "Additional run at 23:59 to rotate the statistics file (cron user: root)",
     ]
     assert only("# one\n# two\n* * * * * x").description == "one two"
-    assert only("# far\n\n* * * * * x").description is None
     assert only("# old way:\n#0 5 * * * y\n* * * * * x").description is None
     assert only("# m h  dom mon dow   command\n# real\n* * * * * x").description == "real"
 
@@ -139,17 +106,14 @@ def test_descriptions_are_the_comment_right_above_and_the_user() -> None:
 @pytest.mark.parametrize(
     ("line", "name", "value"),
     [
-        ("A=b", "A", "b"),
         ("  A = b c  ", "A", "b c"),
         ('A="  b "  ', "A", "  b "),
         ("A='b \"c\"'", "A", 'b "c"'),
         ('"A"=b', "A", "b"),
         ("A=b'c' # no comment", "A", "b'c' # no comment"),
-        ("A=$HOME:~", "A", "$HOME:~"),
         ('A=""', "A", ""),
         ("A==b=c", "A", "=b=c"),
-        ("A=back\\slash", "A", "back\\slash"),
-        *((line, "", "") for line in ('A="b" c', 'A="b', "A='b", "A b=c", "=b")),
+        *((line, "", "") for line in ('A="b" c', "A='b", "A b=c", "=b")),
     ],
 )
 def test_a_setting_is_read_with_the_quotes_of_cron_or_dropped_with_a_note(
@@ -197,15 +161,11 @@ def test_mailto_becomes_a_channel_of_the_jobs_after_it() -> None:
         Mail(("ops@example.org", "root@localhost"), "cron@example.org"), None,
     ]  # fmt: skip
     assert [dict(job.env) for job in mailed.jobs] == [{}, {}, {"MAILTO": "ops"}, {}, {}]
-
-
-@pytest.mark.parametrize("value", ["$USER", "a b", "-f x@y; rm", "<ops@example.org>", "ops@"])
-def test_a_value_that_is_not_an_address_is_omitted(value: str) -> None:
-    imported = read(f'MAILTO="{value}"\n@daily x')
-    assert (imported.jobs[0].mail, complete(imported)) == (None, False)
-    assert f"{value!r} is not an address; it is omitted" in imported.notes[0].message
-    both = read(f'MAILTO="{value}, ops"\nMAILFROM="{value}"\n@daily x')
-    assert both.jobs[0].mail == Mail(("ops@localhost",), SENDER)
+    for wrong in ("$USER", "a b", "-f x@y; rm", "<ops@example.org>", "ops@"):
+        omitted = read(f'MAILTO="{wrong}, ops"\nMAILFROM="{wrong}"\n@daily x')
+        assert f"{wrong!r} is not an address; it is omitted" in omitted.notes[0].message
+        assert omitted.jobs[0].mail == Mail(("ops@localhost",), SENDER)
+        assert not complete(omitted)
 
 
 def test_each_mailto_of_several_crontabs_is_one_channel(tmp_path: Path) -> None:
@@ -296,13 +256,11 @@ def test_a_schedule_of_cron_is_translated(written: str, schedule: str) -> None:
     ("line", "said"),
     [
         ("@reboot start", "HOST=FILE"), ("@noon x", "@hourly"), ("@0 x", "shorter than a second"),
-        ("61 * * * * x", "61"), ("* * 31 2 * x", "never occurs"), ("5/15 * * * * x", "5-59/15"),
+        ("* * 31 2 * x", "never occurs"), ("5/15 * * * * x", "5-59/15"),
         ("0 22-2 * * * x", "22-23,0-2"), ("0 0 * * fri-sun x", "fri-6,0-sun"),
-        ("0,~ * * * * x", "split"), ("30~10 * * * * x", "descending"), ("* * L * * x", "'L'"),
-        ("H * * * * x", "'H'"), ("* * ? * * x", "'?'"), ("* * * * mon#1 x", "'mon#1'"),
-        ("mon * * * * x", "'mon'"), ("0 0 * foo * x", "foo"), ("* * * * *", "no command"),
-        ("* * * * * %text", "no command"), ("@daily", "no command"),
-        ("* * * *", "five time fields"), ("rubbish", "five time fields"), ("* * * * * a\0b", "NUL"),
+        ("0,~ * * * * x", "split"), ("30~10 * * * * x", "descending"), ("H * * * * x", "'H'"),
+        ("* * * * mon#1 x", "'mon#1'"), ("* * * * * %text", "no command"),
+        ("* * * *", "five time fields"), ("* * * * * a\0b", "NUL"),
         ("* * * * * a\udcffb", "UTF-8"), ("* * * * \xa0* x", "not valid in cron"),
     ],
 )  # fmt: skip
@@ -348,8 +306,8 @@ def test_an_entry_of_another_user_is_noted_or_switches_to_it() -> None:
         ("0 5 * * * alice x", [], "user"),
         ("0 5 * * * alice x", ["alice"], "system"),
         ("0 5 * * * backup now", ["backup"], "user"),
-        ("0 5 * * * backup now\n@daily\troot\ty", ["backup"], "system"),
         ("0 5 * * * root x\n0 5 * * * y z", [], "user"),
+        ("0 5 * * * backup now\n@daily\troot\ty", ["backup"], "system"),
         ("# m h dom mon dow user command\n0 5 * * * alice x", [], "system"),
         ("# m h  dom mon dow   command\n0 5 * * * root x", [], "user"),
         ("", [], "user"),
@@ -363,7 +321,6 @@ def test_the_format_is_detected_by_known_users(text: str, known: list[str], form
     ("file", "command", "name"),
     [
         ("-", "/usr/local/bin/backup.sh --full", "backup-sh-full"),
-        ("-", "cd /srv/app && python -m app.clean", "cd-app-python-m-app-clean"),
         ("-", "echo 'unbalanced", "echo-unbalanced"),
         ("-", "'%'", "job"),
         ("/etc/cron.d/e2scrub_all", "/sbin/e2scrub_all -A -r", "e2scrub-all-a-r"),
@@ -391,21 +348,11 @@ def test_imported_jobs_have_the_policies_and_flags_of_cron() -> None:
     assert "--faithful" in header
 
 
-@pytest.mark.parametrize(
-    ("schedule", "lease"),
-    [("@daily", "10m"), ("5 * * * *", "10m"), ("* * * * *", None), ("*/5 3 * * *", None)],
-)
+@pytest.mark.parametrize(("schedule", "lease"), [("5 * * * *", "10m"), ("*/5 3 * * *", None)])
 def test_a_job_that_fires_at_most_once_an_hour_survives_a_restart_of_the_database(
     schedule: str, lease: str | None
 ) -> None:
     assert loaded(read(f"{schedule} x"))["x"].get("stale_timeout") == lease
-
-
-def test_control_characters_are_escaped_in_descriptions() -> None:
-    imported = read("# caf\udce9 \0\x07\n@daily printf '\x07\x7f\u2028\r' # \x1b")
-    table = loaded(imported)["printf"]
-    assert table["command"] == "printf '\x07\x7f\u2028\r' # \x1b"
-    assert table["description"] == "caf\\udce9 \\x00\\x07"
 
 
 FIELDS = st.lists(
@@ -454,66 +401,42 @@ def complete(imported: Imported) -> bool:
     return convert([imported], Options()).complete
 
 
-def messages(command: str) -> str:
-    imported = read(f"@daily {command}\n", current_user="root")
-    return "\n".join(f"{note.kind}: {note.message}" for note in imported.notes)
+@pytest.mark.parametrize(
+    ("command", "begins", "contains"),
+    [
+        ("serve &", "changed: &:", "ended when it exits"),
+        ("/usr/bin/nohup serve &", "changed: &, nohup:", "ended when it exits"),
+        ("cd /srv && setsid ./serve", "changed: setsid:", "ended when it exits"),
+        ("a &>/dev/null", "info: standard output and errors go to /dev/null,", "does not keep it"),
+        (
+            "a >> /var/log/a.log 2>&1",
+            "info: standard output and errors go to /var/log/a.log,",
+            "does not keep it",
+        ),
+        ("{ a; b; } > /dev/null", "info: standard output goes to /dev/null,", "does not keep it"),
+        ("flock -n /run/lock/a a", "info: flock -n:", "exits with 1, and so is FAILED"),
+        ("flock -xn /run/lock/a -c a", "info: flock -n:", 'overlap = "skip"'),
+        ("flock -n -E 0 /run/lock/a a", "info: flock -n:", "is a SUCCESS"),
+    ],
+)
+def test_a_command_that_behaves_differently_is_noted(
+    command: str, begins: str, contains: str
+) -> None:
+    [note] = read(f"@daily {command}\n", current_user="root").notes
+    assert f"{note.kind}: {note.message}".startswith(begins)
+    assert contains in note.message
 
 
 @pytest.mark.parametrize(
-    ("command", "begins"),
+    "command",
     [
-        ("serve &", "changed: &:"), ("nohup serve", "changed: nohup:"),
-        ("/usr/bin/nohup serve &", "changed: &, nohup:"),
-        ("cd /srv && setsid ./serve", "changed: setsid:"),
-        *((command, "") for command in (
-            "a && b", "a 2>&1", "a >&2", "a & b & wait", "echo '&'", 'say "a & b"', r"a \& b",
-            "nohups x",
-        )),
+        "a 2>&1", "a & b & wait", 'say "a & b"', r"a \& b", "nohups x", "a > /dev/null && b",
+        "a 2>/dev/null", "a > /tmp/x | b", "echo '>/dev/null'", "flock /run/lock/a a -n",
+        "flock -w 10 /run/lock/a a",
     ],
 )  # fmt: skip
-def test_a_command_is_noted_only_if_it_leaves_processes(command: str, begins: str) -> None:
-    told = messages(command)
-    assert told.startswith(begins)
-    assert ("ended when it exits" in told) is bool(begins)
-
-
-@pytest.mark.parametrize(
-    ("command", "told"),
-    [
-        ("a >/dev/null", "info: standard output goes to /dev/null,"),
-        ("a > /dev/null 2>&1", "info: standard output and errors go to /dev/null,"),
-        ("a &>/dev/null", "info: standard output and errors go to /dev/null,"),
-        ("a >> /var/log/a.log 2>&1", "info: standard output and errors go to /var/log/a.log,"),
-        ("a && b >>/var/log/b.log", "info: standard output goes to /var/log/b.log,"),
-        ("{ a; b; } > /dev/null", "info: standard output goes to /dev/null,"),
-        ("a > /dev/null && b", ""),
-        ("a 2>/dev/null", ""),
-        ("a >&2", ""),
-        ("a > /tmp/x | b", ""),
-        ("echo '>/dev/null'", ""),
-    ],
-)
-def test_output_that_the_ledger_does_not_receive_is_noted(command: str, told: str) -> None:
-    found = messages(command)
-    assert found.startswith(told)
-    assert ("does not keep it" in found) is bool(told)
-
-
-@pytest.mark.parametrize(
-    ("command", "told"),
-    [
-        ("flock -n /run/lock/a a", "exits with 1, and so is FAILED"),
-        ("/usr/bin/flock -xn /run/lock/a -c a", "exits with 1, and so is FAILED"),
-        ("flock --nonblock /run/lock/a a", "exits with 1, and so is FAILED"),
-        ("flock -n -E 0 /run/lock/a a", "is a SUCCESS"),
-        ("flock /run/lock/a a -n", ""),
-        ("flock -w 10 /run/lock/a a", ""),
-    ],
-)
-def test_a_lock_that_a_run_does_not_wait_for_is_noted(command: str, told: str) -> None:
-    found = messages(command)
-    assert told in found
-    assert ('overlap = "skip"' in found) is bool(told)
+def test_a_command_that_behaves_as_under_cron_has_no_note(command: str) -> None:
+    assert read(f"@daily {command}\n", current_user="root").notes == ()
 
 
 run = partial(run_import, "crontab")
@@ -567,10 +490,6 @@ def test_a_known_user_is_the_owner_of_its_file_in_any_directory(tmp_path: Path) 
 
 
 def test_crontab_user_names_the_user_of_files_that_name_none(tmp_path: Path) -> None:
-    named = run("-", "--crontab-user", "jo", "--as-user", stdin="@daily root x\n")
-    assert named.exit_code == 0
-    table = tomllib.loads(named.stdout)["jobs"]["root-x"]
-    assert table["command"] == [*as_user("jo", "root x")]
     (spool := tmp_path / "crontabs").mkdir()
     (spool / "ann").write_text("@daily x\n")
     (tmp_path / "etc").mkdir()
@@ -624,12 +543,12 @@ def test_command_warns_about_values_that_are_probably_secrets() -> None:
 
 def test_command_writes_a_file_and_overwrites_none(tmp_path: Path) -> None:
     output = tmp_path / "cronledger.toml"
-    entries = f"{CERTBOT}SHELL=/bin/bash\nHOME=/srv\nRANDOM_DELAY=5\n~ 4 * * * root cat%in\n"
+    entries = f"{SYSSTAT}SHELL=/bin/bash\nHOME=/srv\nRANDOM_DELAY=5\n~ 4 * * * root cat%in\n"
     assert run("-", "-o", output, stdin=entries).exit_code == 0
     written = output.read_text()
-    certbot, cat = toml.load(output).jobs
-    assert certbot.target["env"]["PATH"].startswith("/usr/local/sbin:")
-    assert certbot.target["command"].startswith("test -x /usr/bin/certbot")
+    report, _, cat = toml.load(output).jobs
+    assert report.target["env"]["PATH"].startswith("/usr/lib/sysstat:")
+    assert report.target["command"].startswith("command -v debian-sa1")
     assert (cat.schedule, cat.jitter) == ("H(0-59) 4 * * *", timedelta(minutes=5))
     assert (cat.target["cwd"], cat.overlap) == ("/srv", Overlap.SKIP)
     refused = run("-", "-o", output, stdin="@daily y")
@@ -641,14 +560,12 @@ def test_command_writes_a_file_and_overwrites_none(tmp_path: Path) -> None:
     assert run("-", "-o", output, "--force", stdin="@reboot y").exit_code == 1
     assert output.stat().st_mode & 0o777 == 0o600
     assert "@reboot y" in output.read_text()
-    assert run("-", "-o", tmp_path / "no" / "f", stdin="@daily x").exit_code == 2
 
 
 def test_wrong_arguments_of_the_command_are_refused(tmp_path: Path) -> None:
     missing = run(tmp_path / "none")
     assert missing.exit_code == 2
     assert str(tmp_path / "none") in missing.stderr
-    assert run().exit_code == 2
     zone = run("-", "--timezone", "Europe/Berln", stdin="@daily x")
     assert zone.exit_code == 2
     assert "Europe/Berlin" in zone.stderr
@@ -657,21 +574,16 @@ def test_wrong_arguments_of_the_command_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("link", "file", "zone"),
     [
-        ("/usr/share/zoneinfo/Asia/Tokyo", "Europe/Berlin\n", "Asia/Tokyo"),
-        ("../usr/share/zoneinfo/Asia/Tokyo", None, "Asia/Tokyo"),
-        (None, "Europe/Berlin\n", "Europe/Berlin"),
+        ("../usr/share/zoneinfo/Asia/Tokyo", "Europe/Berlin\n", "Asia/Tokyo"),
         ("/elsewhere/zone", "Europe/Berlin\n", "Europe/Berlin"),
-        (None, "nonsense", "UTC"),
-        (None, None, "UTC"),
+        ("/elsewhere/zone", "nonsense", "UTC"),
     ],
 )
 def test_command_finds_the_zone_of_this_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str | None, file: str | None, zone: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str, file: str, zone: str
 ) -> None:
-    if link is not None:
-        (tmp_path / "localtime").symlink_to(link)
-    if file is not None:
-        (tmp_path / "timezone").write_text(file)
+    (tmp_path / "localtime").symlink_to(link)
+    (tmp_path / "timezone").write_text(file)
     monkeypatch.setattr(importing, "LOCALTIME", tmp_path / "localtime")
     monkeypatch.setattr(importing, "TIMEZONE", tmp_path / "timezone")
     result = run("-", stdin="@daily x")

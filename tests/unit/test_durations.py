@@ -13,10 +13,10 @@ from cronledger.rules.durations import DurationError
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("0", 0), ("0s", 0), ("90s", 90), ("1h30m", 5400),
+        ("0", 0), ("1h30m", 5400),
         ("1w2d3h4m5s6ms7us", 604_800 + 172_800 + 10_800 + 240 + 5.006007), ("1m500ms", 60.5),
-        ("  10s ", 10), ("007s", 7), ("PT1H30M", 5400), ("P2W", 1_209_600), ("P1DT12H", 129_600),
-        ("PT90S", 90), ("PT0.5S", 0.5), ("PT1M0,000001S", 60.000001),
+        ("  10s ", 10), ("007s", 7), ("P2W", 1_209_600), ("P1DT12H", 129_600),
+        ("PT1M0,000001S", 60.000001),
         ("999999999d", 86_399_999_913_600),
     ],
 )  # fmt: skip
@@ -29,10 +29,8 @@ def test_durations_are_read(text: str, seconds: float) -> None:
     [
         ("", "is invalid"), ("90", "has no unit"), ("-5s", "is invalid"), ("1.5h", "is invalid"),
         ("30m1h", "is invalid"), ("1h1h", "is invalid"), ("1h 30m", "is invalid"),
-        ("5M", "is invalid"), ("5 minutes", "is invalid"), ("٣s", "is invalid"),
-        ("s", "is invalid"), ("P", "not an ISO 8601"), ("PT", "not an ISO 8601"),
-        ("P1DT", "not an ISO 8601"), ("P1H", "not an ISO 8601"), ("P-1D", "not an ISO 8601"),
-        ("PT1.5H", "not an ISO 8601"), ("P1Y", "years or months"), ("P1M", "years or months"),
+        ("5M", "is invalid"), ("٣s", "is invalid"), ("P1DT", "not an ISO 8601"),
+        ("P1H", "not an ISO 8601"), ("PT1.5H", "not an ISO 8601"), ("P1M", "years or months"),
         ("P0M", "years or months"), ("1000000000d", "too long"), ("9" * 5000 + "s", "too long"),
     ],
 )  # fmt: skip
@@ -49,27 +47,21 @@ def test_an_invalid_duration_is_refused_with_its_remedy(text: str, problem: str)
 @pytest.mark.parametrize(
     ("duration", "text"),
     [
-        (timedelta(0), "0s"), (timedelta(seconds=90), "1m30s"),
-        (timedelta(hours=1, minutes=30), "1h30m"), (timedelta(hours=24), "1d"),
-        (timedelta(days=7), "1w"), (timedelta(days=14), "2w"), (timedelta(days=10), "10d"),
+        (timedelta(0), "0s"), (timedelta(seconds=90), "1m30s"), (timedelta(hours=24), "1d"),
+        (timedelta(days=14), "2w"), (timedelta(days=10), "10d"),
         (timedelta(days=7, seconds=1), "7d1s"), (timedelta(milliseconds=1500), "1s500ms"),
         (timedelta(microseconds=1), "1us"),
     ],
 )  # fmt: skip
 def test_durations_are_written_in_their_shortest_form(duration: timedelta, text: str) -> None:
     assert durations.format(duration) == text
-
-
-def test_a_negative_duration_has_no_text() -> None:
     with pytest.raises(DurationError, match="negative"):
         durations.format(timedelta(microseconds=-1))
 
 
 @given(st.timedeltas(min_value=timedelta(0)))
 def test_a_written_duration_reads_back(duration: timedelta) -> None:
-    text = durations.format(duration)
-    assert durations.parse(text) == duration
-    assert durations.format(durations.parse(text)) == text
+    assert durations.parse(durations.format(duration)) == duration
 
 
 @given(st.text(alphabet="0123456789wdhmsuPTYMWDHS.,- ", max_size=12))

@@ -77,12 +77,9 @@ def test_the_interval_and_the_wait_are_those_of_the_audit(schedule: str, zone: s
     assert compared > 0
 
 
-def test_wait_at_most_replaces_the_next_plan_time() -> None:
+def test_wait_at_most_and_a_repeated_firing_keep_the_interval() -> None:
     owner = revision(wait_at_most="90m")
     assert wait_of(ExecutionKey(*KEY, NOON), owner) == (NOON - HOUR, 1.5 * HOUR)
-
-
-def test_a_plan_time_that_repeats_a_firing_has_its_interval() -> None:
     assert wait_of(ExecutionKey(*KEY, NOON + 3 * TICK), revision()).after == NOON - HOUR
 
 
@@ -91,10 +88,10 @@ def state(
     unfinished: UpstreamExecution | None = None,
     skips: Sequence[SkippedUpstream] = (),
     backfilled: Sequence[datetime] = (),
-    **more: object,
+    *,
+    parked: str | None = None,
+    gone: bool = False,
 ) -> Upstream:
-    parked, gone = more.get("parked"), bool(more.get("gone"))
-    assert parked is None or isinstance(parked, str)
     return Upstream(
         UPSTREAM, planned, False, parked, gone, unfinished, skips, frozenset(backfilled)
     )
@@ -107,10 +104,6 @@ def skip(first: datetime, last: datetime, number: int = 1) -> SkippedUpstream:
 def lacking(upstream: Upstream, owner: Revision | None) -> tuple[datetime | None, str] | None:
     found = missing(upstream, NOON - HOUR, NOON, lambda *_: owner)
     return None if found is None else (found.plan_time, found.text)
-
-
-def test_nothing_is_missing_once_all_is_planned_and_has_succeeded() -> None:
-    assert lacking(state(), revision()) is None
 
 
 def test_what_is_not_planned_yet_is_missing() -> None:
@@ -141,12 +134,8 @@ def test_a_skip_is_missing_only_within_the_interval(
 ) -> None:
     found = lacking(state(skips=[skip(first, last)]), revision())
     assert (found and found[0]) == plan_time
-
-
-def test_a_skip_without_a_plan_time_in_the_interval_is_not_missing() -> None:
-    daily = revision("30 9 * * *")
-    around = skip(NOON - 2 * DAY, NOON + 2 * DAY)
-    assert lacking(state(skips=[around]), daily) is None
+    # A job of 09:30 has no plan_time in the interval.
+    assert lacking(state(skips=[skip(first, last)]), revision("30 9 * * *")) is None
 
 
 def test_a_backfill_replaces_a_skip() -> None:

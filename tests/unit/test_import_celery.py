@@ -15,11 +15,11 @@ from celery import Celery
 from celery.schedules import crontab, schedule, solar
 
 from cronledger.contrib.celery import Message, send
-from cronledger.sources import celery_beat, toml
+from cronledger.sources import celery_beat
 from cronledger.sources.celery_beat import BeatEntry
-from cronledger.sources.imported import Entry, render
+from cronledger.sources.imported import Entry
 from tests.cli.support.results import refused
-from tests.unit.support.imports import assert_same_year, firings, run_import
+from tests.unit.support.imports import assert_same_year, firings, loaded, run_import
 
 START = datetime(2031, 1, 1, tzinfo=UTC)
 YEAR = timedelta(days=366)
@@ -96,7 +96,6 @@ def test_intervals_have_the_same_distance_F116() -> None:
     [
         (crontab(hour=6), "each minute of hour 6; perhaps '0 6 * * *' was meant"),
         (crontab(day_of_week="mon"), "each minute of these days; perhaps '0 0 * * 1' was meant"),
-        (crontab(minute=0, hour=6), ""),
         (crontab(), ""),
     ],
 )
@@ -112,9 +111,7 @@ def test_a_minute_that_was_left_out_is_noted_F116(given: crontab, words: str) ->
         ({"schedule": object.__new__(solar)}, "cannot follow the sun"),
         ({"schedule": 0.5}, "not whole seconds"),
         ({"schedule": "0 6 * * *"}, "only crontab and intervals"),
-        ({}, "schedule is None"),
         ({"schedule": 60, "task": None}, "not the name of a task"),
-        ({"schedule": 60, "args": "eu"}, "not a list or tuple"),
         ({"schedule": 60, "kwargs": {1: 2}}, "not a mapping of names"),
         ({"schedule": 60, "args": [object()]}, "is not JSON"),
         ({"schedule": 60, "kwargs": {"since": None}}, "None, which TOML cannot write"),
@@ -215,7 +212,7 @@ def test_mutated_entries_end_with_a_clear_error_F116(tmp_path: Path) -> None:
         {1: 2}, {"expires": -1}, object(), "\x00", "\ud800", crontab(hour=6), timedelta(days=-1),
         timedelta.max, True, "*/0", "61", "[", '{"a": null}', "5-", "mon-xyz", "Mars/Olympus",
     ]  # fmt: skip
-    kept, written = 0, tmp_path / "cronledger.toml"
+    kept = 0
     for seed in range(2_000):
         draw = random.Random(seed)
         of_row = draw.random() < 0.5
@@ -227,7 +224,5 @@ def test_mutated_entries_end_with_a_clear_error_F116(tmp_path: Path) -> None:
         (found,) = imported.sources[0].entries
         assert found.jobs or [note for note in found.notes if note.kind == "dropped"], seed
         if found.jobs:
-            kept += 1
-            written.write_text(render(imported))
-            toml.load(written)
+            kept += loaded(imported, tmp_path)
     assert kept > 200

@@ -14,13 +14,12 @@ import pytest
 import yaml
 
 from cronledger.rules import cron
-from cronledger.rules.problems import RefusedError
 from cronledger.sources import toml
 from cronledger.sources.imported import Import, NotImportedError, checked, render
 from cronledger.sources.kubernetes import Options, read_manifests
 from cronledger.sources.robfig import read_schedule
 from tests.unit.support import robfig_model
-from tests.unit.support.imports import loaded, notes, run_import
+from tests.unit.support.imports import loaded_of, notes, run_import
 from tests.unit.support.mutations import mutated
 from tests.unit.support.planning import at, job, planned
 
@@ -92,7 +91,6 @@ def test_schedules_fire_as_in_kubernetes_for_a_year(zone: str) -> None:
         ("5/20 0 1,* * 1", "5-59/20 0 * * 1"),
         ("*/90 2-2 * * *", "0 2 * * *"),
         ("@every 1h30m", "@every 5400s"),
-        ("@every 1.5s", "@every 1s"),
         ("@every 10ms", "@every 1s"),
     ],
 )
@@ -187,12 +185,10 @@ def test_a_cron_job_becomes_a_job_that_runs_the_command_of_its_pod() -> None:
         ({"spec__startingDeadlineSeconds": None},
          {"grace": None, "catch_up": "latest", "catch_up_window": "365d"}),
         ({"spec__startingDeadlineSeconds": 0}, {"catch_up": "skip", "grace": "0s"}),
-        ({"spec__concurrencyPolicy": None}, {"overlap": "allow"}),
         ({"spec__concurrencyPolicy": "Replace"}, {"overlap": "replace"}),
         ({"spec__timeZone": None}, {"timezone": "UTC", "dst_gap": None}),
         ({"spec__timeZone": None, "spec__schedule": "CRON_TZ=Asia/Tokyo 0 3 * * *"},
          {"timezone": "Asia/Tokyo", "schedule": "0 3 * * *"}),
-        ({"spec__schedule": "@every 90s"}, {"schedule": "@every 90s"}),
         ({"spec__suspend": True}, {"schedule": None, "overlap": "wait"}),
         ({"spec__jobTemplate__spec__backoffLimit": 0}, {"max_attempts": None}),
         ({"spec__jobTemplate__spec__backoffLimit": None},
@@ -211,7 +207,6 @@ def test_each_policy_has_its_equivalent(edits: dict[str, Any], expected: dict[st
     [
         ({"spec__suspend": True}, "the CronJob is suspended"),
         ({f"{POD}__initContainers": [{}]}, "initContainers are omitted"),
-        ({f"{CONTAINER}__volumeMounts": [{}]}, "volumeMounts are omitted"),
         ({f"{CONTAINER}__envFrom": [{}]}, "envFrom is omitted"),
         ({f"{CONTAINER}__env": [{"name": "N", "valueFrom": {"fieldRef": {}}}]}, "N comes from"),
         ({"spec__jobTemplate__spec__completions": 3}, "completions is not 1"),
@@ -230,7 +225,6 @@ def test_what_differs_is_noted_and_is_not_complete(edits: dict[str, Any], told: 
     ("edits", "told"),
     [
         ({"spec": None}, "spec.schedule is missing"),
-        ({"spec__schedule": 5}, "schedule is not a text"),
         ({"spec__schedule": "0 0 30 2 *"}, "never occurs"),
         ({"spec__schedule": "TZ=UTC 0 3 * * *"}, "has a zone beside timeZone"),
         ({"spec__timeZone": "Europe/Berln"}, "Europe/Berlin"),
@@ -238,7 +232,6 @@ def test_what_differs_is_noted_and_is_not_complete(edits: dict[str, Any], told: 
         ({"spec__startingDeadlineSeconds": True}, "startingDeadlineSeconds is not a whole number"),
         ({f"{POD}__containers": []}, "the pod has 0 containers"),
         ({f"{CONTAINER}__command": None}, "the container has no command"),
-        ({f"{CONTAINER}__command": [1]}, "command contains values that are not texts"),
         ({f"{CONTAINER}__workingDir": "srv"}, "is not an absolute path"),
     ],
 )  # fmt: skip
@@ -298,8 +291,6 @@ def test_the_command_reads_standard_input_and_writes_a_private_file(tmp_path: Pa
         ("kind: CronJob\nspec: {schedule: */5 * * * *}", "is not YAML: line 2, column 19: "),
         ("kind: {{ .Values.kind }}\n", "helm template"),
         ("a: " + "[" * 500, "nested too deeply"),
-        ("a: 2026-02-30", "is not YAML"),
-        ("? [a]\n: b\n", "is not YAML"),
         ("a: \x07", "is not YAML"),
     ],
 )  # fmt: skip
@@ -324,13 +315,6 @@ def test_mutated_manifests_end_with_a_result_or_a_clear_error(tmp_path: Path) ->
     stream = (
         f"{MANIFEST}---\nkind: List\nitems:\n- {{kind: CronJob, spec: {{schedule: '@daily'}}}}\n"
     )
-    results = 0
-    for text in mutated(stream, 2000):
-        try:
-            imported = read(text)
-        except RefusedError as error:
-            assert re.fullmatch(r"is .+", error.problem)
-            continue
-        loaded(imported, tmp_path)
-        results += 1
-    assert 100 < results < 1900
+    count, refused = loaded_of(mutated(stream, 2000), read, tmp_path)
+    assert 100 < count < 1900
+    assert all(re.fullmatch(r"is .+", error.problem) for error in refused)

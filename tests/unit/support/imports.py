@@ -1,6 +1,6 @@
 """What the tests of the importers have in common."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from cronledger.cli import main
 from cronledger.rules import cron
+from cronledger.rules.problems import RefusedError
 from cronledger.sources import toml
 from cronledger.sources.imported import Import, render
 
@@ -34,6 +35,22 @@ def loaded(imported: Import, directory: Path) -> int:
     count = sum(one.jobs for one in imported.sources)
     assert len(toml.load(directory / "c.toml").jobs) == count
     return count
+
+
+def loaded_of(
+    texts: Iterable[str], read: Callable[[str], Import], directory: Path
+) -> tuple[int, list[RefusedError]]:
+    """Return how many texts are imported and loaded, and the errors of those that are refused."""
+    count, refused = 0, []
+    for text in texts:
+        try:
+            imported = read(text)
+        except RefusedError as error:
+            refused.append(error)
+        else:
+            loaded(imported, directory)
+            count += 1
+    return count, refused
 
 
 def firings(job: dict[str, Any], after: datetime, through: datetime) -> list[datetime]:
