@@ -1,13 +1,19 @@
-"""Redaction: the data of an execution is gone everywhere, and the ledger still accounts for it."""
+"""Redaction: the data of an execution is gone everywhere, and the ledger still accounts for it.
 
+`redact_revisions`: a value disappears from the earlier revisions of a job.
+"""
+
+import json
 from datetime import timedelta
-from typing import Any
+from typing import Any, LiteralString
 from uuid import uuid4
 
 import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
+from cronledger.engine.claiming.revisions import parse_job
+from cronledger.rules.model import Job
 from tests.db.support.commands import command
 from tests.db.support.rows import Db, execution, insert, job, now, one, start_blocked, value
 
@@ -111,23 +117,6 @@ def test_the_alert_of_a_step_that_has_not_ended_is_redacted_too(filled: Db, othe
     assert holders(filled) == []
 
 
-def test_alerts_about_other_executions_are_not_read(filled: Db) -> None:
-    row, at = failed(filled), now(filled)
-    for number in range(30):
-        insert(
-            filled, "raised_alerts", at=at, event="failed", kind="opened", channel="ops", since=at,
-            count=1, job_name="job", execution_id=row["id"] + number, summary="", details="{}",
-        )  # fmt: skip
-    read = (
-        "SELECT pg_stat_get_xact_tuples_returned(c.oid) FROM pg_class c"
-        " WHERE c.oid = 'cronledger.raised_alerts'::regclass"
-    )
-    with filled.transaction():
-        before = value(filled, read)
-        assert redact(filled, row["id"])
-        assert value(filled, read) - before <= 1
-
-
 def test_an_execution_that_has_not_ended_is_refused(filled: Db) -> None:
     pending: list[tuple[str, dict[str, Any]]] = [
         ("RUNNING", {}), ("PENDING", {}), ("FAILED", {"next_attempt_at": "2099-01-01Z"}),
@@ -170,3 +159,102 @@ def test_the_command_redacts_and_why_says_so(filled: Db, database_url: str) -> N
     assert "Its data was redacted at" in cronledger("why", number)
     for shows in (("show", number), ("show", number, "--json"), ("output", number)):
         assert SECRET not in cronledger("executions", *shows)
+
+
+# -- earlier revisions -----------------------------------------------------------------------------
+
+PASSWORD = "hunter2"
+URL = f"https://u:{PASSWORD}@example.org/hook/{PASSWORD}"
+
+
+def edit(db: Db, name: str, handler: str, target: dict[str, Any], payload: Any = None) -> None:
+    db.execute(
+        "INSERT INTO cronledger.jobs (name, handler, target, payload) VALUES (%s, %s, %s, %s)"
+        " ON CONFLICT (name) DO UPDATE SET target = excluded.target, payload = excluded.payload",
+        [name, handler, Jsonb(target), Jsonb(payload)],
+    )
+
+
+def redact_revisions(db: Db, name: str, *path: str) -> int:
+    number: int = value(
+        db, "SELECT cronledger.redact_revisions(%s, %s, 'leaked', 'ann')", name, list(path)
+    )
+    return number
+
+
+def definitions(db: Db, name: str) -> list[dict[str, Any]]:
+    text: LiteralString = (
+        "SELECT definition FROM cronledger.job_revisions WHERE job_name = %s ORDER BY revision"
+    )
+    return [row["definition"] for row in db.execute(text, [name]).fetchall()]
+
+
+def test_a_variable_is_removed_from_every_earlier_revision_and_the_audit_trail_shows_it(
+    db: Db,
+) -> None:
+    edit(db, "j", "command", {"command": ["a"], "env": {"P": PASSWORD, "Q": "q"}})
+    edit(db, "j", "command", {"command": ["b"], "env": {"P": PASSWORD}})
+    assert redact_revisions(db, "j", "target", "env", "P") == 0, "the present value stays"
+    edit(db, "j", "command", {"command": ["b"], "env": {"P": {"env": "NAME"}}})
+    edit(db, "j", "command", {"command": ["c"], "env": {"P": {"env": "OTHER"}}})
+    assert redact_revisions(db, "j", "target", "env", "P") == 2
+    assert [found["target"].get("env") for found in definitions(db, "j")] == [
+        {"P": "***", "Q": "q"}, {"P": "***"}, {"P": {"env": "NAME"}}, {"P": {"env": "OTHER"}},
+    ]  # fmt: skip
+    assert redact_revisions(db, "j", "target", "env", "P") == 0
+    row = one(db.execute(
+        "SELECT * FROM cronledger.audit WHERE verb = 'redact_revisions' AND outcome = 'done'"
+    ))  # fmt: skip
+    assert (row["object"], row["requested_by"], row["reason"]) == ("j", "ann", "leaked")
+    assert row["arguments"] == {"path": ["target", "env", "P"], "revisions": 2}
+
+
+PLACES: list[tuple[str, dict[str, Any], Any, list[str], Any]] = [
+    ("http", {"url": URL}, None, ["target", "url"], "https://example.org/***"),
+    ("http", {"url": "http://h", "headers": {"A": PASSWORD}}, None, ["target", "headers", "A"],
+     "***"),
+    ("http", {"url": "http://h", "body": {"k": [PASSWORD, 7]}}, None, ["target", "body"],
+     {"k": ["***", "***"]}),
+    ("command", {"command": ["a", PASSWORD]}, None, ["target", "command"], ["***", "***"]),
+    ("command", {"command": f"a {URL}"}, None, ["target", "command"], "***"),
+    ("sql", {"sql": f"SELECT '{PASSWORD}'"}, None, ["target", "sql"], "***"),
+    ("command", {"command": "a"}, {"pin": 1234, "no": None}, ["payload"],
+     {"pin": "***", "no": None}),
+]  # fmt: skip
+
+
+def test_a_redacted_revision_can_still_be_planned(db: Db) -> None:
+    for n, (handler, target, payload, path, left) in enumerate(PLACES):
+        name = f"j{n}"
+        edit(db, name, handler, target, payload)
+        db.execute("DELETE FROM cronledger.jobs")  # its history remains
+        assert redact_revisions(db, name, *path) == 2
+        for definition in definitions(db, name):
+            assert PASSWORD not in json.dumps(definition)
+            found = definition
+            for key in path:
+                found = found[key]
+            assert found == left
+            row = {**definition, **periods(db, definition)}
+            parse_job({**dict.fromkeys(Job.model_fields), **row})
+
+
+def periods(db: Db, definition: dict[str, Any]) -> dict[str, Any]:
+    """The row of the definition, whose durations are no text."""
+    row = one(db.execute(
+        "SELECT (jsonb_populate_record(NULL::cronledger.jobs, %s)).*", [Jsonb(definition)]
+    ))  # fmt: skip
+    return {name: value for name, value in row.items() if name not in ("target", "payload")}
+
+
+def test_other_fields_and_unknown_jobs_are_refused(db: Db) -> None:
+    edit(db, "j", "command", {"command": "a"})
+    paths: list[list[str] | None] = [
+        [], ["target"], ["target", "env"], ["target", "python"], ["schedule"],
+        ["target", "env", "A", "env"], None,
+    ]  # fmt: skip
+    for path in paths:
+        with pytest.raises(errors.InvalidParameterValue, match=r"job j: path .* redacted"):
+            db.execute("SELECT cronledger.redact_revisions('j', %s)", [path])
+    with pytest.raises(errors.NoDataFound, match="job nope does not exist"):
+        redact_revisions(db, "nope", "payload")

@@ -50,16 +50,6 @@ def test_a_report_has_the_job_the_scope_and_the_host_of_its_token(db: Db) -> Non
     assert before < row["started_at"] == row["ended_at"] < now(db)
 
 
-def test_a_start_and_an_end_with_one_run_key_are_one_run_however_often_they_are_sent(
-    db: Db,
-) -> None:
-    create(db)
-    for has_ended in (False, False, True, True, False):
-        assert report(db, has_ended, run_key="r")["outcome"] == "accepted"
-    (row,) = reports(db)
-    assert row["run_key"] == "r" and row["started_at"] < row["ended_at"]
-
-
 def test_an_end_without_a_run_key_ends_the_newest_run(db: Db) -> None:
     create(db)
     report(db, has_ended=False)

@@ -59,16 +59,3 @@ def test_results_of_other_queues_and_missing_results_are_not_taken(ledger: Ledge
     enqueue(ledger)
     fail(ledger, claimed(ledger))
     assert ledger.values(TAKE, 5) == []
-
-
-def test_results_are_found_by_their_index(ledger: Ledger) -> None:
-    ledger.job(handler="external")
-    with psycopg.connect(ledger.url) as c:
-        c.execute("SET enable_seqscan = off")
-        plan = c.execute(
-            "EXPLAIN SELECT FROM cronledger.executions e WHERE e.queue = 'default'"
-            " AND e.result IS NOT NULL AND e.result_taken_at IS NULL AND e.finished_at IS NOT NULL"
-            " AND e.next_attempt_at IS NULL ORDER BY e.finished_at LIMIT 5"
-        ).fetchall()
-    text = "\n".join(row[0] for row in plan)
-    assert "queue_finished_at_idx" in text and "Sort" not in text.replace("Sort Key", "")

@@ -68,20 +68,6 @@ async def test_a_failure_or_release_after_a_requested_cancel_is_cancelled(
     ]  # fmt: skip
 
 
-async def test_i5_a_released_execution_keeps_its_attempt_and_gets_one_more(
-    ledger: Ledger, one: Runner
-) -> None:
-    ledger.job(schedule=None, allow_stale_reentry=True)
-    ledger.trigger()
-    (first,) = await one.settle()
-    await one.finish(first, outcome.shutdown(end_known=True), release=True)
-    assert ledger.one("SELECT status, started_at, attempt, max_attempts, attempts->0->>'error_code'"
-                      " FROM executions") == ("PENDING", None, 1, 2, "shutdown")  # fmt: skip
-    (second,) = await one.settle()
-    assert (second.claimed.how, second.claimed.attempt) == ("won", 2)
-    assert second.claimed.token != first.claimed.token
-
-
 async def test_a_poisonous_outcome_costs_no_other_its_end(ledger: Ledger) -> None:
     """Values that got past the cleaning: the database refuses one row, the batch is halved."""
     ledger.job(schedule=None, overlap="allow")

@@ -43,17 +43,6 @@ async def test_parameters_are_written_as_for_psycopg(pool: AsyncPool) -> None:
                 assert await (await c.execute(query, params)).fetchone() == row
 
 
-async def test_rows_are_fetched_one_by_one_or_all(pool: AsyncPool) -> None:
-    async with pool.connection() as c, step_transaction(c):
-        cursor = await c.execute("SELECT generate_series(1, 4)")
-        assert await cursor.fetchone() == (1,)
-        assert await cursor.fetchall() == [(2,), (3,), (4,)]
-        assert (await cursor.fetchone(), await cursor.fetchall()) == (None, [])
-        nothing = await c.execute("SET LOCAL work_mem = '5MB'")
-        with pytest.raises(psycopg.ProgrammingError, match="has not returned rows"):
-            await nothing.fetchall()
-
-
 @pytest.mark.parametrize("direct", [True, False])
 async def test_statements_are_prepared_for_their_second_execution_unless_through_a_pooler(
     database_url: str, direct: bool

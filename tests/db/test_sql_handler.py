@@ -114,30 +114,6 @@ async def test_statement_timeout_is_run_timeout(whole: Whole) -> None:
 
 
 @pytest.mark.long
-async def test_nothing_is_left_when_the_lease_was_lost(whole: Whole) -> None:
-    script = "INSERT INTO done VALUES ('never', 'x'); SELECT pg_advisory_lock(7)"
-    sql(whole, "loses", script)
-    with psycopg.connect(whole.url, autocommit=True) as gate:
-        gate.execute("SELECT pg_advisory_lock(7)")
-        async with whole.replica():
-            execution = await whole.trigger("loses")
-            waiting: LiteralString = (
-                "SELECT count(*) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND wait_event = 'advisory'"
-            )
-            await eventually("it waits", lambda: whole.one(waiting) == 1)
-            # Only somebody who ignores the fence can do this.
-            gate.execute(
-                "UPDATE cronledger.executions SET lease_token = gen_random_uuid() WHERE id = %s",
-                [execution],
-            )
-            gate.execute("SELECT pg_advisory_unlock(7)")
-            await eventually("it ended", lambda: whole.sessions("cronledger transaction") == 0)
-    assert whole.rows("SELECT * FROM done") == []
-    assert whole.get(execution)["status"] == "RUNNING"
-
-
-@pytest.mark.long
 async def test_a_script_that_commits_is_found_out(whole: Whole) -> None:
     script = "INSERT INTO done VALUES ('kept', 'x'); COMMIT; INSERT INTO done VALUES ('too', 'x')"
     sql(whole, "commits", script, max_attempts=3, retry_backoff=["0s"])

@@ -18,12 +18,11 @@ from datetime import datetime, timedelta
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
-from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
 from cronledger.audit.verify import verify
 from cronledger.engine.clock import DatabaseClock
-from tests.db.support.engine import TICK, Ledger, Runner
+from tests.db.support.engine import TICK
 from tests.db.support.ledger_bench import Bench
 from tests.db.support.ledger_scenes import POINTS, Scenes
 from tests.db.support.model_of_rows import EPOCH, PERIOD, Row
@@ -193,34 +192,3 @@ def _search() -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
-
-
-async def test_of_two_pending_executions_of_one_key_the_newest_payload_runs_last(
-    ledger: Ledger, one: Runner
-) -> None:
-    """One is released while its successor waits: the next push belongs to the successor."""
-    ledger.job(schedule=None, allow_stale_reentry=True)
-    push = "SELECT enqueue('job', key => 'k', payload => %s)"
-    first = ledger.one(push, Jsonb(1))
-    (start,) = await one.settle()
-    second = ledger.one(push, Jsonb(2))
-    await one.finish(start, release=True)
-    assert ledger.one(push, Jsonb(3)) == second != first
-    seen = []
-    while started := await one.settle():
-        seen += [s.claimed.payload for s in started]
-        await one.finish(started[0])
-    assert seen == [1, 3]
-
-
-async def test_a_scope_with_room_starts_behind_others_of_its_job(
-    ledger: Ledger, one: Runner
-) -> None:
-    """Two of one scope are looked at first, of which one may start; the other scope has room."""
-    ledger.job(
-        schedule=None, max_running=2, overlap="wait", scope_kind="shard", scopes=["a", "b"]
-    )  # fmt: skip
-    for scope in ("a", "a", "b"):
-        ledger.trigger(scope=scope)
-    started = await one.settle()
-    assert sorted(s.claimed.key.scope_id for s in started) == ["a", "b"]

@@ -10,10 +10,9 @@ import pytest
 
 from cronledger.engine.claiming import lead
 from cronledger.engine.claiming.claim import Claim
-from cronledger.engine.lease import Lease
 from cronledger.ledger.round_trips import RoundTrips
 from cronledger.rules import outcome
-from tests.db.support.engine import FAILURE, MINUTE, Ledger, Runner, runners
+from tests.db.support.engine import MINUTE, Ledger, Runner, runners
 from tests.db.support.whole_replica import Whole
 from tests.waiting import PATIENCE, eventually
 
@@ -100,39 +99,15 @@ async def test_a_finish_finds_an_execution_that_another_replica_released(ledger:
         assert one.wakes == 1
 
 
-async def test_a_finish_makes_room_for_the_retry_of_another_replica(ledger: Ledger) -> None:
-    ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
-    ledger.job("failing", schedule=None, max_attempts=2, retry_backoff=["5 m"], retry_jitter=0)
-    ledger.job("other", schedule=None)
-    async with runners(ledger.url, {}, {}) as (one, two):
-        ledger.trigger("failing")
-        (failing,) = await two.settle()
-        await two.finish(failing, FAILURE)
-        ledger.trigger("other")
-        (other,) = await one.settle()
-        ledger.travel(by=6 * MINUTE)
-        await two.live_through()
-        assert await two.settle() == []  # the retry is due, and the queue is full
-        await one.finish(other)
-        assert one.wakes == 1
-        assert [x.claimed.how for x in await one.settle()] == ["retried"]
-
-
-@pytest.fixture
-async def waited_for(ledger: Ledger, one: Runner) -> Lease:
-    """The lease of the runner that the schedule of the job waits for."""
+async def test_an_end_is_written_and_rearms_the_schedule_in_one_round_trip(
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger.job(schedule="* * * * *", overlap="wait")
     ledger.travel(by=MINUTE)
     (running,) = await one.settle()
     ledger.travel(by=MINUTE)
     assert await one.settle() == []
     assert ledger.parked() == "waiting"
-    return running
-
-
-async def test_an_end_is_written_and_rearms_the_schedule_in_one_round_trip(
-    ledger: Ledger, one: Runner, waited_for: Lease, monkeypatch: pytest.MonkeyPatch
-) -> None:
     made, make = [], RoundTrips.make
 
     async def count(trips: RoundTrips) -> None:
@@ -141,31 +116,9 @@ async def test_an_end_is_written_and_rearms_the_schedule_in_one_round_trip(
         await make(trips)
 
     monkeypatch.setattr(RoundTrips, "make", count)
-    await one.finish(waited_for)
+    await one.finish(running)
     assert made == [9]  # two transactions, each with its settings
     assert ledger.parked() is None
-
-
-async def test_an_end_is_written_even_if_the_schedule_cannot_be_rearmed(
-    ledger: Ledger, one: Runner, waited_for: Lease
-) -> None:
-    """The next step tries again, and reports an error that lasts."""
-    real = one.statements.rearm_unblocked
-
-    async def fails(c: Any, ended: Any) -> Any:
-        return await c.execute("SELECT 1 / 0")
-
-    one.statements.rearm_unblocked = fails  # type: ignore[method-assign]
-    await one.finish(waited_for)
-    assert [x.lease for x in one.written] == [waited_for]
-    assert (one.finisher.waiting, ledger.statuses()) == (0, ["SUCCESS"])
-    assert ledger.parked() == "waiting"
-    with pytest.raises(psycopg.errors.DivisionByZero):
-        await one.finisher.step()
-    one.statements.rearm_unblocked = real  # type: ignore[method-assign]
-    wakes = one.wakes
-    assert await one.finisher.step() is None
-    assert (one.wakes, ledger.parked()) == (wakes + 1, None)
 
 
 @pytest.fixture

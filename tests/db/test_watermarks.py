@@ -1,7 +1,6 @@
 """F2: a scope is dirty while input was pushed that no success covers."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -30,29 +29,6 @@ async def test_input_during_a_run_makes_it_run_once_more(ledger: Ledger, one: Ru
     assert ledger.one(RECORDED) == 4
     assert enqueue(ledger, watermark=4) is None  # the work has come that far
     assert ledger.statuses() == ["SUCCESS", "SUCCESS"]
-
-
-async def test_a_python_handler_says_how_far_it_came(ledger: Ledger, one: Runner) -> None:
-    cases: list[tuple[Any, int | None, str | None]] = [
-        (7, 7, None),
-        (None, None, None),
-        ("all", None, "result_invalid"),
-        (2**63, None, "result_invalid"),
-        (12, 12, None),  # ahead of what was pushed
-    ]
-    for n in range(len(cases)):
-        ledger.job(f"job{n}", schedule=None)
-        enqueue(ledger, f"job{n}", watermark=10)
-    for start in list(await one.settle()):
-        said, *_ = cases[int(start.job.name[-1])]
-        await one.finish(start, outcome.success(Result("done", watermark=said)))
-    row = "SELECT result, error_code FROM executions WHERE status = 'SUCCESS' AND job_name = %s"
-    for n, (_, covered, error) in enumerate(cases):
-        assert ledger.one(f"{STATUS} WHERE job_name = %s", f"job{n}") == (
-            10, covered, covered is None or covered < 10,
-        )  # fmt: skip
-        assert ledger.one(row, f"job{n}") == ("done", error)
-    assert enqueue(ledger, "job4", watermark=11) is None
 
 
 def test_a_success_without_progress_leaves_it_dirty_and_does_not_spin(ledger: Ledger) -> None:

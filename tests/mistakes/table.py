@@ -21,7 +21,6 @@ MANY = "tests/db/test_many_executions.py::"
 DELIVERIES = "tests/db/test_deliveries.py::"
 WAIT = "tests/db/test_wait.py::"
 OUTPUT = "tests/db/test_live_output.py::"
-NOTIFIED = "tests/db/test_wait_notified.py::"
 ACCESS = "tests/web/test_access.py::"
 EXECUTION = "tests/web/test_execution.py::"
 TIMELINE = "tests/web/test_timeline.py::"
@@ -488,10 +487,10 @@ MISTAKES = [
     *_of(
         SRC + "client/waiting.py",
         ("wait without a timeout ends",
-         WAIT + "test_it_waits_for_a_replica_and_its_retries",
+         WAIT + "test_pauses_grow_with_the_time_that_was_waited",
          "if self._timeout is None:", "if self._timeout == 0:"),
         ("wait does not announce itself",  # the test fails after two minutes
-         NOTIFIED + "test_a_wait_is_announced_again_before_replicas_forget_it[tasks]",
+         WAIT + "test_a_wait_is_announced_again_before_replicas_forget_it[tasks]",
          "if pauses.announces(patience.waited):", "if False:"),
         ("wait in a transaction is not refused",
          WAIT + "test_inside_a_transaction_it_is_refused",
@@ -575,7 +574,7 @@ MISTAKES = [
     *_of(
         SQL + "claiming/claim_due.sql",
         ("an execution that ends because its window is processed makes no room",
-         WINDOWS + "test_what_waits_behind_an_execution_whose_window_is_processed_starts_at_once",
+         WINDOWS + "test_a_retry_ends_if_a_later_success_has_processed_its_window",
          "EXIT WHEN NOT made_room AND", "EXIT WHEN"),
         ("what a claim leaves waits for a poll",
          WINDOWS + "test_what_waits_behind_more_of_them_than_a_claim_ends_starts_without_a_poll",

@@ -42,13 +42,6 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3_600, 86_400))
 FAILURE = outcome.failure(ValueError("no"))
 TICK = timedelta(milliseconds=1)
-_STOPPED = """
-UPDATE cronledger.time_travel SET ahead = '0';
-CREATE OR REPLACE FUNCTION cronledger.db_now() RETURNS timestamptz LANGUAGE sql STABLE
-    AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
-CREATE OR REPLACE FUNCTION cronledger.db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE
-    AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
-"""
 _PARTITIONS = """
 SELECT cronledger_internal.create_partitions(
     cronledger.db_now() - '1 day'::interval, cronledger.db_now() + '28 days'::interval, 604800)
@@ -147,7 +140,10 @@ class Ledger(testing.Ledger):
 
     def stop_clock(self, at: datetime) -> None:
         """The clock of the ledger stands still at this instant until `pass_time`."""
-        self.values(_STOPPED.format(at=at.isoformat()))
+        self.values("UPDATE time_travel SET ahead = '0'")
+        ahead = "(SELECT t.ahead FROM cronledger.time_travel t)"
+        for clock in ("db_now", "db_clock"):
+            self.show(f"'{at.isoformat()}'::timestamptz + {ahead}", clock)
         self.make_partitions()
 
     def show(self, instant: str, clock: str = "db_clock") -> None:
@@ -245,7 +241,6 @@ class Runner:
     uptime: timedelta = timedelta(seconds=10)
     traces: bool = False
     notified: bool = True
-    connections: int = 1
     held: list[Lease] = field(default_factory=list)
     written: list[Ended] = field(default_factory=list)
     lost: list[Ended] = field(default_factory=list)
@@ -253,7 +248,7 @@ class Runner:
 
     async def open(self) -> None:
         self.statements = Statements()
-        self.pool = Access(self.url).pool(f"test {self.name}", self.connections)
+        self.pool = Access(self.url).pool(f"test {self.name}", 1)
         await self.pool.open()
         await self.pool.wait()
         self.clock, self.leases, self.awaited = DatabaseClock(), Leases(), Awaited()

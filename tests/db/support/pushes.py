@@ -9,10 +9,7 @@ from tests.db.support.engine import Ledger
 
 
 def enqueue(ledger: Ledger, job: str = "job", **more: Any) -> int | None:
-    adapted = [Jsonb(v) if k == "payload" else v for k, v in more.items()]
-    named = "".join(f", {name} => %s" for name in more)
-    found: int | None = ledger.one(f"SELECT enqueue(%s{named})", job, *adapted)
-    return found
+    return ledger.enqueue(job, **more)
 
 
 class Claimed(NamedTuple):

@@ -1,6 +1,5 @@
 """Rows of the ledger for tests: valid by default, every column open to the test."""
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +11,8 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
+
+from tests.waiting import until
 
 Db = psycopg.Connection[DictRow]
 T = TypeVar("T")
@@ -95,17 +96,12 @@ def skip(  # noqa: PLR0917
 def schedule(db: Db, job: str | None = None, scope_id: str | None = None, **columns: Any) -> None:
     """Set columns of the schedules of a job, of a scope or of all, which are not woken any more."""
     values = {"woken": False, "parked": None, **columns}
-    sets = [
-        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value))
-        for name, value in values.items()
-    ]
-    db.execute(
-        sql.SQL(
-            "UPDATE cronledger.schedules SET {} WHERE job_name = coalesce(%s, job_name)"
-            " AND scope_id = coalesce(%s, scope_id)"
-        ).format(sql.SQL(", ").join(sets)),
-        [job, scope_id],
+    sets = ", ".join(f"{name} = %s" for name in values)
+    statement = (
+        f"UPDATE cronledger.schedules SET {sets} WHERE job_name = coalesce(%s, job_name)"
+        " AND scope_id = coalesce(%s, scope_id)"
     )
+    db.execute(statement.encode(), [*values.values(), job, scope_id])
 
 
 def channel(db: Db, name: str = "ops", **settings: Any) -> DictRow:
@@ -172,18 +168,15 @@ def now(db: Db) -> datetime:
 
 def travel(db: Db, offset: timedelta) -> None:
     """Both clocks of the schema show `offset` more than the server's, for everybody."""
-    for name, clock in (("db_now", "statement_timestamp"), ("db_clock", "clock_timestamp")):
-        db.execute(
-            sql.SQL(
-                "CREATE OR REPLACE FUNCTION cronledger.{}() RETURNS timestamptz LANGUAGE sql"
-                " {} PARALLEL SAFE AS $$ SELECT {}() + interval {} $$"
-            ).format(
-                sql.Identifier(name),
-                sql.SQL("STABLE" if name == "db_now" else "VOLATILE"),
-                sql.Identifier(clock),
-                sql.Literal(f"{offset.total_seconds()} s"),
-            )
+    for name, kind, clock in (
+        ("db_now", "STABLE", "statement_timestamp"), ("db_clock", "VOLATILE", "clock_timestamp"),
+    ):  # fmt: skip
+        statement = (
+            f"CREATE OR REPLACE FUNCTION cronledger.{name}() RETURNS timestamptz LANGUAGE sql"
+            f" {kind} PARALLEL SAFE"
+            f" AS $$ SELECT {clock}() + interval '{offset.total_seconds()} s' $$"
         )
+        db.execute(statement.encode())
 
 
 def start_blocked(watcher: Db, other: Db, work: Callable[[], T]) -> Future[T]:
@@ -191,11 +184,8 @@ def start_blocked(watcher: Db, other: Db, work: Callable[[], T]) -> Future[T]:
     pool = ThreadPoolExecutor(1)
     future = pool.submit(work)
     pool.shutdown(wait=False)
-    deadline = time.monotonic() + 90
-    while not waits(watcher, other):
-        assert not future.done(), f"it did not wait: {future.result()!r}"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    until("it waits for a lock", lambda: future.done() or waits(watcher, other))
+    assert not future.done(), f"it did not wait: {future.result()!r}"
     return future
 
 
