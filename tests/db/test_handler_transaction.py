@@ -3,12 +3,13 @@
 import asyncio
 import threading
 from contextlib import suppress
+from typing import Any
 
 import psycopg
 import pytest
 
-from cronledger import Context, Result, Retry
-from cronledger.engine.running.handlers.transaction import Connections
+from cronledger import Context, Discard, Result, Retry
+from cronledger.engine.running.handlers.transaction import Connections, ExecutionTransaction
 from tests.db.support.whole_replica import Whole
 from tests.marks import first_fast
 from tests.waiting import eventually
@@ -74,6 +75,11 @@ async def test_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
             await conn.execute(WRITE, ["never"])
             raise ValueError("in the block")
 
+    async def after_the_block(ctx: Context) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute(WRITE, ["never"])
+        raise Discard("unwanted", "after the block")
+
     def in_a_thread(ctx: Context) -> None:
         with ctx.transaction() as conn:
             conn.execute(WRITE, ["never"])
@@ -87,12 +93,12 @@ async def test_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
         async with ctx.transaction() as conn:
             await conn.execute(WRITE, ["second"])
 
-    functions = (in_the_block, in_a_thread, second_block)
+    functions = (in_the_block, after_the_block, in_a_thread, second_block)
     jobs = [whole.job(f, max_attempts=2, retry_backoff=["0s"]) for f in functions]
     async with whole.replica():
         ended = [await whole.run(job) for job in jobs]
     codes = [row["error_code"] for row in ended]
-    assert codes == ["handler_error", "retry_requested", None]
+    assert codes == ["handler_error", "unwanted", "retry_requested", None]
     assert done(whole) == ["second"]
 
 
@@ -134,7 +140,7 @@ async def test_without_the_lease_nothing_is_committed_and_no_transaction_begins(
     assert done(whole) == []
 
 
-@pytest.mark.parametrize("how", first_fast(["cancel", "drain"]))
+@pytest.mark.parametrize("how", first_fast(["cancel", "timeout", "drain"]))
 @pytest.mark.long
 async def test_a_stopped_handler_commits_nothing(whole: Whole, how: str) -> None:
     inside = threading.Event()
@@ -158,18 +164,25 @@ async def test_a_stopped_handler_commits_nothing(whole: Whole, how: str) -> None
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
 
-    jobs = [whole.job(f) for f in (asynchronous, synchronous, swallows)]
+    policies = {"run_timeout": "1s"} if how == "timeout" else {}
+    jobs = [whole.job(f, **policies) for f in (asynchronous, synchronous, swallows)]
+    wanted = {"cancel": "cancelled", "timeout": "timeout", "drain": "shutdown"}[how]
     executions = []
     async with whole.replica() as replica:
         for job in jobs:
             inside.clear()
-            executions.append(await whole.trigger(job))
-            await eventually("it is inside", inside.is_set)
+            while not inside.is_set():  # on a busy machine, a run_timeout may pass before
+                execution = await whole.trigger(job)
+                await eventually(
+                    "it is inside or has ended",
+                    lambda: inside.is_set() or whole.get(execution)["finished_at"] is not None,  # noqa: B023
+                )
+            executions.append(execution)
             if how == "cancel":
                 whole.one("SELECT cronledger.cancel(%s)", executions[-1])
+            if how != "drain":
                 await whole.end(executions[-1])
         await replica.drain(0)
-    wanted = "cancelled" if how == "cancel" else "shutdown"
     assert [whole.get(x)["error_code"] for x in executions] == [wanted] * 3
     assert done(whole) == []
 
@@ -191,17 +204,26 @@ async def test_a_handler_that_waits_for_a_connection_can_be_cancelled(
         with ctx.transaction() as conn:
             conn.execute(WRITE, ["never"])
 
-    jobs = [whole.job(f) for f in (holds, waits)]
+    async def waits_too(ctx: Context) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute(WRITE, ["waits_too"])
+
+    jobs = [whole.job(f) for f in (holds, waits, waits_too)]
     async with whole.replica():
         first = await whole.trigger(jobs[0])
         await eventually("it is inside", inside.is_set)
-        second = await whole.trigger(jobs[1])
-        await eventually("it runs", lambda: whole.get(second)["status"] == "RUNNING")
+        second, third = await whole.trigger(jobs[1]), await whole.trigger(jobs[2])
+        await eventually(
+            "both run",
+            lambda: (
+                whole.get(third)["status"] == "RUNNING" and whole.get(second)["status"] == "RUNNING"
+            ),
+        )
         whole.one("SELECT cronledger.cancel(%s)", second)
         assert (await whole.end(second))["status"] == "CANCELLED"
         go.set()
-        assert (await whole.end(first))["status"] == "SUCCESS"
-    assert done(whole) == ["holds"]
+        assert [(await whole.end(x))["status"] for x in (first, third)] == ["SUCCESS"] * 2
+    assert done(whole) == ["holds", "waits_too"]
 
 
 @pytest.mark.long
@@ -249,3 +271,37 @@ async def test_misuse_is_refused(whole: Whole) -> None:
     ] * 3
     assert ended[3]["error_code"] == "transaction_ended"
     assert "InFailedSqlTransaction" in ended[4]["error_msg"]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+async def test_a_commit_without_an_answer_is_looked_up(
+    whole: Whole, landed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = ExecutionTransaction._finish
+    commits = 0
+
+    async def breaks(self: ExecutionTransaction, connection: Any, ended: Any) -> None:
+        nonlocal commits
+        commits += 1
+        if landed:
+            await original(self, connection, ended)
+        if commits == 1:
+            await connection.close()
+            raise psycopg.OperationalError("the server is gone")
+        if not landed:
+            await original(self, connection, ended)
+
+    monkeypatch.setattr(ExecutionTransaction, "_finish", breaks)
+
+    async def writes(ctx: Context) -> int:
+        async with ctx.transaction() as conn:
+            await conn.execute(WRITE, [f"attempt {ctx.attempt}"])
+        return ctx.attempt
+
+    job = whole.job(writes, max_attempts=3, retry_backoff=["0s"])
+    async with whole.replica():
+        row = await whole.run(job)
+    attempt = 1 if landed else 2
+    assert (row["status"], row["result"], row["attempt"]) == ("SUCCESS", attempt, attempt)
+    assert done(whole) == [f"attempt {attempt}"]
+    assert commits == attempt

@@ -175,12 +175,13 @@ class Beating:
             heartbeats.close(timeout=PATIENCE)
             assert "heartbeats" not in {thread.name for thread in threading.enumerate()}
 
-    def renewed(self) -> set[str]:
-        """Return the scopes whose rows were renewed, for three seconds, since they were made."""
+    def renewed(self, seconds: float = 3.0) -> set[str]:
+        """Return the scopes whose rows were renewed, for so long, since they were made."""
         found = self.ledger.values(
             "SELECT scope_id FROM cronledger.executions WHERE heartbeat_at > started_at"
-            " AND stale_after - heartbeat_at BETWEEN interval '3 s' AND interval '4 s'"
-        )
+            " AND stale_after - heartbeat_at BETWEEN %s AND %s",
+            timedelta(seconds=seconds), timedelta(seconds=seconds + 1),
+        )  # fmt: skip
         return set(found)
 
 
@@ -189,6 +190,29 @@ def beating(database_url: str) -> Iterator[Beating]:
     made = Beating(database_url)
     yield made
     made.ledger.close()
+
+
+def test_all_leases_of_a_runner_are_renewed_in_one_statement(
+    beating: Beating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    original = Statements.heartbeat_leases
+
+    async def counted(self: Statements, c: Any, leases: Sequence[LeaseKey], *more: Any) -> Any:
+        sent.append(len(leases))
+        return await original(self, c, leases, *more)
+
+    monkeypatch.setattr(Statements, "heartbeat_leases", counted)
+    scopes = [f"s{number}" for number in range(20)]
+    made = beating.hold(*scopes, length=60)  # none is due by itself, however long this takes
+    before = {one.token: one.deadline for one in made}
+    with beating.beating() as heartbeats:
+        heartbeats.renew_now()
+        until("all are renewed", lambda: beating.renewed(60) == set(scopes))
+        until("deadlines moved", lambda: all(x.deadline > before[x.token] for x in made))
+    assert sent[0] == 20
+    assert beating.extended.keys() == {str(one.token) for one in made}
+    assert not any(beating.told.values())
 
 
 def test_a_lease_whose_outcome_is_being_or_was_written_is_not_lost(beating: Beating) -> None:
@@ -226,21 +250,18 @@ def test_a_new_lease_wakes_the_thread_only_if_it_is_due_before_the_next_step(
         until("it is renewed", lambda: beating.renewed() == {"short"})
 
 
-def test_a_busy_row_is_not_a_lost_one_and_its_cancel_is_told(beating: Beating) -> None:
+def test_a_busy_row_is_not_a_lost_one(beating: Beating) -> None:
     busy, free = beating.hold("busy", "free", length=60)
-    beating.ledger.values("UPDATE cronledger.executions SET cancel_requested_at = now()")
     deadline, other_deadline = busy.deadline, free.deadline
     with psycopg.connect(beating.url) as other, beating.beating() as heartbeats:
         other.execute("SELECT FROM cronledger.executions WHERE scope_id = 'busy' FOR UPDATE")
         heartbeats.renew_now()
         until("the free one is renewed", lambda: free.deadline > other_deadline)
-        until("both are told", lambda: all(beating.told.values()))
         assert busy.held
         assert busy.deadline == deadline
         other.rollback()
         until("the busy one is tried again", lambda: busy.deadline > deadline)
-    assert {why for told in beating.told.values() for why in told} == {"cancelled"}
-    assert len(beating.leases) == 2  # they are held until their ends are written
+    assert not any(beating.told.values())
     assert beating.leases.lost == 0
 
 
@@ -262,6 +283,27 @@ def test_another_holder_another_end_and_a_missing_row_are_lost_leases(beating: B
     assert (kept.held, kept.usable) == (True, True)
     assert beating.leases.lost == 3
     assert {x["scope"] for x in logs if x["event"] == "lease_lost"} == changes.keys()
+
+
+def test_a_cancel_is_told_with_the_heartbeat_though_the_row_is_busy(beating: Beating) -> None:
+    beating.hold("free", "busy", length=60)
+    beating.ledger.values("UPDATE cronledger.executions SET cancel_requested_at = now()")
+    with psycopg.connect(beating.url) as other, beating.beating() as heartbeats:
+        other.execute("SELECT FROM cronledger.executions WHERE scope_id = 'busy' FOR UPDATE")
+        heartbeats.renew_now()
+        until("both are told", lambda: all(beating.told.values()))
+    assert {why for told in beating.told.values() for why in told} == {"cancelled"}
+    assert len(beating.leases) == 2  # they are held until their ends are written
+
+
+async def test_the_next_step_is_at_the_deadline_while_a_round_hangs() -> None:
+    one, _ = lease(sent=time.monotonic(), length=Heartbeats.IDLE)
+    one.next_beat = 0.0  # it is due, and waits for the round
+    heartbeats = Heartbeats(Access("postgresql://"), Statements(), held(one))
+    heartbeats._busy = asyncio.create_task(asyncio.sleep(600))
+    before = time.monotonic()
+    assert heartbeats.step() <= one.deadline - before
+    heartbeats._busy.cancel()
 
 
 @pytest.mark.long

@@ -19,7 +19,9 @@ async def wait_for_locks(runner: Runner) -> None:
         c.lock_timeout = MINUTE
 
 
-@pytest.mark.parametrize("how", ["released", "claimed again", "cancelled", "retried", "swept"])
+@pytest.mark.parametrize(
+    "how", ["released", "claimed again", "cancelled", "cancelled afterwards", "retried", "swept"]
+)
 async def test_an_outcome_whose_answer_is_lost_counts_as_written(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -54,6 +56,8 @@ async def test_an_outcome_whose_answer_is_lost_counts_as_written(
                     await one.finisher.step()
             if how in ("claimed again", "retried"):
                 assert len(await two.settle()) == 1
+            elif how == "cancelled afterwards":
+                ledger.one("SELECT cancel(%s)", execution)
             await one.finisher.step()
         assert one.finisher.waiting == 0
         written = how != "swept"
@@ -63,6 +67,36 @@ async def test_an_outcome_whose_answer_is_lost_counts_as_written(
         )
         assert [x["event"] for x in logs].count("lease_lost") == (0 if written else 1)
         assert one.leases.lost == (0 if written else 1)
+
+
+async def test_an_outcome_without_its_values_counts_as_written_though_its_answer_was_lost(
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.job(schedule=None)
+    ledger.trigger()
+    (start,) = await one.settle()
+    real, calls = one.finisher._send, 0
+
+    async def refused_then_lost(*write: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise errors.CheckViolation("a value is refused")
+        await real(*write)
+        monkeypatch.undo()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(one.finisher, "_send", refused_then_lost)
+    one.put(start)
+    with capture_logs() as logs:
+        with pytest.raises(psycopg.OperationalError):
+            await one.finisher.step()
+        await one.finisher.step()
+    assert [x["event"] for x in logs] == ["outcome_refused"]
+    assert [x.lease for x in one.written] == [start]
+    assert ledger.values("SELECT status, error_code FROM executions") == [
+        ("SUCCESS", "result_invalid")
+    ]
 
 
 async def test_a_committed_end_is_reported_even_if_the_follow_up_fails(
@@ -85,6 +119,35 @@ async def test_a_committed_end_is_reported_even_if_the_follow_up_fails(
     monkeypatch.undo()
     await one.finisher.step()
     assert one.finisher._follow_up.rest is None
+
+
+async def test_i6_executions_of_a_claim_that_is_cancelled_after_its_commit_are_released(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain cancels the dispatcher while it looks once more at what it parked."""
+    ledger.job("a", schedule="* * * * *")
+    ledger.job("b", schedule="* * * * *", overlap="wait")
+    async with runners(ledger.url, {}, {}) as (one, two):
+        ledger.trigger("b")
+        await one.settle()
+        ledger.travel(by=MINUTE)
+        there = asyncio.Event()
+
+        async def hangs(c: Any, ended: Any) -> Any:
+            there.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(two.statements, "rearm_unblocked", hangs)
+            claiming = asyncio.create_task(two.step())
+            await there.wait()
+            assert ledger.statuses("a") == ["RUNNING"]
+            claiming.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await claiming
+        await two.claimer.unknown_commits.resolve()
+        assert ledger.statuses("a") == ["PENDING"]
+        assert [s.claimed.key.job_name for s in await one.settle()] == ["a"]
 
 
 async def test_i6_an_attempt_of_a_namesake_is_not_released(ledger: Ledger) -> None:
@@ -168,3 +231,21 @@ async def test_the_search_for_a_lost_commit_deadlocks_with_no_client(
         client.execute(lock, ["a"])
     await settling
     assert ledger.statuses("a") == ledger.statuses("b") == ["PENDING"]
+
+
+async def test_executions_start_even_if_the_second_look_at_parked_rows_fails(
+    ledger: Ledger,
+) -> None:
+    ledger.job("a", schedule="* * * * *")
+    ledger.job("b", schedule="* * * * *", overlap="wait")
+    async with runners(ledger.url, {}, {}) as (one, two):
+        ledger.trigger("b")
+        await one.settle()
+        ledger.travel(by=MINUTE)
+
+        async def fails(c: Any, ended: Any) -> Any:
+            return await c.execute("SELECT 1 / 0")
+
+        two.statements.rearm_unblocked = fails  # type: ignore[method-assign]
+        assert [s.claimed.key.job_name for s in await two.step()] == ["a"]
+        assert ledger.parked("b") == "waiting"

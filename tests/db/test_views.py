@@ -266,7 +266,7 @@ def test_overdue_names_the_pause_or_the_error_of_the_job(db: Db) -> None:
         assert why(db) == ("spec_error", "unknown zone")
     db.execute("SELECT cronledger.pause('job', NULL, %s)", [now(db) + MINUTE])
     travel(db, HOUR)
-    runner(db)
+    runner(db, "r2")
     parked(db, "spec_error", next_plan_time=None, planned_through=now(db) - HOUR)
     detail = "its definition was corrected, and it is not planned again yet"
     assert why(db) == ("spec_error", detail)
