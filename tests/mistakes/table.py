@@ -107,7 +107,8 @@ MISTAKES = [
     *_of(
         SRC + "rules/plan_times.py",
         ("scopes with jitter share a plan",
-         "tests/unit/test_shared_plans.py::test_a_shared_plan_is_that_of_each_scope",
+         "tests/unit/test_shared_plans.py::"
+         "test_a_plan_is_that_of_later_cursors_before_its_first_plan_time",
          "return bool(job.jitter) or (job.schedule", "return (job.schedule"),
     ),
     *_of(
@@ -115,7 +116,11 @@ MISTAKES = [
         ("a shared plan ignores how many executions may start",
          "tests/unit/test_shared_plans.py::"
          "test_a_plan_is_shared_while_the_room_is_larger_than_what_may_start",
-         "if before is not None and _is_same(*before, starts):", "if before is not None:"),
+         "return unlimited or self.starts == starts", "return True"),
+        ("a plan is shared over a plan_time between two cursors",
+         "tests/unit/test_shared_plans.py::"
+         "test_a_plan_is_that_of_later_cursors_before_its_first_plan_time",
+         "not self.cursor < cursor < self._first:", "not self.cursor < cursor:"),
     ),
     *_of(
         SRC + "rules/plans.py",

@@ -40,13 +40,19 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[ScheduleRow]:
 
 
 @settings(max_examples=60, derandomize=True)
-@given(worlds(), st.integers(0, 200), st.lists(calls, min_size=3, max_size=6))
-def test_a_shared_plan_is_that_of_each_scope(world: World, now: int, asked: list[Call]) -> None:
+@given(
+    worlds(),
+    st.integers(0, 200),
+    st.lists(st.tuples(calls, st.sampled_from((-2.5, 1.5, 9.5, 59.5))), min_size=3, max_size=8),
+)
+def test_a_shared_plan_is_that_of_each_scope(
+    world: World, now: int, asked: list[tuple[Call, float]]
+) -> None:
     shared, revisions = SharedPlans(STEP), world.since(1)
-    start = world.row(second(-2.5), 1)
-    plain = replace(start, retirements=(), planned_skips=(), absences=())
-    for number, call in enumerate(asked):
-        one = replace(plain if number % 3 else start, key=scope(str(number)))
+    for number, (call, cursor) in enumerate(asked):
+        start = replace(world.row(second(cursor), 1), key=scope(str(number)))
+        plain = replace(start, retirements=(), planned_skips=(), absences=())
+        one = plain if number % 3 else start
         answer = shared.plan(
             one, revisions, second(now), blocker=call.blocker, room=call.room, earlier={},
             away=False,
@@ -102,3 +108,16 @@ def test_a_plan_that_starts_less_than_any_limit_is_shared_while_slots_run_out(
         room = Room(slots, None, None)
         assert len(shared.plan(of_scope, revisions, at("09:00"), room=room, **ALONE).runs) == 1
     assert len(planned) == 1
+
+
+def test_a_plan_is_that_of_later_cursors_before_its_first_plan_time(
+    planned: list[ScheduleRow],
+) -> None:
+    definition = job("*/10 * * * *", overlap=Overlap.ALLOW, catch_up="all", catch_up_window="1d")
+    shared, revisions = SharedPlans(STEP), [revision(1, "-9 00:00", definition)]
+    started = []
+    for cursor in ("08:41", "08:49", "08:50", "08:59", "08:45"):
+        of_scope = replace(row(cursor), key=scope(cursor))
+        found = shared.plan(of_scope, revisions, at("09:00"), room=ROOM, **ALONE)
+        started.append(len(found.runs))
+    assert (started, len(planned)) == ([2, 2, 1, 1, 2], 3)

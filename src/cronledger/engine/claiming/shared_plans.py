@@ -2,11 +2,37 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
-from cronledger.rules.model import HOST, Overlap, Revision
+from cronledger.rules.model import HOST, JobState, Overlap, Revision
 from cronledger.rules.plan_times import depends_on_scope
 from cronledger.rules.planner import Room, plan
 from cronledger.rules.plans import Plan, ScheduleRow
+
+
+class _Shared(NamedTuple):
+    """The plan of a row with this cursor, which could start so many executions."""
+
+    cursor: datetime
+    starts: Sequence[int]
+    plan: Plan
+
+    def is_that_of(self, cursor: datetime, starts: Sequence[int]) -> bool:
+        """Return whether it is the plan of a row with another cursor and other limits, too.
+
+        There must be no plan_time between the cursors, and no limit may have ended either plan.
+        """
+        if self.cursor != cursor and not self.cursor < cursor < self._first:
+            return False
+        unlimited = all(len(self.plan.runs) < most for most in (*self.starts, *starts))
+        return unlimited or self.starts == starts
+
+    @property
+    def _first(self) -> datetime:
+        """The first plan_time after the cursor, or the cursor if none is settled."""
+        settled = (*(run.plan_time for run in self.plan.runs),
+                   *(skip.from_plan_time for skip in self.plan.skips))  # fmt: skip
+        return min(settled, default=self.cursor)
 
 
 class SharedPlans:
@@ -14,7 +40,7 @@ class SharedPlans:
 
     def __init__(self, step: int) -> None:
         self._step = step
-        self._plans: dict[tuple[object, ...], tuple[Sequence[int], Plan]] = {}
+        self._plans: dict[tuple[object, ...], _Shared] = {}
 
     def plan(
         self,
@@ -37,17 +63,20 @@ class SharedPlans:
                 row, revisions, now, blocker=blocker, room=room, step=self._step,
                 earlier=earlier, away=away,
             )  # fmt: skip
-        key = (
-            row.key.job_name, row.planned_revision, row.planned_through, row.next_plan_time,
-            row.woken, row.ahead_of, now,
+        cursor, starts = row.planned_through, self._starts(room, revisions)
+        same = (
+            row.key.job_name, row.planned_revision, row.next_plan_time, row.woken, row.ahead_of, now
         )  # fmt: skip
-        starts = self._starts(room, revisions)
-        before = self._plans.get(key)
-        if before is not None and _is_same(*before, starts):
-            return before[1]
-        shared = plan(row, revisions, now, blocker=None, room=room, step=self._step)
-        self._plans[key] = starts, shared
-        return shared
+        keys: list[tuple[object, ...]] = [(*same, cursor)]
+        if _is_steady(revisions) and cursor <= now:
+            keys.append(same)  # of any cursor
+        for key in keys:
+            before = self._plans.get(key)
+            if before is not None and before.is_that_of(cursor, starts):
+                return before.plan
+        found = plan(row, revisions, now, blocker=None, room=room, step=self._step)
+        self._plans.update(dict.fromkeys(keys, _Shared(cursor, starts, found)))
+        return found
 
     def _starts(self, room: Room, revisions: Sequence[Revision]) -> tuple[int, int, int]:
         """Return how many executions each limit of the room lets start, up to those of a plan."""
@@ -58,12 +87,11 @@ class SharedPlans:
         return slots, job, queue
 
 
-def _is_same(starts: Sequence[int], shared: Plan, others: Sequence[int]) -> bool:
-    """Return whether a plan that could start so many executions is that of `others`, too.
-
-    It is if neither of them could have been ended by a limit.
-    """
-    return starts == others or all(len(shared.runs) < most for most in (*starts, *others))
+def _is_steady(revisions: Sequence[Revision]) -> bool:
+    """Return whether the job has been active since before the cursor, without an edit."""
+    current = revisions[-1]
+    is_active = current.state is JobState.ACTIVE and current.paused_until is None
+    return is_active and len(revisions) == 1
 
 
 def _is_plain(row: ScheduleRow, revisions: Sequence[Revision]) -> bool:
