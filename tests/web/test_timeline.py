@@ -99,7 +99,8 @@ def test_pauses_are_drawn_behind_what_ran_and_planned_ones_alone(
     assert re.search(
         r"pause \d+ of queue mail \(planned, from .* until .*\) by anna: move", text(page)
     )
-    assert "withdrawn" not in page
+    wider = later | {"since": (at - HOUR).isoformat()}
+    assert "withdrawn" not in browser.get("/timeline", params=wider).text
     rows.job(db, "other")
     found = {name: browser.get("/timeline", params=later | {"job": name}).text
              for name in ("job", "other")}  # fmt: skip
