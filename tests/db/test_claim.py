@@ -56,6 +56,22 @@ async def test_i8_nothing_starts_before_due_at(
     assert ledger.one("SELECT due_at FROM executions") == due
 
 
+async def test_i8_the_clock_of_the_database_goes_back_and_nothing_fires_twice_or_early(
+    ledger: Ledger, one: Runner
+) -> None:
+    ledger.job(schedule="* * * * *")
+    ledger.travel(by=MINUTE)
+    (start,) = await one.settle()
+    await one.finish(start)
+    ledger.travel(by=-10 * MINUTE)
+    ledger.values("UPDATE schedules SET next_due_at = db_now()")
+    assert await one.settle() == []
+    ledger.travel(by=12 * MINUTE)
+    (after,) = await one.settle()
+    assert after.claimed.key.plan_time > start.claimed.key.plan_time
+    assert ledger.accounted() == 3
+
+
 @pytest.mark.parametrize(("max_attempts", "most"), [(1, 3), (4, 4)])
 async def test_a_job_that_kills_its_runners_is_not_stolen_for_ever(
     ledger: Ledger, one: Runner, max_attempts: int, most: int

@@ -4,6 +4,7 @@ Here a claim looks two minutes further ahead, and the clock of the ledger travel
 instant while the claim is between its look and its writes.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from cronledger.engine.claiming import lead
 from cronledger.testing import Travel
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.marks import first_short
+from tests.waiting import eventually
 
 DUE = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
 BEFORE = timedelta(minutes=1)
@@ -121,6 +123,25 @@ async def test_i11_a_queue_that_is_paused_or_limited_meanwhile_starts_nothing(
         assert schedule(ledger) == before
     else:
         assert ledger.parked("noon") == "limit"
+
+
+async def test_i2_a_claim_that_is_cancelled_while_it_waits_writes_nothing(
+    ledger: Ledger, one: Runner
+) -> None:
+    before = schedule(ledger)
+    asleep = (
+        "SELECT pid FROM pg_stat_activity"
+        " WHERE wait_event = 'PgSleep' AND datname = current_database()"
+    )
+    step = asyncio.create_task(one.step())
+    await eventually("it waits for the instant", lambda: ledger.values(asleep))
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    assert (ledger.statuses("noon"), schedule(ledger)) == ([], before)
+    await come_to(DUE, ledger, one)
+    assert len(await one.settle()) == 1
+    assert ledger.accounted("noon") == 1
 
 
 @pytest.mark.parametrize("due", ["manual", "overdue"])

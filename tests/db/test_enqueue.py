@@ -10,6 +10,7 @@ from psycopg import errors
 
 from tests.db.support.engine import FAILURE, Ledger, Runner
 from tests.db.support.pushes import claimed, enqueue, fail, finish
+from tests.db.support.rows import Db, start_blocked
 
 ROW = (
     "SELECT status, trigger, attempt, payload, watermark, enqueue_key FROM executions WHERE id = %s"
@@ -130,6 +131,17 @@ async def test_a_message_waits_until_it_is_due(ledger: Ledger, one: Runner) -> N
     await one.finish(start)
     ledger.travel(by=timedelta(minutes=6))
     assert [start.claimed.id for start in await one.settle()] == [later]
+
+
+@pytest.mark.long
+def test_two_pushes_at_once_make_one(ledger: Ledger, db: Db, other: Db) -> None:
+    ledger.job(schedule=None, scope_kind="tenant")  # the scope is new to both
+    push = "SELECT cronledger.enqueue('job', 'acme', key => 'k', watermark => 1)"
+    with db.transaction():
+        db.execute(push)
+        second = start_blocked(db, other, lambda: other.execute(push))
+    second.result(90)
+    assert ledger.statuses() == ["PENDING"]
 
 
 def dirty(ledger: Ledger) -> bool:

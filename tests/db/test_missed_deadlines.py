@@ -3,6 +3,8 @@
 The deadline passes while the loop is blocked; the stop of the heartbeat thread is not even queued.
 """
 
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from cronledger import Context
 from cronledger.engine.commands.client import CommandEnd, Supervisor
+from cronledger.engine.lease import Lease
 from cronledger.engine.running.handlers.command import CommandHandlers
 from cronledger.engine.running.handlers.http import HttpHandlers
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
@@ -27,6 +30,28 @@ def lapse(replica: Replica) -> None:
     (lease,) = leases.all()
     leases.renew = lambda *_: {}  # type: ignore[method-assign]
     lease.deadline = monotonic() - 1
+
+
+async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(whole: Whole) -> None:
+    begun: list[int] = []
+
+    async def late() -> None:
+        begun.append(1)
+
+    job = whole.job(late, stale_timeout=timedelta(seconds=60), allow_stale_reentry=True)
+    async with whole.replica() as replica:
+        parts = replica._runtime.components
+        start = parts.executor.start
+
+        def delayed(leases: Sequence[Lease]) -> None:
+            # SIGSTOP between the COMMIT of the claim and here, for longer than the lease.
+            parts.dispatcher.leased.then(start)
+            start([Lease(x.claimed, x.job, x.sent - 60) for x in leases])
+
+        parts.dispatcher.leased.then(delayed)
+        ended = await whole.run(job)
+    assert (ended["status"], ended["attempt"]) == ("SUCCESS", 2)
+    assert begun == [1], "the first attempt was past its lease when it was to begin"
 
 
 LATE: dict[str, tuple[type, str]] = {

@@ -150,6 +150,18 @@ async def test_a_range_of_which_some_is_reached_is_shortened(ledger: Ledger, one
         unskip(ledger, 999)
 
 
+async def test_a_claim_starts_nothing_that_a_transaction_before_it_skips(
+    ledger: Ledger, one: Runner
+) -> None:
+    at = await hourly(ledger, one)
+    with psycopg.connect(ledger.url) as skipping:
+        skipping.execute("SELECT cronledger.skip('job', %s, 'stocktaking')", (at,))
+        assert await come_to(ledger, one, at) == []  # the schedule is locked
+        assert skips(ledger) == []
+    assert await come_to(ledger, one, at) == []
+    assert skips(ledger) == [("operator", "stocktaking", 1)]
+
+
 async def test_a_skip_that_waits_for_a_claim_sees_what_it_planned(
     ledger: Ledger, one: Runner
 ) -> None:

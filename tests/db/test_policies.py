@@ -1,9 +1,13 @@
 """Overlap: how a running execution is replaced, and what does not run beside another one."""
 
+from typing import Any
+
 import psycopg
 
+from cronledger.engine.running.follow_up import LOCKED_SECONDS
 from cronledger.rules import outcome
-from tests.db.support.engine import MINUTE, Ledger, Runner
+from tests.db.support.engine import MINUTE, Ledger, Runner, runners
+from tests.db.support.rows import connected
 
 
 async def test_i7_overlap_replace_asks_first_and_starts_after_the_end(
@@ -84,3 +88,48 @@ async def test_i7_a_released_execution_that_is_cancelled_did_not_run_beside_the_
     first, second = ledger.values("SELECT started_at, ended_at FROM attempts ORDER BY started_at")
     assert first[0] < first[1] < second[0] < second[1]
     assert ledger.violations() == []
+
+
+async def test_parked_waiting_is_rearmed_again_when_its_schedule_was_locked(
+    ledger: Ledger, one: Runner
+) -> None:
+    """As by a claim that locks the schedule of a retry, and then does not start it."""
+    ledger.job(schedule="* * * * *", overlap="wait")
+    ledger.travel(by=MINUTE)
+    (running,) = await one.settle()
+    ledger.travel(by=MINUTE)
+    await one.settle()
+    assert ledger.parked() == "waiting"
+    one.put(running)
+    with connected(ledger.url) as other, other.transaction():
+        other.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+        assert await one.finisher.step() == LOCKED_SECONDS
+        assert await one.finisher.step() == LOCKED_SECONDS
+        assert ledger.parked() == "waiting"
+    wakes = one.wakes
+    assert await one.finisher.step() is None
+    assert one.wakes == wakes + 1
+    assert ledger.parked() is None
+    assert len(await one.settle()) == 1
+
+
+async def test_parked_waiting_sees_a_finish_that_came_while_it_parked(ledger: Ledger) -> None:
+    """The finish re-arms before the parking commits and finds nothing parked."""
+    ledger.job(schedule="* * * * *", overlap="wait")
+    ledger.travel(by=MINUTE)
+    async with runners(ledger.url, {}, {}) as (one, two):
+        (running,) = await one.settle()
+        ledger.travel(by=MINUTE)
+        real = two.statements.advance_schedules
+
+        async def late(c: Any, advances: Any) -> Any:
+            await one.finish(running)
+            assert ledger.parked() is None
+            return await real(c, advances)
+
+        two.statements.advance_schedules = late  # type: ignore[method-assign]
+        await two.step()
+        two.statements.advance_schedules = real  # type: ignore[method-assign]
+        assert ledger.parked() is None
+        (start,) = await two.settle()
+        assert start.claimed.how == "won"

@@ -181,6 +181,29 @@ async def test_a_long_list_is_read_outside_the_event_loop(
     assert threading.main_thread() not in threads
 
 
+async def test_one_replica_asks_at_a_time(asked: Asked) -> None:
+    asking, go_on, calls = asyncio.Event(), asyncio.Event(), 0
+
+    async def provider() -> list[str]:
+        nonlocal calls
+        calls += 1
+        asking.set()
+        await go_on.wait()
+        return ["a"]
+
+    asked.job("job", provider)
+    one, other = await asked.replica(), await asked.replica()
+    first = asyncio.create_task(one.step())
+    await asking.wait()
+    assert await other.step() is not None
+    assert calls == 1
+    go_on.set()
+    await first
+    await other.step()
+    assert calls == 2
+    assert set(asked.scopes("job")) == {"a"}
+
+
 OVERDUE = (
     "SELECT job_name, reason, detail FROM overdue"
     " WHERE reason IN ('provider_failed', 'no_provider') ORDER BY 1"
