@@ -150,6 +150,14 @@ def test_a_filter_that_can_match_nothing_is_no_empty_list(filled: Cli, ask: Ask)
     refused(said, "is not after --since")
 
 
+def test_a_job_with_a_zone_that_does_not_exist_is_explained(filled: Cli, ask: Ask) -> None:
+    refused(filled("why", "hourly", "03:00Z"), "'03:00Z' is not a time")
+    ask("UPDATE cronledger.jobs SET timezone = '../Mars' WHERE name = 'hourly'")
+    said = filled("why", "hourly", "03:00")
+    assert said.exit_code == 0, said.exception
+    assert "'../Mars' of the job does not exist; UTC is used" in said.stderr
+
+
 def in_a_process(url: str, arguments: list[str], **more: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [*CRONLEDGER, *arguments], check=False, stderr=subprocess.PIPE,

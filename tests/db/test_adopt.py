@@ -115,6 +115,23 @@ async def test_a_plan_time_of_replicas_that_waited_across_the_return_is_not_skip
     assert [(one.kind, one.plan_time) for one in verify(ledger.url)] == [("untrue_skip", waited)]
 
 
+async def test_what_a_job_missed_without_a_handler_does_not_start_when_it_has_one_again(
+    ledger: Ledger, one: Runner, base: datetime
+) -> None:
+    """Even if it is within grace, and no replica has planned it in between."""
+    ledger.edit(observed=False, catch_up="latest", overlap="skip", grace=5 * MINUTE)
+    assert await fire(ledger, one, base) == "own"
+    edits: list[tuple[int, dict[str, Any]]] = [
+        (1, {"handler": "observed", "target": {}}),
+        (30, {"handler": "python", "target": {"python": "tests:work"}}),
+    ]
+    for seconds, columns in edits:
+        ledger.stop_clock(base + MINUTE + seconds * SECOND)
+        ledger.edit(**columns)
+    assert await one.settle() == []
+    assert (ledger.skipped(), list(verify(ledger.url))) == ([("missed", 1)], [])
+
+
 def test_an_adoption_can_be_withdrawn_and_moved(ledger: Ledger, base: datetime) -> None:
     def switch(
         minutes: int, *, back: bool, withdraws: Sequence[int] = (), moves: bool = True

@@ -11,6 +11,7 @@ from cronledger.audit.verify import verify
 from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
 from cronledger.sources.backfill import past
+from tests.db.support.commands import command
 from tests.db.support.engine import MINUTE, SECOND, Ledger, Runner
 from tests.marks import first_short
 
@@ -134,10 +135,10 @@ async def test_only_what_is_committed_is_a_retirement(
     assert ledger.violations() == []
 
 
-async def test_deadlines_and_backfill_know_the_retirements_of_a_scope(
-    ledger: Ledger, one: Runner
+async def test_deadlines_why_and_backfill_know_the_retirements_of_a_scope(
+    ledger: Ledger, database_url: str, one: Runner
 ) -> None:
-    first, *_ = flap(ledger, provided(ledger, start_by="10s"))
+    first, back, *_ = flap(ledger, provided(ledger, start_by="10s"))
     await one.run_due()
     await one.repair()
     at = {row[1].minute for row in skips(ledger)}
@@ -145,7 +146,11 @@ async def test_deadlines_and_backfill_know_the_retirements_of_a_scope(
     assert len(breached) == 4 + 11 + 5 - 1  # the last one is not late yet
     assert at.isdisjoint(plan_time.minute for plan_time in breached)
     assert ledger.violations() == []
-    with psycopg.connect(ledger.url, autocommit=True) as connection:
+    moment = (first + MINUTE).replace(microsecond=0).isoformat()
+    answer = command(database_url, "why", "job", moment, "--scope", "a").output
+    assert f"{first:%H:%M:%S}" in answer
+    assert f"{back:%H:%M:%S}" in answer
+    with psycopg.connect(database_url, autocommit=True) as connection:
         reports = Reports.over(connection, "cronledger")
         found = past(reports, ScopeKey("job", "shard", "a"), first - 4 * MINUTE, ledger.now())
     assert len(found.plan_times) == 4 + 11 + 5

@@ -233,6 +233,23 @@ async def test_a_person_refuses_a_copy_that_looks_like_a_failover(
     assert len(await one.settle()) == 1
 
 
+async def test_what_is_refused_goes_on_once_it_is_accepted(ledger: Ledger, one: Runner) -> None:
+    ledger.job(schedule="* * * * *", grace="1 s", catch_up="latest")
+    move(ledger)
+    ledger.travel(by=5 * MINUTE)
+    assert await one.settle() == []
+    assert accept(ledger, skip_missed=False).why is not None
+    (start,) = await one.settle()
+    assert one.dispatcher.refused is None
+    assert start.claimed.key.plan_time > ledger.now() - MINUTE
+    assert ledger.skipped() == [("superseded", 4)]
+    kept = ledger.one("SELECT recorded_by FROM identity")
+    assert kept == "me@here (accept-database)"
+    assert accept(ledger, skip_missed=True) == Accepted(None, 0, 0, 0)
+    assert ledger.statuses() == ["RUNNING"]
+    assert ledger.one("SELECT max(revision) FROM job_revisions") == 1
+
+
 def test_skip_missed_accepts_a_job_whose_required_job_is_retired(ledger: Ledger) -> None:
     ledger.job("extract", schedule="@daily")
     ledger.job("load", schedule="@daily", requires=[{"job": "extract"}])

@@ -190,6 +190,15 @@ async def test_i10_scopes_retire_and_return_at_the_commit(ledger: Ledger, one: R
     assert ledger.violations() == []
 
 
+async def test_i10_skip_missed_takes_effect_at_its_commit(ledger: Ledger, one: Runner) -> None:
+    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", grace="1 h")
+    ledger.values("UPDATE identity SET database_oid = 0")
+    edited(ledger, "SELECT accept_database(skip_missed => true)")
+    assert await one.run_due() == 0
+    assert ledger.skipped() == [("missed", 14)]
+    assert ledger.violations() == []
+
+
 async def test_a_claim_sees_the_old_definition_until_the_commit(
     ledger: Ledger, one: Runner
 ) -> None:

@@ -415,6 +415,17 @@ def test_a_worker_gets_nothing_of_a_job_before_its_pause_is_applied(ledger: Ledg
     assert not paused(ledger)
 
 
+async def test_a_retired_job_is_left_alone_and_paused_when_it_returns(
+    ledger: Ledger, one: Runner
+) -> None:
+    ledger.values("SELECT retire('job')")
+    plan(ledger)
+    await one.settle()
+    assert not paused(ledger)
+    ledger.edit(retired_at=None)
+    assert paused(ledger)
+
+
 async def test_pauses_are_pruned_after_retention(ledger: Ledger, one: Runner) -> None:
     ended = plan(ledger, until=NOON + MINUTE)
     open_ = plan(ledger)

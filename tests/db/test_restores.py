@@ -116,3 +116,16 @@ async def test_a_job_that_was_left_to_others_is_looked_at_again_when_jobs_change
             assert listener is not None
             listener.notified(payload)
             assert await replica.step()
+
+
+async def test_i9_a_job_whose_history_was_not_restored_stops_no_other(
+    ledger: Ledger, one: Runner
+) -> None:
+    for job in ("bad", "good"):
+        ledger.job(job)
+        ledger.trigger(job)
+    ledger.values("DELETE FROM job_revisions WHERE job_name = 'bad'")
+    assert [start.claimed.key.job_name for start in await one.settle()] == ["good"]
+    assert "missing in job_revisions" in ledger.one(
+        "SELECT spec_error FROM jobs WHERE name = 'bad'"
+    )

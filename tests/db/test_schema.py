@@ -430,6 +430,17 @@ def test_partitions_are_made_from_a_day_back_to_a_month_ahead(db: Db) -> None:
     assert "fillfactor=70" in value(db, filled)
 
 
+def test_partitions_reach_back_as_far_as_a_job_catches_up(db: Db) -> None:
+    job(db, catch_up_window="30 days")
+    made = maintain(db)
+    assert {action for action, _ in made} == {"made"}
+    assert_gapless(db, now(db) - 30 * DAY, now(db) + 28 * DAY)
+    job(db, "other", catch_up_window="1000 days")
+    maintain(db)
+    assert_gapless(db, now(db) - 90 * DAY, now(db) + 28 * DAY)
+    assert bounds(db)[0][0] > now(db) - 98 * DAY
+
+
 @pytest.mark.parametrize(
     ("width", "zone"),
     [("7 days", "Europe/Berlin"), ("90 minutes", "Asia/Kolkata"), ("1 month", "Europe/Berlin")],

@@ -236,6 +236,18 @@ def test_pruned_history_is_not_missing(past: Past) -> None:
     assert (found.kind, pruned < found.plan_time <= pruned + MINUTE) == ("missing", True)
 
 
+def test_pruned_skips_are_not_missing(past: Past) -> None:
+    """Their partition may stay: it is dropped once its last plan_time is behind retention."""
+    past.travel(to=past.at(35) + DAY)
+    past.values("SELECT set_retention('1 day')")
+    past.values("SELECT maintain_partitions()")
+    assert past.skipped() == []
+    assert past.one(PRUNED) == past.at(29)
+    report = verify(past.url)
+    assert list(report) == []
+    assert report.tally.plan_times == 4
+
+
 @pytest.mark.long
 def test_nothing_is_dropped_under_a_snapshot(past: Past) -> None:
     """Else its executions would be gone and its pruned_through would not say so."""
