@@ -1,6 +1,7 @@
 """Addresses that people type, send and bookmark: `/job/NAME`, `/execution/ID`, `/why/JOB/TIME`."""
 
 import re
+from hashlib import sha256
 from html import unescape
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from cronledger.web import create_app
 from cronledger.web.access.identity import Identity, Role
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.web.support.browsing import HOST, SAME_ORIGIN, app, links, login_urls, text
+from tests.web.support.browsing import HOST, SAME_ORIGIN, TOKENS, app, links, login_urls, text
 from tests.web.support.logins import Logins
 
 NAMES = ("a/b", "100%", "zürich ☂", "why?#", "back\\slash", "run")
@@ -119,3 +120,29 @@ def test_below_a_prefix_every_address_has_it(database_url: str, logins: Logins, 
         )
         assert done.headers["location"] == f"/outer/ops/cron/execution/{execution}"
         assert "Path=/outer/ops/cron" in done.headers["set-cookie"]
+
+
+def test_a_sign_in_below_a_prefix(database_url: str, logins: Logins) -> None:
+    outer = mounted(app(database_url, logins, web_auth="token", web_tokens=TOKENS))
+    with TestClient(outer, base_url=HOST, follow_redirects=False) as browser:
+        asked = browser.get("/ops/cron/")
+        assert asked.headers["location"] == "/ops/cron/sign-in?next=%2F"
+        entered = browser.post(
+            "/ops/cron/sign-in", data={"token": "alice-secret", "next": "/"}, headers=SAME_ORIGIN
+        )
+        assert entered.headers["location"] == "/ops/cron/"
+        assert browser.get("/ops/cron/").status_code == 200
+
+
+def test_a_report_below_a_prefix_needs_no_sign_in(
+    database_url: str, logins: Logins, db: Db
+) -> None:
+    token = "t" * 43
+    rows.job(db, handler="observed", target="{}")
+    digest = sha256(token.encode()).hexdigest()
+    db.execute("SELECT cronledger.create_report_token(%s, 'job')", [digest])
+    outer = mounted(app(database_url, logins, web_auth="token", web_tokens=TOKENS))
+    with TestClient(outer, base_url=HOST, follow_redirects=False) as below:
+        assert below.post(f"/ops/cron/report/{token}/7").status_code == 200
+        assert rows.value(db, "SELECT exit_status FROM cronledger.reports") == 7
+        assert below.post(f"/report/{token}/7").status_code == 404
