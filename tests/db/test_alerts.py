@@ -450,6 +450,17 @@ def test_a_leap_of_the_clock_that_is_taken_back_delays_no_delivery_and_no_remind
     assert step(ledger)[-1] == ("failed", "reminder")
 
 
+def test_notify_that_was_declared_in_a_leap_of_the_clock_misses_nothing_after_it(
+    ledger: Ledger,
+) -> None:
+    ledger.travel(by=timedelta(days=2))
+    watched(ledger, "failed", "skipped")
+    ledger.travel(by=timedelta(days=-2))
+    end(ledger, "-")
+    skip(ledger, "missed")
+    assert sorted(step(ledger)) == [OPENED, ("skipped", "opened")]
+
+
 def test_a_runner_that_fails_opens_and_its_recovery_closes(ledger: Ledger) -> None:
     ledger.channel(on_ledger=["runner_failing"])
     ledger.runner(diagnostics={"failing": {"check_in": "x"}, "failed": {}})
@@ -574,7 +585,10 @@ BAD_RULES: list[tuple[list[Any], str]] = [
     ([{"on": ["failed"]}], "notify has channel = nothing"),
     (["ops"], 'notify contains "ops"'),
     ([{"channel": "ops", "on": ["broken"]}], r'notify has on = \["broken"\]'),
+    ([{"channel": "ops", "on": []}], r"notify has on = \[\]"),
     ([{"channel": "ops", "after": 0}], "notify has after = 0"),
+    ([{"channel": "ops", "after": "3"}], 'notify has after = "3"'),
+    ([{"channel": "ops", "remind": "soon"}], 'notify has remind = "soon"'),
     ([{"channel": "ops", "remind": "1 s"}], 'notify has remind = "1 s"'),
     ([{"channel": "ops", "when": 1}], "notify has the unknown key when"),
     ([{"channel": "ops"}] * 21, "notify has 21 rules; the limit is 20"),

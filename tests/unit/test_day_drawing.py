@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cronledger.explain.day.account import RunnerGap
-from cronledger.explain.day.states import State, equation
+from cronledger.explain.day.states import State, equation, state_of
 from cronledger.web.drawing.accounted_day import draw
 from tests.unit.support.days import accounted, counted, executed, requested, revision, skipped
 
@@ -174,3 +174,8 @@ def test_a_dense_day_is_drawn_by_minutes_and_listed_by_hours() -> None:
     assert paths.count("density state-unexplained") == 2  # its column, and the mark above it
     empty = accounted(DAY, revisions=[revision(2, START - HOUR, schedule=None)])
     assert "0 planned = 0 ran · 0 unexplained" in draw(empty, Addresses())
+
+
+def test_an_execution_before_its_first_or_next_attempt_waits() -> None:
+    assert state_of("PENDING", again=False, late=False, planned=True) is State.WAITING
+    assert state_of("FAILED", again=True, late=True, planned=True) is State.WAITING

@@ -23,6 +23,7 @@ BERLIN, SANTIAGO, APIA = "Europe/Berlin", "America/Santiago", "Pacific/Apia"
         ("15m", BERLIN, "2027-03-28T00:50", "2027-03-28T01:05"),
         ("06:00", "UTC", "2027-01-01T06:00", "2027-01-01T06:00"),
         ("06:00", "UTC", "2027-01-01T06:00:00.000001", "2027-01-02T06:00"),
+        ("06:00:30", "UTC", "2027-01-01T06:00:01", "2027-01-01T06:00:30"),
         ("00:00", "UTC", "2027-12-31T23:59:59", "2028-01-01T00:00"),
         # Berlin, 2027-03-28: 02:00 to 03:00 does not occur.
         ("02:30", BERLIN, "2027-03-27T22:00", "2027-03-28T01:00"),
@@ -34,6 +35,7 @@ BERLIN, SANTIAGO, APIA = "Europe/Berlin", "America/Santiago", "Pacific/Apia"
         # Santiago changes at midnight: 2026-09-06 has no 00:30, 2026-04-04 has 23:30 twice.
         ("00:30", SANTIAGO, "2026-09-05T20:00", "2026-09-06T04:00"),
         ("23:30", SANTIAGO, "2026-04-04T20:00", "2026-04-05T02:30"),
+        ("23:30", SANTIAGO, "2026-04-05T02:31", "2026-04-05T03:30"),
         # Apia left out the whole of 2011-12-30.
         ("12:00", APIA, "2011-12-30T00:00", "2011-12-30T10:00"),
     ],
@@ -79,6 +81,7 @@ def test_texts_have_a_canonical_form(
     ("policy", "message"),
     [
         ({"start_by": "24:00"}, "start_by = .*use a wall time such as '06:00'"),
+        ({"start_by": "6"}, "start_by = .*has no unit"),
         ({"finish_by": "0s"}, "finish_by = \"0s\": is zero"),
         ({"finish_by": "40000d"}, "finish_by = .*is longer than 100 years"),
         ({"expect_duration": "06:00"}, "expect_duration = .*is invalid"),

@@ -137,6 +137,7 @@ def test_policies_of_jobs_and_of_their_scheduler_are_kept_F116(
         (CronTrigger(week=3), {}, "week has no equivalent"),
         (AndTrigger([CronTrigger(hour=3)]), {}, "AndTrigger has no equivalent"),
         (CronTrigger(day="1st mon,3"), {}, "beside days have no equivalent"),
+        (CronTrigger(day="1st mon", day_of_week="tue"), {}, "use a job for each"),
         (IntervalTrigger(seconds=1.5), {}, "not whole seconds"),
         (CronTrigger(hour=3), {"function": lambda: None}, "use a function of a module"),
         (CronTrigger(hour=3), {"args": [object()]}, "is not JSON"),

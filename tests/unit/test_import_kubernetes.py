@@ -91,6 +91,7 @@ def test_schedules_fire_as_in_kubernetes_for_a_year(zone: str) -> None:
         ("5/20 0 1,* * 1", "5-59/20 0 * * 1"),
         ("*/90 2-2 * * *", "0 2 * * *"),
         ("@every 1h30m", "@every 5400s"),
+        ("@every 1.5s", "@every 1s"),
         ("@every 10ms", "@every 1s"),
     ],
 )
@@ -207,6 +208,7 @@ def test_each_policy_has_its_equivalent(edits: dict[str, Any], expected: dict[st
     [
         ({"spec__suspend": True}, "the CronJob is suspended"),
         ({f"{POD}__initContainers": [{}]}, "initContainers are omitted"),
+        ({f"{CONTAINER}__volumeMounts": [{}]}, "volumeMounts are omitted"),
         ({f"{CONTAINER}__envFrom": [{}]}, "envFrom is omitted"),
         ({f"{CONTAINER}__env": [{"name": "N", "valueFrom": {"fieldRef": {}}}]}, "N comes from"),
         ({"spec__jobTemplate__spec__completions": 3}, "completions is not 1"),
@@ -225,6 +227,7 @@ def test_what_differs_is_noted_and_is_not_complete(edits: dict[str, Any], told: 
     ("edits", "told"),
     [
         ({"spec": None}, "spec.schedule is missing"),
+        ({"spec__schedule": 5}, "schedule is not a text"),
         ({"spec__schedule": "0 0 30 2 *"}, "never occurs"),
         ({"spec__schedule": "TZ=UTC 0 3 * * *"}, "has a zone beside timeZone"),
         ({"spec__timeZone": "Europe/Berln"}, "Europe/Berlin"),
@@ -232,6 +235,7 @@ def test_what_differs_is_noted_and_is_not_complete(edits: dict[str, Any], told: 
         ({"spec__startingDeadlineSeconds": True}, "startingDeadlineSeconds is not a whole number"),
         ({f"{POD}__containers": []}, "the pod has 0 containers"),
         ({f"{CONTAINER}__command": None}, "the container has no command"),
+        ({f"{CONTAINER}__command": [1]}, "command contains values that are not texts"),
         ({f"{CONTAINER}__workingDir": "srv"}, "is not an absolute path"),
     ],
 )  # fmt: skip
@@ -291,6 +295,7 @@ def test_the_command_reads_standard_input_and_writes_a_private_file(tmp_path: Pa
         ("kind: CronJob\nspec: {schedule: */5 * * * *}", "is not YAML: line 2, column 19: "),
         ("kind: {{ .Values.kind }}\n", "helm template"),
         ("a: " + "[" * 500, "nested too deeply"),
+        ("a: 2026-02-30", "is not YAML"),
         ("a: \x07", "is not YAML"),
     ],
 )  # fmt: skip

@@ -108,7 +108,7 @@ def test_schedules_are_written_so_that_they_mean_the_same(schedule: str, written
     ("schedule", "told"),
     [
         ("@reboot", "when a database server starts"), ("0/5 * * * *", "step without a range"),
-        ("90 seconds", "between 1 and 59"), ("@never", "not a macro"),
+        ("90 seconds", "between 1 and 59"), ("~ * * * *", "~"), ("@never", "not a macro"),
         ("* * * *", "4 fields"), ("0 0 30 2 *", "never occurs"),
     ],
 )  # fmt: skip

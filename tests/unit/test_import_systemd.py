@@ -257,6 +257,9 @@ def test_a_user_is_noted_or_changed_to() -> None:
         ("", "Nice=19\nProtectSystem=full\n", "Nice, ProtectSystem"),
         ("", "EnvironmentFile=/etc/x\nExecStart=/a $X\n", "X is not in Environment"),
         ("", "ExecStart=+/bin/a\n", "the prefix +"),
+        ("", "Type=notify\n", "Type=notify"),
+        ("", "WorkingDirectory=~\n", "WorkingDirectory=~"),
+        ("", "Environment=a\n", "'a' is not NAME=value"),
     ],
 )  # fmt: skip
 def test_what_differs_in_a_timer_or_a_service_is_noted(timer: str, service: str, told: str) -> None:
@@ -272,8 +275,12 @@ def test_what_differs_in_a_timer_or_a_service_is_noted(timer: str, service: str,
     [
         ("OnBootSec=5min\n", "ExecStart=/a\n", "OnBootSec=5min is not imported"),
         ("OnUnitActiveSec=500ms\n", "ExecStart=/a\n", "not a number of whole seconds"),
+        ("OnUnitActiveSec=soon\n", "ExecStart=/a\n", "not a time span"),
+        ("OnUnitActiveSec=20y\n", "ExecStart=/a\n", "longer than ten years"),
         ("Unit=x\n", "ExecStart=/a\n", "no OnCalendar"),
         ("OnCalendar=daily\n", "", "was not found"),
+        ("OnCalendar=daily\n", "Type=oneshot\n", "no ExecStart"),
+        ("OnCalendar=daily\n", "ExecStart=-\n", "is empty"),
         ("OnCalendar=daily\n", "ExecStart=/a %h\n", "specifier '%h'"),
         ("OnCalendar=daily\n", "ExecStart=/a\nWorkingDirectory=x\n", "not an absolute path"),
         ("OnCalendar=*-02-30\n", "ExecStart=/a\n", "never occurs"),
