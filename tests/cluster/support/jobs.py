@@ -121,26 +121,6 @@ async def fenced_async(ctx: Context) -> None:
     await live(ctx, 60)
 
 
-blocking = App()
-
-
-@blocking.job(stale_timeout=LEASE, **AGAIN)
-async def blocks_the_loop(ctx: Context) -> None:
-    say("start", ctx)
-    time.sleep(9)
-    say("end", ctx)
-
-
-@blocking.job(stale_timeout=LEASE, **AGAIN, **THREE)
-async def beside_async(ctx: Context) -> None:
-    await live(ctx, 4)
-
-
-@blocking.job(stale_timeout=LEASE, **AGAIN, **THREE)
-def beside_thread(ctx: Context) -> None:
-    live_in_thread(ctx, 4)
-
-
 async def receive(message: Mapping[str, Any]) -> None:
     """A channel that notes its message, waits while it is held, and fails while it refuses."""
     directory = Path(os.environ[RECEIVER])
@@ -270,6 +250,5 @@ COMMANDS = {
             run_timeout=SHORT,
         ),
     ),
-    "blocking": (command("beside_command", "4", **AGAIN),),
 }
 """Commands by the name of the App they are applied with."""
