@@ -60,3 +60,22 @@ async def test_thieves_step_over_until_the_transaction_ends(
     with pytest.raises(psycopg.Error, match="its lease is lost") as caught:
         assert_lease(fence, start)
     assert caught.value.sqlstate == "CL001"
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_the_sweeper_steps_over_until_the_transaction_ends(
+    ledger: Ledger, fence: psycopg.Connection, cancelled: bool
+) -> None:
+    """A cancel ends nothing either: the end of the execution stays the holder's to write."""
+    async with runners(ledger.url, {}, {}) as (holder, other):
+        start = await fenced(ledger, holder, fence)
+        ledger.edit(allow_stale_reentry=False)  # nobody may steal it
+        ledger.expire()
+        if cancelled:
+            assert ledger.one("SELECT cancel(%s)", start.claimed.id) == "requested"
+        await other.sweep()
+        assert ledger.statuses() == ["RUNNING"]
+        fence.commit()
+        await other.sweep()
+    ended = ("CANCELLED" if cancelled else "FAILED", "stale_timeout")
+    assert ledger.one("SELECT status, error_code FROM executions") == ended

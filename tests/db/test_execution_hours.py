@@ -156,6 +156,27 @@ def test_the_hours_of_a_restored_dump_are_marked_once(ledger: Ledger) -> None:
     assert len(wrong(ledger)) == 1
 
 
+def test_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    ended(ledger, [1] * 7)  # 7 transactions
+    with ledger.db.transaction():  # one transaction is never divided
+        ended(ledger, [1] * 5, job="other")
+    ledger.travel(by=2 * HOUR)
+    mark = "SELECT cronledger_internal.mark_changed_hours(%s::text::xid8, 3)"
+    after: str | None = "0"
+    calls = 0
+    while after is not None:
+        after = ledger.one(mark, after)
+        calls += 1
+    assert calls == 5  # 3, 3, 1, 5, and one that finds nothing
+    assert ledger.one("SELECT cronledger_internal.roll_up_hours(1)") == 1
+    assert ledger.one("SELECT rolled_up_before()") is None
+    assert ledger.one("SELECT cronledger_internal.roll_up_hours(1)") == 1
+    assert ledger.one("SELECT cronledger_internal.roll_up_hours(1)") == 0
+    assert [row["success"] for row in hours(ledger)] == [7, 5]
+    assert ledger.one("SELECT rolled_up_before()") is not None
+
+
 def bounds() -> list[int]:
     """The bounds of the buckets, from their definition."""
     return sorted({math.isqrt(2**n - 1) + 1 for n in range(55)})
