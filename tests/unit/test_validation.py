@@ -86,6 +86,8 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"scope_kind": "tenant", "scopes": ["a", "a"]}, ["scopes"]),
     ({"scope_kind": "k\x85", "scopes": ["a", " b"]}, ["scope_kind", "scopes[1]"]),
     ({"schedule": " @EVERY 90s", "calendar": "de", "on_excluded": "next"}, ["on_excluded"]),
+    ({"every": ["role=web"], "on": ["role=web"], "scope_kind": "host", "scopes": ["a"]}, ["every"]),
+    ({"every": ["role=web"], "on": ["role=web"], "scope_kind": "tenant"}, ["every"]),
     ({"payload": [float("nan")]}, ["payload"]),
     ({"payload": {"a": ["b\x00"]}}, ["payload"]),
     ({"payload": "\ud800"}, ["payload"]),
