@@ -139,6 +139,20 @@ def test_nothing_waits_for_a_newer_runner_longer_than_half_of_its_grace(clock: l
     assert not mine.delegates(job(timezone="Europe/Berlin", grace=timedelta(0)), row("other"))
 
 
+def test_what_was_left_is_looked_at_again_when_the_newer_runners_or_jobs_change() -> None:
+    mine = NewerPeers(OLD)
+    mine.observe([check_in()])
+    assert mine.delegates(BERLIN, row())
+    assert not mine.observe([check_in(seen="12:01")])
+    assert mine.delegated_jobs() == ["j"]
+    assert mine.observe([check_in(free=0)])
+    assert mine.delegated_jobs() == []
+    mine.observe([check_in()])
+    assert mine.delegates(BERLIN, row("other"))
+    mine.reconsider()
+    assert mine.delegated_jobs() == []
+
+
 def test_looking_again_makes_no_wait_longer(clock: list[float]) -> None:
     """Jobs may be edited all the time, and runners come and go."""
     mine = NewerPeers(OLD)
