@@ -187,8 +187,6 @@ def lasting(ctx: Context) -> None:
     time.sleep(1.5)
 
 
-statement = App()
-
 lost = App()
 """What the first attempt holds when its host is lost; the second one ends at once."""
 OWN_DSN = "CLUSTER_OWN_DSN"
@@ -240,7 +238,6 @@ COMMANDS = {
         command("command_once", "60", **ONCE),
     ),
     "fence": (command("fenced_command", "60", **FENCED),),
-    "statement": (in_sql("statement", "SELECT pg_sleep(300)", allow_stale_reentry=False),),
     "lost": (
         in_sql("sleeps", f"SELECT pg_sleep(300) WHERE {FIRST}"),
         in_sql(
