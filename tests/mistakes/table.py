@@ -108,7 +108,7 @@ MISTAKES = [
         SRC + "rules/plan_times.py",
         ("scopes with jitter share a plan",
          "tests/unit/test_shared_plans.py::"
-         "test_a_plan_is_that_of_later_cursors_before_its_first_plan_time",
+         "test_scopes_share_a_plan_unless_something_else_decides",
          "return bool(job.jitter) or (job.schedule", "return (job.schedule"),
     ),
     *_of(

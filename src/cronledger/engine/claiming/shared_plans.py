@@ -1,26 +1,28 @@
-"""One plan for all scopes of a job that differ in nothing but their names."""
+"""One plan for all scopes of a job that differ in nothing that changes it."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from cronledger.rules.model import HOST, JobState, Overlap, Revision
+from cronledger.rules.model import HOST, Overlap, Revision
 from cronledger.rules.plan_times import depends_on_scope
 from cronledger.rules.planner import Room, plan
 from cronledger.rules.plans import Plan, ScheduleRow
 
 
 class _Shared(NamedTuple):
-    """The plan of a row with this cursor, which could start so many executions."""
+    """A plan, the cursor of its row, and how many executions each limit let start."""
 
     cursor: datetime
     starts: Sequence[int]
     plan: Plan
 
     def is_that_of(self, cursor: datetime, starts: Sequence[int]) -> bool:
-        """Return whether it is the plan of a row with another cursor and other limits, too.
+        """Return whether it is also the plan of a row with this cursor and these limits.
 
         There must be no plan_time between the cursors, and no limit may have ended either plan.
+        What else depends on a cursor (segments, times of one state) lies before the first plan_time
+        after it.
         """
         if self.cursor != cursor and not self.cursor < cursor < self._first:
             return False
@@ -29,7 +31,7 @@ class _Shared(NamedTuple):
 
     @property
     def _first(self) -> datetime:
-        """The first plan_time after the cursor, or the cursor if none is settled."""
+        """The first plan_time after the cursor, or the cursor if the plan settles none."""
         settled = (*(run.plan_time for run in self.plan.runs),
                    *(skip.from_plan_time for skip in self.plan.skips))  # fmt: skip
         return min(settled, default=self.cursor)
@@ -67,9 +69,7 @@ class SharedPlans:
         same = (
             row.key.job_name, row.planned_revision, row.next_plan_time, row.woken, row.ahead_of, now
         )  # fmt: skip
-        keys: list[tuple[object, ...]] = [(*same, cursor)]
-        if _is_steady(revisions) and cursor <= now:
-            keys.append(same)  # of any cursor
+        keys: tuple[tuple[object, ...], ...] = ((*same, cursor), same)
         for key in keys:
             before = self._plans.get(key)
             if before is not None and before.is_that_of(cursor, starts):
@@ -85,13 +85,6 @@ class SharedPlans:
         limits = (room.slots, room.job, room.queue)
         slots, job, queue = (most if limit is None else min(limit, most) for limit in limits)
         return slots, job, queue
-
-
-def _is_steady(revisions: Sequence[Revision]) -> bool:
-    """Return whether the job has been active since before the cursor, without an edit."""
-    current = revisions[-1]
-    is_active = current.state is JobState.ACTIVE and current.paused_until is None
-    return is_active and len(revisions) == 1
 
 
 def _is_plain(row: ScheduleRow, revisions: Sequence[Revision]) -> bool:
