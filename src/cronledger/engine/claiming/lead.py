@@ -13,8 +13,8 @@ MARGIN = timedelta(milliseconds=2)
 class Lead:
     """The lead of the next claim, which is as long as the preparation of the last one.
 
-    To read and plan 500 jobs takes some 60 ms. A claim that begins so much earlier has only its
-    writes left at the instant.
+    Reading and planning 500 jobs takes about 60 ms. A claim that begins this much earlier has only
+    its writes left at the instant.
     """
 
     def __init__(self) -> None:

@@ -307,7 +307,7 @@ class Accounting:
         if found.state != "paused":
             return None
         row = self._rows[found.number]
-        # An edit of a paused job is a revision with the same pause, by another person.
+        # An edit of a paused job is a revision with the same pause, but with its own author.
         while (before := self._rows.get(row["revision"] - 1)) is not None and all(
             before[name] == row[name] for name in ("state", "reason", "paused_until")
         ):
