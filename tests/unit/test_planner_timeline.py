@@ -8,7 +8,7 @@ import pytest
 
 from cronledger.rules.model import JobState, Parked, Revision
 from cronledger.rules.planner import due_at
-from cronledger.rules.plans import Retirement
+from cronledger.rules.plans import PlannedSkip, Retirement
 from tests.unit.support.planning import KEY, at, job, planned, revision, runs, say, skips
 
 PAUSED, RETIRED, ACTIVE = JobState.PAUSED, JobState.RETIRED, JobState.ACTIVE
@@ -147,6 +147,18 @@ def test_an_invalid_definition_parks_with_spec_error(fields: dict[str, Any], nam
     assert answer.parked is Parked.SPEC_ERROR
     assert named in str(answer.spec_error)
     assert answer.planned_through == at("09:55")
+
+
+@pytest.mark.parametrize("now", ["10:12", "10:20"])
+def test_a_planned_skip_may_be_due_after_an_edit_to_an_invalid_schedule(now: str) -> None:
+    revisions = [
+        revision(1, "-9 00:00", job(schedule_delay="15m")),
+        revision(2, "10:12", job("61 * * * *")),
+    ]
+    planned_skips = [PlannedSkip(at("10:10"), at("10:10"), "stock")]
+    answer = planned("10:05", now, revisions, planned_skips=planned_skips)
+    assert "61" in str(answer.spec_error)
+    assert (answer.next_plan_time, say(answer.next_due_at)) == (None, "10:25")
 
 
 def test_a_retired_job_needs_no_readable_schedule() -> None:

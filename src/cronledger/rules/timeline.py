@@ -210,14 +210,17 @@ class Timeline:
                 known = next(self._walk(segment, start, segment.through), None)
                 if known is not None:
                     return known.plan_time
-        cron = self._cron(self.current)
-        if cron is None:
-            return None
-        found = self._first(cron.included, max(after, self.through))
-        for skip in self.row.planned_skips:
-            if found is not None and skip.first <= found <= skip.last:
-                found = self._first(cron.included, skip.last)
-        return found
+        try:
+            cron = None if self.spec_error is not None else self._cron(self.current)
+            if cron is None:
+                return None
+            found = self._first(cron.included, max(after, self.through))
+            for skip in self.row.planned_skips:
+                if found is not None and skip.first <= found <= skip.last:
+                    found = self._first(cron.included, skip.last)
+            return found
+        except (ValueError, OverflowError) as error:
+            raise as_spec_error(self.current, error) from error
 
     @property
     def waits_for_boot(self) -> bool:
