@@ -122,7 +122,7 @@ def test_a_person_sees_the_same_on_the_page_and_in_the_database(
         job = by_token.get("/job/job", headers=headers).text
         on_page = {
             "result": "&#34;rows&#34;: 7" in shown, "output": "said so" in shown,
-            "payload": "ada" in shown, "target": "deploy" in text(job),
+            "payload": "&#34;ada&#34;" in shown, "target": "deploy" in text(job),
         }  # fmt: skip
         assert "hunter2" not in shown + job
         in_database = {}
