@@ -218,7 +218,7 @@ def with_slots(basis: Basis, slots: Mapping[str | None, int]) -> Basis:
 
 
 def caveats(basis: Basis, found: Forecast, unless: str = "") -> list[str]:
-    """Return sentences about what the forecast assumes, and which data it lacks.
+    """Return sentences that state the assumptions of the forecast and the data that it lacks.
 
     `unless`: how the reader may give slots to queues without any.
     """

@@ -33,7 +33,7 @@ async def async_engine(url: str) -> AsyncIterator[AsyncEngine]:
 
 
 @contextmanager
-def django_connection(url: str, **more: Any) -> Iterator[Any]:
+def django_connection(url: str) -> Iterator[Any]:
     """`django.db.connection` leads to this database until the end of the block."""
-    with on_database(url, **more):
+    with on_database(url):
         yield connections["default"]
