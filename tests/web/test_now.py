@@ -144,6 +144,7 @@ def test_the_causes_have_their_times_in_the_zone_of_the_page(browser: TestClient
         there = rf"its lease ended at [\w -]*{ended.astimezone(ZoneInfo(zone)):%H:%M:%S %Z} \("
         shown, held = panel(page, "attention"), panel(page, "held")
         assert re.search(rf"lost overdue: lease expired .*{there}", shown)
+        assert re.search(rf'title="{there}', page)
         assert f"boom: {written}" in shown and f"broken {written}" in shown
         assert re.search(rf"{there}attempt 1 on r1\); paused by alice: {written}", held)
 

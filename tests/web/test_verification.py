@@ -144,7 +144,8 @@ def test_a_run_of_an_operator_is_made_in_the_background_and_recorded(
     page = ended(by_token)
     assert "1 violation 1 missing" in panel(page, "last")
     assert "missing hourly" in panel(page, "found")
-    assert "IST" in panel(page, "found")  # the zone of the job
+    # In the zone of the job, as is the time in the detail.
+    assert re.search(r"IST 3 .* plan_times up to [\w :]+ IST", panel(page, "found"))
     rows.job(db, "other")
     wait_until_the_turn_is_free(db)
     assert "Run 2 checks the last day of other" in start(by_token, window="1d", job="other")
