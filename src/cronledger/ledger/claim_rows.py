@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from cronledger.rules.model import ExecutionKey, ScopeKey, Window
+from cronledger.ledger.rows import NewClaim, Started
+from cronledger.rules.model import ExecutionKey, ScopeKey, Trigger, Window
 from cronledger.rules.plans import (
     Absence,
     Boot,
@@ -247,6 +248,15 @@ def _instant(text: str | None) -> datetime | None:
 def claimed(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> Claimed:
     row = Claimed(ExecutionKey(job, kind, scope, plan), *rest)
     return row if row.payload is None else row._replace(payload=_payload(row.payload))
+
+
+def inserted(new: NewClaim, row: Started) -> Claimed:
+    """Return the execution that was inserted for `new`."""
+    payload = None if new.payload is None else _payload(new.payload)
+    return Claimed(
+        new.key, new.queue, row.id, row.token, 1, new.max_attempts, Trigger.SCHEDULE.value, payload,
+        new.revision, row.started_at, "won", new.window_start,
+    )  # fmt: skip
 
 
 def _payload(text: str) -> Any:

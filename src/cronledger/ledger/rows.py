@@ -27,6 +27,14 @@ class NewClaim(NamedTuple):
     gated: bool = False
 
 
+class Started(NamedTuple):
+    """An execution that `try_claim_new` has inserted."""
+
+    token: UUID
+    id: int
+    started_at: datetime
+
+
 class NewReported(NamedTuple):
     """One element of `record_reports`."""
 

@@ -15,7 +15,7 @@ from psycopg.rows import args_row, dict_row, scalar_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from cronledger.ledger.arrays import array, attribute_arrays, column_arrays
-from cronledger.ledger.claim_rows import Claimed, ClaimLook, claim_look, claimed
+from cronledger.ledger.claim_rows import Claimed, ClaimLook, claim_look
 from cronledger.ledger.connections import StepConnection, StepCursor
 from cronledger.ledger.queries import run_async
 from cronledger.ledger.rows import (
@@ -44,6 +44,7 @@ from cronledger.ledger.rows import (
     RedactedOutputs,
     Renewed,
     ScopeChanges,
+    Started,
     Swept,
     Unblocked,
     UnclaimedExecution,
@@ -257,7 +258,7 @@ class Statements:
 
     async def try_claim_new(
         self, c: Connection, runner: str, claims: Sequence[NewClaim], *, ahead: bool = False
-    ) -> StepCursor[Claimed]:
+    ) -> StepCursor[Started]:
         leases = attribute_arrays(
             claims, tokens="token", stale_timeouts="stale_timeout", watermarks="watermark"
         )
@@ -267,7 +268,7 @@ class Statements:
             "runner": runner, "ahead": ahead, "window_starts": windows, **_new_executions(claims),
             **leases,
         }  # fmt: skip
-        return await self._made(c, "try_claim_new", claimed, **params)
+        return await self._made(c, "try_claim_new", Started, **params)
 
     async def record_skips(self, c: Connection, skips: Sequence[NewSkip]) -> Rows:
         ranges = attribute_arrays(

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from unittest import mock
-from uuid import UUID
 
 import psycopg
 import structlog
 
 import cronledger.replica  # noqa: F401 - all of the engine is loaded before its clock is replaced
-from cronledger.engine.claiming import decide, tokens
+from cronledger.engine.claiming import tokens
 from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.maintenance import check_in
 from cronledger.engine.running import heartbeats
@@ -99,9 +98,6 @@ def replaced(
     random.seed(seed)
     minted = random.Random(f"tokens {seed}")
 
-    def mint() -> UUID:
-        return UUID(int=minted.getrandbits(128), version=4)
-
     def logged(_: Any, method: str, event: MutableMapping[str, Any]) -> Any:
         note(method, event)
         raise structlog.DropEvent
@@ -113,8 +109,7 @@ def replaced(
         hurried_providers(),
         mock.patch.object(heartbeats, "is_disconnected", lambda connection: connection.closed),
         mock.patch.object(check_in, "boot_of", boot_of),
-        mock.patch.object(tokens, "uuid4", mint),
-        mock.patch.object(decide, "uuid4", mint),
+        mock.patch.object(tokens, "urandom", minted.randbytes),
     ):
         clocked = [
             module

@@ -36,10 +36,10 @@ from cronledger.engine.claiming.tokens import Tokens
 from cronledger.engine.claiming.unknown_commits import UnknownCommits
 from cronledger.engine.clock import DatabaseClock, fetch_now
 from cronledger.engine.lease import Lease
-from cronledger.ledger.claim_rows import Claimed, ClaimLook, DueExecution, JobFacts
+from cronledger.ledger.claim_rows import Claimed, ClaimLook, DueExecution, JobFacts, inserted
 from cronledger.ledger.connections import AsyncPool, StepCursor
 from cronledger.ledger.database_errors import is_unreachable
-from cronledger.ledger.rows import Enqueuer, NewClaim, NextDue
+from cronledger.ledger.rows import Enqueuer, NewClaim, NextDue, Started
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logs.loggers import get_logger
@@ -101,7 +101,8 @@ class Claim:
         self._max_due = context.breadth.rows(request.max_rows)
         self._found: Sequence[DueExecution] = ()
         self._won: list[Claimed] = []
-        self._inserted: StepCursor[Claimed] | None = None
+        self._inserted: StepCursor[Started] | None = None
+        self._lateness: list[tuple[str, timedelta]] = []  # and queue, of each new execution
         self._enqueuers: StepCursor[Enqueuer] | None = None
         self._traceparents: Mapping[int, str] = {}  # by the ids of executions
         self._sent = self._read_at = 0.0
@@ -265,7 +266,12 @@ class Claim:
 
     async def _fetch_inserted(self) -> list[Claimed]:
         """Return the executions that were inserted. Rows that existed already are not included."""
-        return [] if self._inserted is None else await self._inserted.fetchall()
+        if self._inserted is None:
+            return []
+        by_token = {new.token: new for new in self.decision.new}
+        rows = [(by_token[row.token], row) for row in await self._inserted.fetchall()]
+        self._lateness = [(new.queue, row.started_at - new.due_at) for new, row in rows]
+        return [inserted(new, row) for new, row in rows]
 
     async def _after_commit(self, c: Connection) -> bool:
         """Check the parked schedules again, record spec errors, and apply pauses.
@@ -330,7 +336,7 @@ class Claim:
             read_at=self._read_at,
             full=more or self._left or request.only is not None,
             left=self._left,
-            lateness=self._lateness(won),
+            lateness=self._lateness,
             rearmed=rearmed,
             reconsider_after=self._context.abilities.peers.reconsider_after(),
             pause_at=self._pause_at,
@@ -339,8 +345,3 @@ class Claim:
     def _lease(self, claimed: Claimed) -> Lease:
         job = self._context.revisions.newest(claimed.key.job_name).job
         return Lease(claimed, job, self._sent, self._traceparents.get(claimed.id))
-
-    def _lateness(self, won: Sequence[Claimed]) -> list[tuple[str, timedelta]]:
-        """Return queue and lateness of each new execution."""
-        due_at = {new.key: new.due_at for new in self.decision.new}
-        return [(row.queue, row.started_at - due_at[row.key]) for row in won if row.key in due_at]

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from uuid import uuid4
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.inputs import ClaimInputs
 from cronledger.engine.claiming.shared_plans import SharedPlans
+from cronledger.engine.claiming.tokens import fresh_tokens
 from cronledger.ledger.claim_rows import JobFacts
 from cronledger.ledger.rows import Advance, BrokenJob, NewClaim, NewReported, NewSkip
 from cronledger.logs.loggers import get_logger
@@ -101,6 +101,7 @@ class _Decider:
         self._queue_room = dict(inputs.queue_room)
         step = max(1, min(STEP, MAX_PLAN_TIMES // max(1, len(inputs.schedules))))
         self._plans = SharedPlans(step)
+        self._tokens = fresh_tokens()
         self.decision = ClaimDecision()
 
     def decide(self, row: ScheduleRow) -> None:
@@ -314,8 +315,8 @@ class _Decider:
         # The current queue, also for a plan_time of an earlier revision: its room was counted.
         return NewClaim(
             ExecutionKey(*row.key, run.plan_time), number, row.queue, run.due_at,
-            revisions.payload(row.key.job_name, number), run.revision.job.max_attempts, uuid4(),
-            current.stale_timeout, row.input_watermark, row.window_start,
+            revisions.payload(row.key.job_name, number), run.revision.job.max_attempts,
+            next(self._tokens), current.stale_timeout, row.input_watermark, row.window_start,
             bool(run.revision.job.gates),
         )  # fmt: skip
 

@@ -27,5 +27,4 @@ WHERE (SELECT CASE WHEN max(d.due_at) <= {schema}.db_now() AND NOT EXISTS (
        FROM unnest(%(dues)s::timestamptz[]) d(due_at))
 ORDER BY 1, 2, 3, 4
 ON CONFLICT ON CONSTRAINT uq_execution DO NOTHING
-RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.queue, e.id, e.lease_token, e.attempt,
-          e.max_attempts, e.trigger, e.payload::text, e.revision, e.started_at, 'won', e.window_start
+RETURNING e.lease_token, e.id, e.started_at
