@@ -225,8 +225,7 @@ async def test_f84_a_crash_leaves_what_was_written(database_url: str, *, reentra
         async with runners(database_url, {}, {}) as (dead, heir):
             (lease,) = await dead.settle()
             output = live.LiveOutput(dead.pool, dead.statements, 1000)
-            capture = output.capture(lease)
-            assert capture is not None
+            capture = live.Capture(lease, output)
 
             async def write(text: str) -> None:
                 capture.write(text)

@@ -453,7 +453,7 @@ MISTAKES = [
         SRC + "engine/running/executor.py",
         ("the end of a silent execution deletes chunks",
          OUTPUT + "test_f84_a_silent_execution_sends_no_further_statement",
-         "has_chunks=self.capture.written", "has_chunks=True"),
+         "has_chunks=has_chunks", "has_chunks=True"),
     ),
     *_of(
         SRC + "engine/running/output.py",
@@ -464,13 +464,13 @@ MISTAKES = [
          OUTPUT + "test_f84_the_chunks_of_an_execution_have_a_limit",
          "while self._size > limit:", "while False:"),
         ("capture_output is not regarded", OUTPUT + "test_f85_a_job_may_opt_out[python]",
-         "if not job.capture_output or not self.limit:", "if not self.limit:"),
+         "return job.capture_output and self.limit", "return self.limit"),
     ),
     *_of(
         SRC + "engine/running/capturing.py",
         ("a pool keeps the capture of the handler that started it",
          OUTPUT + "test_f85_prints_and_log_lines_become_the_output",
-         "with captured(capture):\n                return work", "with captured(None):\n                return work"),
+         "with captured(printed):\n                return work", "with captured(None):\n                return work"),
     ),
     *_of(
         SRC + "ledger/sql/write_output.sql",

@@ -59,7 +59,7 @@ async def run(
     handlers = PythonHandlers({"f": bound}, threads, 1000)
     transaction = ExecutionTransaction(cast(Any, None), lease, CancelToken(), lambda: 0)
     try:
-        await handlers.run("f", context(), transaction, Guard(lease, stop))
+        await handlers.run_with(context(), transaction, "f", Guard(lease, stop))
     finally:
         threads.close()
 

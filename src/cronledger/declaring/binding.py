@@ -132,6 +132,11 @@ class Bound:
     resources: Any = field(default=None, compare=False)
     _named: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def needs_context(self) -> bool:
+        """Return whether the call reads the context; otherwise it may be None."""
+        return self.takes_context or self.payload is not None or bool(self.middleware)
+
     def __call__(self, context: Any) -> Any:
         """Call the function. Raises PayloadInvalidError before that."""
         if self.payload is None and not self._named:  # most handlers

@@ -28,7 +28,7 @@ from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.lease import Lease
 from cronledger.engine.maintenance.alerts import Alerts
 from cronledger.engine.running.heartbeats import Heartbeats
-from cronledger.engine.running.output import LiveOutput
+from cronledger.engine.running.output import Capture, LiveOutput
 from cronledger.engine.running.upstreams import Upstreams
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.access import Access
@@ -136,8 +136,7 @@ async def heartbeat(url: str, watch: Watch) -> None:
 async def written_output(runner: Runner, start: Lease) -> None:
     """A chunk of the output of an execution that runs."""
     output = LiveOutput(runner.pool, runner.statements, 1000)
-    capture = output.capture(start)
-    assert capture is not None
+    capture = Capture(start, output)
     capture.write("half of it")
     await asyncio.sleep(0)  # it is noted
     output.hurry(capture)

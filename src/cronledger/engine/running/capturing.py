@@ -1,6 +1,6 @@
-"""What Python handlers print and log: it goes where it went before, and to their capture as well.
+"""What Python handlers print and log: it goes where it went before, and to their output as well.
 
-A context variable names the capture. Threads and pools that a handler starts get its value.
+A context variable names the output. Threads and pools that a handler starts get its value.
 """
 
 import logging
@@ -10,43 +10,54 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
-from cronledger.engine.running.output import Capture
 from cronledger.logs.loggers import ROOT
+from cronledger.rules.outcome import Outcome
 
-_CAPTURE: ContextVar[Capture | None] = ContextVar("cronledger_capture", default=None)
+
+class Printed(Protocol):
+    """The output of one attempt. Every thread may `write`."""
+
+    def write(self, text: str) -> None: ...
+
+    def end(self, ended: Outcome) -> Outcome:
+        """Return the outcome with the output, to which nothing is added any more."""
+        ...
+
+
+_PRINTED: ContextVar[Printed | None] = ContextVar("cronledger_printed", default=None)
 _FORMAT = logging.Formatter("%(levelname)s %(name)s: %(message)s")
 
 
-def begin(capture: Capture) -> None:
-    """Capture what this task prints and logs, until the capture is over.
+def begin(printed: Printed) -> None:
+    """Capture what this task prints and logs, until the attempt has ended.
 
     It is faster than `captured`.
     """
-    _CAPTURE.set(capture)
+    _PRINTED.set(printed)
 
 
 @contextmanager
-def captured(capture: Capture | None) -> Iterator[None]:
+def captured(printed: Printed | None) -> Iterator[None]:
     """Capture what is printed and logged inside; None: nothing is captured."""
-    before = _CAPTURE.set(capture)
+    before = _PRINTED.set(printed)
     try:
         yield
     finally:
-        _CAPTURE.reset(before)
+        _PRINTED.reset(before)
 
 
 class _Stream:
-    """A stream that shows its text to the capture of the execution that writes it."""
+    """A stream that shows its text to the output of the execution that writes it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> Any:
         written = self._stream.write(text)
-        if (capture := _CAPTURE.get()) is not None:
-            capture.write(text)
+        if (printed := _PRINTED.get()) is not None:
+            printed.write(text)
         return written
 
     def writelines(self, lines: Any) -> None:
@@ -65,9 +76,9 @@ def _record(factory: Callable[..., logging.LogRecord]) -> Callable[..., logging.
 
     def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = factory(*args, **kwargs)
-        capture = _CAPTURE.get()
-        if capture is not None and not _is_seen(record):
-            capture.write(_line(record) + "\n")
+        printed = _PRINTED.get()
+        if printed is not None and not _is_seen(record):
+            printed.write(_line(record) + "\n")
         return record
 
     return make
@@ -103,11 +114,11 @@ def _is_seen(record: logging.LogRecord) -> bool:
 
 def _start(start: Callable[..., None]) -> Callable[..., None]:
     def started(thread: threading.Thread) -> None:
-        if (capture := _CAPTURE.get()) is not None:
+        if (printed := _PRINTED.get()) is not None:
             run = thread.run
 
             def captured_run() -> None:
-                with captured(capture):
+                with captured(printed):
                     run()
 
             thread.run = captured_run  # type: ignore[method-assign]
@@ -117,12 +128,12 @@ def _start(start: Callable[..., None]) -> Callable[..., None]:
 
 
 def _submit(submit: Callable[..., Any]) -> Callable[..., Any]:
-    # Otherwise a pool would keep the capture of the handler that started its threads.
+    # Otherwise a pool would keep the output of the handler that started its threads.
     def submitted(pool: ThreadPoolExecutor, work: Any, /, *args: Any, **kwargs: Any) -> Any:
-        capture = _CAPTURE.get()
+        printed = _PRINTED.get()
 
         def captured_work() -> Any:
-            with captured(capture):
+            with captured(printed):
                 return work(*args, **kwargs)
 
         return submit(pool, captured_work)

@@ -15,6 +15,7 @@ from cronledger.engine.event import Event
 from cronledger.engine.late import Late
 from cronledger.engine.lease import Lease, Leases, Stop
 from cronledger.engine.running import attempt_spans, capturing
+from cronledger.engine.running.capturing import Printed
 from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.running.handlers.command import CommandHandlers
@@ -22,6 +23,7 @@ from cronledger.engine.running.handlers.guard import (
     Guard,
     LeaseEndedError,
     guard_tasks,
+    start_task,
     unguard_tasks,
 )
 from cronledger.engine.running.handlers.python import PythonHandlers
@@ -45,6 +47,11 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+_STARTED_ELSEWHERE = {
+    Handler.EXTERNAL: "handler external: a replica cannot run it; its workers have to claim it",
+    Handler.OBSERVED: "handler observed: a replica cannot run it; another scheduler starts it",
+}
+
 
 @dataclass(eq=False, slots=True)
 class Running:
@@ -53,11 +60,13 @@ class Running:
     `called_at`: the monotonic instant at which its task began, or None before that. `stop`: the
     reason why the handler was requested to end, or None. `overran`: it did not end in time.
     `abandoned`: the executor no longer waits for its end. `span`: of the attempt, if it is traced.
-    `capture`: its output; None: it is not captured.
+    `output`: collects its output; None: it is not captured. `capture`: its output; None: it has
+    none yet, because most executions print nothing. `over`: nothing is added to it any more.
     """
 
     lease: Lease
     cancel: CancelToken
+    output: LiveOutput | None
     task: asyncio.Task[None] | None = None
     called_at: float | None = None
     stop: Stop | None = None
@@ -66,24 +75,46 @@ class Running:
     abandoned: bool = False
     span: AttemptSpan | None = None
     capture: Capture | None = None
+    over: bool = False
 
     @property
     def duration_ms(self) -> int:
         return 0 if self.called_at is None else round((monotonic() - self.called_at) * 1000)
 
-    def end(self, decided: Outcome, *, release: bool = False) -> Ended:
+    @property
+    def printed(self) -> Printed | None:
+        return None if self.output is None else self
+
+    def capturing(self) -> Capture | None:
+        """Return its output, from now on. Any thread may call this."""
+        if self.capture is None and self.output is not None:
+            with self.output.lock:
+                self.capture = self.capture or Capture(self.lease, self.output)
+            if self.over:  # since the call began
+                self.capture.over = True
+        return self.capture
+
+    def write(self, text: str) -> None:
+        """Add what the handler has printed, until the attempt has ended."""
+        if not self.over and (capture := self.capturing()) is not None:
+            capture.write(text)
+
+    def end(self, ended: Outcome) -> Outcome:
+        """Return the outcome with the output, to which nothing is added any more."""
+        self.over = True
+        return ended if self.capture is None else self.capture.end(ended)
+
+    def ended(self, decided: Outcome, *, release: bool = False) -> Ended:
         """Return the outcome to write. The span ends now, and gets its outcome later."""
         if self.span is not None:
             self.span.stop()
         if not self.lease.job.capture_output and decided.output is not None:
             decided = replace(decided, output=None)
-        if self.capture is None:
-            return Ended(self.lease, decided, self.duration_ms, release, span=self.span)
-        decided = self.capture.end(decided)
+        decided = self.end(decided)
+        has_chunks = self.capture is not None and self.capture.written
         return Ended(
-            self.lease, decided, self.duration_ms, release, span=self.span,
-            has_chunks=self.capture.written,
-        )  # fmt: skip
+            self.lease, decided, self.duration_ms, release, span=self.span, has_chunks=has_chunks
+        )
 
 
 class Executor:
@@ -177,15 +208,15 @@ class Executor:
         self._leases.add(leases)
         self.added(leases)
         for running in started:
-            running.task = asyncio.create_task(
-                self._run(running), name=f"execution {running.lease.claimed.id}"
+            running.task = start_task(
+                self._loop, self._run(running), name=f"execution {running.lease.claimed.id}"
             )
 
     def _begin(self, lease: Lease) -> Running:
         # A thread that reads the token sees the end of its lease before it is requested to stop.
-        running = Running(lease, CancelToken(lambda: not lease.usable))
+        output = self._output if self._output.collects(lease.job) else None
+        running = Running(lease, CancelToken(lambda: not lease.usable), output)
         lease.stop = partial(self._stop_from_any_thread, lease.token)
-        running.capture = self._output.capture(lease)
         self._running[lease.token] = running
         self._idle.clear()
         return running
@@ -330,53 +361,49 @@ class Executor:
         return self._loop.call_later(timeout.total_seconds(), self.stop, running, "timeout")
 
     async def _handle(self, running: Running) -> Outcome:
-        job = running.lease.job
-        transaction = ExecutionTransaction(
-            self._connections, running.lease, running.cancel, lambda: running.duration_ms
-        )
-        upstreams = UpstreamResults({})
-        if job.gates and (job.handler is not Handler.PYTHON or self._takes_context(job)):
-            upstreams = await self._upstreams.read(running.lease)
-        context = self._context(running, transaction, upstreams)
-        if isinstance(context.payload, UnreadablePayload):
-            return outcome.payload_invalid(context.payload.error)
+        job, payload = running.lease.job, running.lease.claimed.payload
+        if isinstance(payload, UnreadablePayload):
+            return outcome.payload_invalid(payload.error)
         guard = Guard(running.lease, partial(self._lapsed, running))
-        match job.handler:
-            case Handler.PYTHON:
-                name = job.target["python"]
-                ended = await self._python.run(name, context, transaction, guard, running.capture)
-            case Handler.COMMAND:
-                ended = await self._commands.run(
-                    job, context, running.lease, running.span, running.capture
-                )
-            case Handler.SQL:
-                ended = await self._sql.run(job, context, transaction, running.span)
-            case Handler.HTTP:
-                try:
-                    http = await self._http.get()
-                except ConfigurationError as error:  # of a replica without its library
-                    return outcome.not_started(str(error))
-                ended = await http.run(job, context, guard, running.span)
-            case Handler.EXTERNAL:
-                return outcome.not_started(
-                    "handler external: a replica cannot run it; its workers have to claim it"
-                )
-            case Handler.OBSERVED:
-                return outcome.not_started(
-                    "handler observed: a replica cannot run it; another scheduler starts it"
-                )
-            case _:
-                assert_never(job.handler)
+        name = job.target.get("python")
+        if name is not None and not self._python.functions[name].needs_context:  # most functions
+            ended = await self._python.run(name, guard, running.printed)
+        else:
+            ended = await self._handle_with_context(running, guard)
         # The reason for the stop decides, because a handler may have swallowed its cancellation.
         if running.stop is None or ended.written:
             return ended
         return self._stopped(running, ended.output)
 
-    def _takes_context(self, job: Job) -> bool:
-        return (
-            job.handler is Handler.PYTHON
-            and self._python.functions[job.target["python"]].takes_context
+    async def _handle_with_context(self, running: Running, guard: Guard) -> Outcome:
+        job = running.lease.job
+        transaction = ExecutionTransaction(
+            self._connections, running.lease, running.cancel, lambda: running.duration_ms
         )
+        upstreams = await self._upstreams.read(running.lease) if job.gates else UpstreamResults({})
+        context = self._context(running, transaction, upstreams)
+        match job.handler:
+            case Handler.PYTHON:
+                name = job.target["python"]
+                return await self._python.run_with(
+                    context, transaction, name, guard, running.printed
+                )
+            case Handler.COMMAND:
+                return await self._commands.run(
+                    job, context, running.lease, running.span, running.capturing()
+                )
+            case Handler.SQL:
+                return await self._sql.run(job, context, transaction, running.span)
+            case Handler.HTTP:
+                try:
+                    http = await self._http.get()
+                except ConfigurationError as error:  # of a replica without its library
+                    return outcome.not_started(str(error))
+                return await http.run(job, context, guard, running.span)
+            case Handler.EXTERNAL | Handler.OBSERVED:
+                return outcome.not_started(_STARTED_ELSEWHERE[job.handler])
+            case _:
+                assert_never(job.handler)
 
     def _context(
         self, running: Running, transaction: ExecutionTransaction, upstreams: UpstreamResults
@@ -426,6 +453,7 @@ class Executor:
 
     def _end(self, running: Running, ended: Outcome) -> None:
         lease, claimed = running.lease, running.lease.claimed
+        running.task = None  # its context refers to `running`
         self._running.pop(lease.token, None)
         if not self._running:
             self._idle.set()
@@ -446,7 +474,7 @@ class Executor:
                 ended, lease.job, claimed.attempt, claimed.max_attempts, random.random()
             )
         _log_end(decided, running.duration_ms, release=release)
-        end = running.end(decided, release=release)
+        end = running.ended(decided, release=release)
         if running.capture is not None:
             self._output.forget(running.capture)
         if lease.held:
@@ -464,7 +492,7 @@ class Executor:
         if running.abandoned:
             return
         running.abandoned = True
-        end = running.end(outcome.shutdown(end_known=False))
+        end = running.ended(outcome.shutdown(end_known=False))
         if running.capture is not None:
             self._output.forget(running.capture)
         if running.lease.held and not running.lease.job.reentrant:

@@ -19,7 +19,7 @@ from cronledger.ledger.rows import OutputChunk
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.rules.long_text import LongText, left_out
-from cronledger.rules.model import Handler
+from cronledger.rules.model import Handler, Job
 from cronledger.rules.outcome import Outcome
 
 CAPTURED = (Handler.PYTHON, Handler.COMMAND)
@@ -41,7 +41,6 @@ class Capture:
     the bytes of the text of each stored chunk, and of the output that it stands for.
     """
 
-    # Defaults of the class, because most executions write nothing.
     written = over = _noted = False
     due = NEVER
     stored: LongText | None = None
@@ -160,14 +159,9 @@ class LiveOutput:
         self.due_within = Event[[float]]()
         self.followed = Awaited("follow", FOLLOW_SECONDS)
 
-    def capture(self, lease: Lease) -> Capture | None:
-        """Return what collects the output of this attempt; None: it is not captured."""
-        job = lease.job
-        if not job.capture_output or not self.limit:
-            return None
-        if job.handler not in CAPTURED:
-            return None
-        return Capture(lease, self)
+    def collects(self, job: Job) -> bool:
+        """Return whether the output of this job's executions is collected."""
+        return job.capture_output and self.limit > 0 and job.handler in CAPTURED
 
     def forget(self, capture: Capture) -> None:
         """Write no further chunk of an attempt that has ended."""

@@ -210,6 +210,16 @@ class TaskFactory:
         return asyncio.Task(work, loop=loop, **options)
 
 
+def start_task(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], *, name: str
+) -> asyncio.Task[T]:
+    """Start a task that belongs to no handler. It is faster than `loop.create_task`."""
+    factory: Any = loop.get_task_factory()
+    if isinstance(factory, TaskFactory) and factory.previous is None:
+        return asyncio.Task(work, loop=loop, name=name)
+    return loop.create_task(work, name=name)
+
+
 def guard_tasks(loop: asyncio.AbstractEventLoop) -> None:
     """Guard the tasks that handlers start on `loop`. A factory that is set already is kept."""
     factory: Any = loop.get_task_factory()

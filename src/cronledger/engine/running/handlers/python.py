@@ -9,10 +9,10 @@ from typing import Any
 
 from cronledger.declaring.app import Bound, Context
 from cronledger.engine.running import capturing
+from cronledger.engine.running.capturing import Printed
 from cronledger.engine.running.handlers.guard import Guard, LeaseEndedError
 from cronledger.engine.running.handlers.middleware import WrappedHandler
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
-from cronledger.engine.running.output import Capture
 from cronledger.engine.threads import Threads
 from cronledger.rules import outcome
 from cronledger.rules.model import Status
@@ -28,30 +28,41 @@ class PythonHandlers:
     threads: Threads
     max_result_bytes: int
 
-    async def run(
-        self,
-        name: str,
-        context: Context,
-        transaction: ExecutionTransaction,
-        guard: Guard,
-        capture: Capture | None = None,
-    ) -> Outcome:
-        """Run the function to its end, and commit its writes in `transaction` with its SUCCESS.
+    async def run(self, name: str, guard: Guard, printed: Printed | None = None) -> Outcome:
+        """Run a function that needs no context to its end. `printed` receives its output.
 
         A cancellation stops an async function. A sync one can only be requested to end
         (`ctx.cancelled`). Its cancellation is deferred until it returns, so that its slot and its
         lease stay taken. If a sync function returns an awaitable (a `def` around an `async def`),
-        that is awaited. Middleware wraps the call of the function, and neither the validation of
-        its payload nor the COMMIT.
+        that is awaited.
 
         Raises LeaseEndedError if the lease had ended before a sync function could start, or if the
         function noticed the end of its lease.
         """
         bound = self.functions[name]
+        if printed is not None:
+            capturing.begin(printed)
+        with guard:
+            return await self._ended(bound, bound.is_async, None, guard)
+
+    async def run_with(
+        self,
+        context: Context,
+        transaction: ExecutionTransaction,
+        name: str,
+        guard: Guard,
+        printed: Printed | None = None,
+    ) -> Outcome:
+        """Do what `run` does, and commit the function's writes in `transaction` with its SUCCESS.
+
+        Middleware wraps the call of the function, and neither the validation of its payload nor the
+        COMMIT.
+        """
+        bound = self.functions[name]
         wrapped = WrappedHandler(bound, guard, transaction) if bound.middleware else None
         try:
-            if capture is not None:
-                capturing.begin(capture)
+            if printed is not None:
+                capturing.begin(printed)
             with guard:
                 ended = await self._ended(wrapped or bound, bound.is_async, context, guard)
             if wrapped is not None:
@@ -66,14 +77,12 @@ class PythonHandlers:
                 )
             if not transaction.pending:
                 return ended
-            return await transaction.commit(ended if capture is None else capture.end(ended))
+            return await transaction.commit(ended if printed is None else printed.end(ended))
         finally:
-            if capture is not None:
-                capture.over = True
             await transaction.close()
 
     async def _ended(
-        self, handler: Callable[[Context], Any], is_async: bool, context: Context, guard: Guard
+        self, handler: Callable[[Any], Any], is_async: bool, context: Context | None, guard: Guard
     ) -> Outcome:
         task = asyncio.current_task()
         assert task is not None
@@ -104,7 +113,7 @@ class PythonHandlers:
         return outcome.success(value, max_result_bytes=self.max_result_bytes)
 
     async def _in_thread(
-        self, handler: Callable[[Context], Any], context: Context, guard: Guard
+        self, handler: Callable[[Any], Any], context: Context | None, guard: Guard
     ) -> Any:
         inside = contextvars.copy_context()
         thread = self.threads.call(lambda: inside.run(guard.call, handler, context))
