@@ -1,9 +1,11 @@
 """Winning executions: one row per plan_time, cursor and rows together, steals, tokens."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
+from cronledger.engine.claiming import breadth, dispatcher
 from cronledger.rules import outcome
 from tests.db.support.engine import FAILURE, MINUTE, Ledger, Runner, runners
 
@@ -126,3 +128,23 @@ async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(ledger
         one.slots = 1000
         await one.settle()
     assert len(ledger.statuses("backlog")) == 21
+
+
+async def test_only_a_claim_that_follows_a_full_one_at_once_leaves_nothing_to_others(
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[float]()
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(dispatcher, "asyncio", SimpleNamespace(sleep=note))
+    monkeypatch.setattr(breadth, "LARGEST_CLAIM", 1)
+    one.claimer.breadth._limit = 1
+    ledger.job(schedule="* * * * *", overlap="allow", scope_kind="t", scopes=["a", "b", "c"])
+    ledger.travel(by=MINUTE)
+    assert len(await one.settle()) == 3
+    assert waits == []
+    ledger.travel(by=MINUTE)
+    await one.step()
+    assert waits == [dispatcher.YIELD_SECONDS * 3 / one.slots]

@@ -1,6 +1,7 @@
 """`ctx.upstream()`: the plan_times and results for which an execution waited."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,19 +33,35 @@ def other(ctx: Context) -> Any:
     return ctx.upstream("extract")
 
 
+def without_context() -> None:
+    """Only its middleware reads the results."""
+
+
+def counting(ctx: Context, call_next: Callable[[], Any]) -> Any:
+    call_next()
+    return len(ctx.upstream("extract"))
+
+
 @pytest.mark.long
 async def test_a_handler_reads_the_results_that_it_waited_for(whole: Whole) -> None:
     whole.job(extract, schedule="*/2 * * * * *")
     whole.job(load, after="extract")
+    whole.job(without_context, after="extract", middleware=[counting])
     whole.job(other)
+    counts = (
+        "SELECT result FROM cronledger.executions"
+        " WHERE job_name = 'without_context' AND trigger = 'schedule' AND status = 'SUCCESS'"
+    )
     async with whole.replica():
         found = await eventually("two loads", lambda: (rows := whole.rows(TWO))[1:] and rows)
+        counted = await eventually("it was called", lambda: whole.rows(counts))
         triggered = await whole.run("load")
         refused = await whole.run("other")
     for row in found:
         ((plan_time, result),) = row["result"]
         assert datetime.fromisoformat(plan_time) == row["plan_time"]
         assert result == f"orders of {row['plan_time']:%S}"
+    assert counted[0]["result"] == 1
     assert triggered["result"] == []
     assert "'extract' is not in requires or after of the job 'other'" in refused["error_msg"]
 

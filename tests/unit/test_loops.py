@@ -279,3 +279,26 @@ async def test_errors_are_counted_and_the_age_is_that_of_the_last_success(
     assert ages[1:] == [10.0, 20.0, 10.0, 20.0]
     await made.halt()
     assert (made.errors, made.ages()) == ({"one": 2}, {})
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_step_that_follows_at_once_begins_before_other_tasks_run(*, at_once: bool) -> None:
+    made, order, over = Loops(), list[str](), asyncio.Event()
+
+    async def other() -> None:
+        order.append("other")
+
+    async def step() -> float | None:
+        order.append("step")
+        if order.count("step") == 1:
+            others.append(asyncio.create_task(other()))
+            return 0
+        await others[0]
+        over.set()
+        return None
+
+    others: list[asyncio.Task[None]] = []
+    made.drive("one", step, at_once=at_once)
+    await asyncio.wait_for(over.wait(), 90)
+    await made.halt()
+    assert order == (["step", "step", "other"] if at_once else ["step", "other", "step"])

@@ -34,15 +34,13 @@ class SimRuntime(Runtime):
         loops = self.components.loops
         drive = loops.drive
 
-        def counted(
-            name: str, step: Any, wake: Any = None, *, observes_clock: bool = False
-        ) -> None:
+        def counted(name: str, step: Any, wake: Any = None, **options: bool) -> None:
             async def stepped() -> float | None:
                 self._cluster.steps[name] += 1
                 answer: float | None = await step()
                 return answer
 
-            drive(name, stepped, wake, observes_clock=observes_clock)
+            drive(name, stepped, wake, **options)
 
         loops.drive = counted  # type: ignore[method-assign]
         written = self.components.finisher.written

@@ -48,6 +48,8 @@ class Loop:
     `at`: the monotonic instant at which the last step began. `busy`: that step has not ended.
     `sleep`: the wait for the next step, if it is under way. `latest`: when the next step has to
     begin, in the time of the event loop. `observes_clock`: the step reads the database's clock.
+    `at_once`: a step that returns 0 is followed by the next one before other tasks run, because the
+    next one sends a statement first, and the other tasks run while the server executes it.
     `last`: the loop ends after this step. `succeeded`: the monotonic instant at which its last
     successful step ended, or at which the loop was created. `error`: the error of the last step, or
     None. `logged`: the last error logged, and when. `failed`: the last error of repeated failures
@@ -58,6 +60,7 @@ class Loop:
     step: Step
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     observes_clock: bool = False
+    at_once: bool = False
     at: float = field(default_factory=monotonic)
     busy: bool = False
     sleep: asyncio.Timeout | None = None
@@ -121,9 +124,10 @@ class Loops:
         wake: asyncio.Event | None = None,
         *,
         observes_clock: bool = False,
+        at_once: bool = False,
     ) -> None:
         """Call `step` now, and again after the delay that it returns or when `wake` is set."""
-        loop = Loop(name, step, wake or asyncio.Event(), observes_clock)
+        loop = Loop(name, step, wake or asyncio.Event(), observes_clock, at_once)
         self._loops[name] = loop
         self.errors.setdefault(name, 0)
         loop.task = asyncio.create_task(self._run(loop), name=f"cronledger {name}")
@@ -238,7 +242,8 @@ class Loops:
             if loop.last:
                 return
             if delay == 0:
-                await asyncio.sleep(0)
+                if not loop.at_once:
+                    await asyncio.sleep(0)
                 continue
             planned = None if delay is None else asyncio.get_running_loop().time() + delay
             # Not wait_for, which swallows a cancellation in the tick in which the wait ends.

@@ -183,7 +183,10 @@ class Runtime:
         drive("output", parts.output.step)
         drive("alerts", parts.alerts.step, parts.alerts.wake)
         drive("deliveries", parts.deliveries.step, parts.deliveries.wake)
-        drive("dispatcher", parts.dispatcher.step, parts.dispatcher.wake, observes_clock=True)
+        drive(
+            "dispatcher", parts.dispatcher.step, parts.dispatcher.wake, observes_clock=True,
+            at_once=True,
+        )  # fmt: skip
         if parts.listener is not None:
             drive("listener", parts.listener.step)
 
