@@ -211,7 +211,7 @@ def text(statement: str, **values: Any) -> bytes:
     return statement.format(**values).replace("%%", "%").encode()
 
 
-def in_chunks(statement: str, rows: int, chunk: int, **values: Any) -> Iterator[bytes]:
+def in_chunks(statement: str, rows: int, chunk: int, /, **values: Any) -> Iterator[bytes]:
     """Yield the statement once for each chunk of the rows, which begins with `first`."""
     for first in range(0, rows, chunk):
         yield text(statement, first=first, last=min(first + chunk, rows) - 1, **values)
