@@ -366,6 +366,30 @@ async def test_what_exists_does_not_start_before_the_pause_of_its_job_is_applied
     assert ledger.statuses() == ["PENDING"]
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_plan_times_of_a_pause_that_is_not_applied_yet_have_no_deadlines(
+    ledger: Ledger, one: Runner, *, begun: bool
+) -> None:
+    """Other jobs do not wait for it."""
+    for name in ("job", "other"):
+        ledger.values("DELETE FROM jobs WHERE name = %s", name)
+        ledger.job(name, schedule="* * * * *", start_by="10s", grace="1s")
+    await one.settle()
+    plan(ledger, NOON + SECOND, job="job")
+    ledger.pass_time(3 * MINUTE)
+    await one.live_through()
+    if begun:
+        ledger.values("SELECT cronledger_internal.begin_pauses()")
+    await one.repair()
+    late = "SELECT DISTINCT job_name FROM breaches"
+    assert ledger.values(late) == ["other"]
+    await one.settle()
+    await one.repair()
+    assert paused(ledger)
+    assert ledger.values(late) == ["other"]
+    assert not ledger.violations()
+
+
 @pytest.mark.parametrize("ends", [False, True])
 async def test_an_edit_that_is_open_while_a_pause_begins_or_ends_follows_it(
     ledger: Ledger, one: Runner, ends: bool

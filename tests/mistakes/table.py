@@ -860,6 +860,12 @@ MISTAKES = [
          "jobs_not_to_run || paused,\n        max_rows", "jobs_not_to_run, max_rows"),
     ),
     *_of(
+        SQL + "deadlines/add_deadlines.sql",
+        ("plan_times have deadlines before the pause of their job is applied",
+         PAUSES + "test_plan_times_of_a_pause_that_is_not_applied_yet_have_no_deadlines[False]",
+         " AND NOT {schema}_internal.awaits_pause(c.job_name)", ""),
+    ),
+    *_of(
         SQL + "workers/claim_next.sql",
         ("a worker gets what exists before the pause of its job is applied",
          PAUSES + "test_a_worker_gets_nothing_of_a_job_before_its_pause_is_applied",

@@ -8,7 +8,9 @@ BEGIN
     IF {schema}_internal.take_turn('deadlines') IS NOT TRUE THEN
         RETURN;
     END IF;
-    due := ARRAY(SELECT c.job_name FROM {schema}.deadline_cursors c WHERE c.next_at <= {schema}.db_now()
+    -- The plan_times of a pause have no deadlines. It may have begun before the edit that states it.
+    due := ARRAY(SELECT c.job_name FROM {schema}.deadline_cursors c
+                 WHERE c.next_at <= {schema}.db_now() AND NOT {schema}_internal.awaits_pause(c.job_name)
                  ORDER BY c.next_at LIMIT most);
     -- A job that was deleted has no row to lock, and no edits either.
     due := ARRAY(SELECT j.name FROM {schema}.jobs j WHERE j.name = ANY (due) ORDER BY j.name FOR SHARE SKIP LOCKED)
@@ -21,7 +23,7 @@ BEGIN
     FROM {schema}.deadline_cursors c LEFT JOIN {schema}.pruned p ON true
     WHERE c.job_name = ANY (due) ORDER BY c.next_at, c.job_name;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_deadlines(integer) IS 'Takes the turn of a step for deadlines. Returns a row without a job, and at most this many jobs whose deadlines have to be computed, locked against edits, with the cursor of each: first those that have waited for longest. No row: another process has the turn.';
+COMMENT ON FUNCTION {schema}_internal.lock_deadlines(integer) IS 'Takes the turn of a step for deadlines. Returns a row without a job, and at most this many jobs whose deadlines have to be computed, locked against edits, with the cursor of each: first those that have waited for longest. Jobs that wait for settle_pauses are left out. No row: another process has the turn.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.deadline_schedules(
     jobs text[], throughs timestamptz[], after_kinds text[], after_ids text[], most integer)

@@ -33,6 +33,15 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
 $$;
 COMMENT ON FUNCTION {schema}_internal.unsettle_jobs({schema}.pauses, timestamptz, boolean, text) IS 'Notes the jobs of a pause that begins or ends at this instant, so that settle_pauses edits them.';
 
+-- Until then, the revisions of the job do not state the pause.
+CREATE OR REPLACE FUNCTION {schema}_internal.awaits_pause(job text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM {schema}.unsettled_pauses u WHERE u.job_name = job)
+        OR EXISTS (SELECT FROM {schema}.pauses p JOIN {schema}.jobs j ON j.name = job
+                   WHERE p.begun_at IS NULL AND p.ended_at IS NULL AND p.from_at <= {schema}.db_now()
+                     AND {schema}_internal.pause_covers(p, j))
+$$;
+COMMENT ON FUNCTION {schema}_internal.awaits_pause(text) IS 'Returns whether a pause of the job has begun or ended, and settle_pauses has not edited the job yet.';
+
 -- Locks: jobs by name, SKIP LOCKED, then (by trigger) their schedules by key, then the open pauses by id, for share.
 CREATE OR REPLACE FUNCTION {schema}_internal.settle_pauses(most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
