@@ -3,7 +3,7 @@
     python -m tests.bench.plans [--short] [--binaries DIR]
 
 Every statement is the product's text with the parameters that `Statements` makes, in a transaction
-that is rolled back, at batches of 1, 100 and 500, with a custom and with a generic plan (which is
+that is rolled back, at batches of 1, 100 and 1,000, with a custom and with a generic plan (which is
 what replicas use). Exit 1 when one reads `executions` or `schedules` without an index, or more per
 claimed row than the limits.
 """
@@ -24,6 +24,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.json import Jsonb
 from tabulate import tabulate
 
+from cronledger.engine.claiming.breadth import LARGEST_CLAIM
 from cronledger.engine.maintenance.check_in import MOST_EXAMINED
 from cronledger.ledger import session_settings
 from cronledger.ledger.migrate import migrate
@@ -34,7 +35,7 @@ from cronledger.rules.plans import Plan, ScheduleRow, Skip
 from tests.bench import dataset
 from tests.bench.server import Server, durable_server
 
-BATCHES = (1, 100, 500)
+BATCHES = (1, 100, LARGEST_CLAIM)
 MODES = ("custom", "generic")
 QUEUES = ("default", "reports", "mail", "full")
 MOST_REMOVED = 10.0
@@ -223,7 +224,7 @@ class Rows:
     running: Sequence[tuple[ExecutionKey, UUID, str]]
 
 
-def read_rows(c: psycopg.Connection, most: int = 500) -> Rows:
+def read_rows(c: psycopg.Connection, most: int = LARGEST_CLAIM) -> Rows:
     """Due schedules, and leases of the current partition."""
     (now,) = _one(c, "SELECT cronledger.db_now()")
     due = c.execute(
