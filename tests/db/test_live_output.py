@@ -213,6 +213,22 @@ async def test_f85_a_job_may_opt_out(whole: Whole, handler: str) -> None:
     assert (row["status"], row["output"]) == ("SUCCESS", None)
 
 
+async def test_f85_the_log_lines_of_the_replica_about_an_execution_are_no_output(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> None:
+        pass
+
+    def fails() -> None:
+        raise RuntimeError("oops")
+
+    jobs = [whole.job(silent), whole.job(fails)]
+    async with whole.replica():
+        # The stream is captured in handlers.
+        monkeypatch.setattr(logging.root, "handlers", [logging.StreamHandler(sys.stderr)])
+        assert [(await whole.run(job))["output"] for job in jobs] == [None, None]
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 async def test_f84_a_crash_leaves_what_was_written(database_url: str, *, reentrant: bool) -> None:
     """The sweep makes it the output of the execution; a steal leaves it as that of the attempt.

@@ -93,6 +93,11 @@ def _looks(cursor: Any) -> Callable[[Sequence[Any]], ClaimLook]:
     return lambda values: claim_look(by_column(values))
 
 
+SETTLED_SCHEDULES = 10_000
+"""After so many of their schedules, a transaction stops to apply pauses to jobs. This takes about
+0.4 s. The next one applies the others."""
+
+
 class Statements:
     """The statements of one schema. Holds no connection and no state."""
 
@@ -460,8 +465,8 @@ class Statements:
     async def begin_pauses(self, c: Connection) -> StepCursor[int]:
         return await self._values(c, "begin_pauses")
 
-    async def settle_pauses(self, c: Connection, most: int) -> StepCursor[int]:
-        return await self._values(c, "settle_pauses", most=most)
+    async def settle_pauses(self, c: Connection) -> StepCursor[int]:
+        return await self._values(c, "settle_pauses", most=SETTLED_SCHEDULES)
 
     async def reap_runners(self, c: Connection) -> Rows:
         return await self._rows(c, "reap_runners")

@@ -51,11 +51,6 @@ MUST_NOT_START = "CL007"
 """The SQLSTATE with which the database refuses a start: not yet, or not in a paused queue."""
 
 
-SETTLED_SCHEDULES = 10_000
-"""A claim stops to apply pauses of jobs after this number of their schedules, which takes about
-0.4 s. The next claim applies the others."""
-
-
 class PausesDueError(Exception):
     """A planned pause has to begin before anything can be claimed."""
 
@@ -102,7 +97,7 @@ class Claim:
         self._found: Sequence[DueExecution] = ()
         self._won: list[Claimed] = []
         self._inserted: StepCursor[Started] | None = None
-        self._lateness: list[tuple[str, timedelta]] = []  # and queue, of each new execution
+        self._lateness: list[tuple[str, timedelta]] = []  # the queue of each new execution first
         self._enqueuers: StepCursor[Enqueuer] | None = None
         self._traceparents: Mapping[int, str] = {}  # by the ids of executions
         self._sent = self._read_at = 0.0
@@ -303,7 +298,7 @@ class Claim:
         if not self._unsettled:
             return False
         async with step_transaction(c):
-            result = await self._statements.settle_pauses(c, SETTLED_SCHEDULES)
+            result = await self._statements.settle_pauses(c)
         settled = await result.fetchone() or 0
         if settled:
             log.info("pauses_settled", jobs=settled)

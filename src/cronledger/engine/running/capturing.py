@@ -17,7 +17,9 @@ from cronledger.rules.outcome import Outcome
 
 
 class Printed(Protocol):
-    """The output of one attempt. Every thread may `write`."""
+    """The output of one attempt. Every thread may `write`. `over`: nothing is added any more."""
+
+    over: bool
 
     def write(self, text: str) -> None: ...
 

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, assert_never
 from uuid import UUID
 
-from cronledger.declaring.app import CancelToken, Context
+from cronledger.declaring.app import Bound, CancelToken, Context
 from cronledger.engine.awaited import FOLLOW_SECONDS
 from cronledger.engine.event import Event
 from cronledger.engine.late import Late
@@ -60,8 +60,8 @@ class Running:
     `called_at`: the monotonic instant at which its task began, or None before that. `stop`: the
     reason why the handler was requested to end, or None. `overran`: it did not end in time.
     `abandoned`: the executor no longer waits for its end. `span`: of the attempt, if it is traced.
-    `output`: collects its output; None: it is not captured. `capture`: its output; None: it has
-    none yet, because most executions print nothing. `over`: nothing is added to it any more.
+    `output`: writes what it prints; None: that is not captured. `capture`: what it has printed;
+    None: nothing yet. `over`: nothing is added to it any more.
     """
 
     lease: Lease
@@ -86,12 +86,14 @@ class Running:
         return None if self.output is None else self
 
     def capturing(self) -> Capture | None:
-        """Return its output, from now on. Any thread may call this."""
+        """Return its capture, which is made by the first call. Any thread may call this."""
         if self.capture is None and self.output is not None:
+            made = Capture(self.lease, self.output)  # not under the lock: a finaliser may print
             with self.output.lock:
-                self.capture = self.capture or Capture(self.lease, self.output)
-            if self.over:  # since the call began
-                self.capture.over = True
+                if self.capture is None:
+                    self.capture = made
+                if self.over:  # since the call began
+                    self.capture.over = True
         return self.capture
 
     def write(self, text: str) -> None:
@@ -365,9 +367,9 @@ class Executor:
         if isinstance(payload, UnreadablePayload):
             return outcome.payload_invalid(payload.error)
         guard = Guard(running.lease, partial(self._lapsed, running))
-        name = job.target.get("python")
-        if name is not None and not self._python.functions[name].needs_context:  # most functions
-            ended = await self._python.run(name, guard, running.printed)
+        bound = self._bound(job)
+        if bound is not None and not bound.needs_context:  # most functions
+            ended = await self._python.run(job.target["python"], guard, running.printed)
         else:
             ended = await self._handle_with_context(running, guard)
         # The reason for the stop decides, because a handler may have swallowed its cancellation.
@@ -380,7 +382,9 @@ class Executor:
         transaction = ExecutionTransaction(
             self._connections, running.lease, running.cancel, lambda: running.duration_ms
         )
-        upstreams = await self._upstreams.read(running.lease) if job.gates else UpstreamResults({})
+        bound, upstreams = self._bound(job), UpstreamResults({})
+        if job.gates and (bound is None or bound.takes_context or bound.middleware):
+            upstreams = await self._upstreams.read(running.lease)
         context = self._context(running, transaction, upstreams)
         match job.handler:
             case Handler.PYTHON:
@@ -405,11 +409,17 @@ class Executor:
             case _:
                 assert_never(job.handler)
 
+    def _bound(self, job: Job) -> Bound | None:
+        """Return the function of a Python job; None: the job is of another kind."""
+        return (
+            self._python.functions[job.target["python"]] if job.handler is Handler.PYTHON else None
+        )
+
     def _context(
         self, running: Running, transaction: ExecutionTransaction, upstreams: UpstreamResults
     ) -> Context:
         claimed, job = running.lease.claimed, running.lease.job
-        python = job.handler is Handler.PYTHON
+        bound = self._bound(job)
         return Context(
             execution_id=claimed.id,
             job=claimed.key.job_name,
@@ -423,7 +433,7 @@ class Executor:
             runner_id=self._runner,
             cancel_token=running.cancel,
             window=claimed.window,
-            resources=self._python.functions[job.target["python"]].resources if python else None,
+            resources=None if bound is None else bound.resources,
             _held=lambda: running.lease.usable,
             _transaction=transaction.open,
             _report=partial(self._report, running.lease),

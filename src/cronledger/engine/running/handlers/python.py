@@ -42,8 +42,12 @@ class PythonHandlers:
         bound = self.functions[name]
         if printed is not None:
             capturing.begin(printed)
-        with guard:
-            return await self._ended(bound, bound.is_async, None, guard)
+        try:
+            with guard:
+                return await self._ended(bound, bound.is_async, None, guard)
+        finally:
+            if printed is not None:
+                printed.over = True
 
     async def run_with(
         self,
@@ -79,6 +83,8 @@ class PythonHandlers:
                 return ended
             return await transaction.commit(ended if printed is None else printed.end(ended))
         finally:
+            if printed is not None:
+                printed.over = True
             await transaction.close()
 
     async def _ended(
