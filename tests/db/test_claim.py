@@ -130,7 +130,7 @@ async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(ledger
     assert len(ledger.statuses("backlog")) == 21
 
 
-async def test_only_a_claim_that_follows_a_full_one_at_once_leaves_nothing_to_others(
+async def test_a_claim_that_follows_a_full_one_does_not_wait_for_other_runners(
     ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = list[float]()

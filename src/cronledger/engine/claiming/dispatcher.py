@@ -25,8 +25,8 @@ EXCLUDED_SECONDS = 30.0
 YIELD_SECONDS = 0.005
 """The wait of a fully loaded runner before a claim; the wait of others is proportional to their
 load. Many runners wake at the same instant, and the least loaded one claims first. A claim that
-follows another one at once does not wait, so that the server reads while the handlers of the other
-one run."""
+follows a full one does not wait, so that the server reads while the handlers of the full one
+run."""
 BUSY_SECONDS = 0.02
 """The wait when another replica has locked everything that is due."""
 
@@ -129,7 +129,9 @@ class Dispatcher:
         if steal:
             self.steal_at = None
         delay = self._delay(result)
-        self._goes_on = delay == 0
+        self._goes_on = delay == 0 and result.full
+        if delay == 0 and self.starved:
+            await asyncio.sleep(0)  # a handler that ends at once frees its slot
         return delay
 
     def reconsider(self) -> None:
