@@ -370,23 +370,24 @@ async def test_what_exists_does_not_start_before_the_pause_of_its_job_is_applied
 async def test_plan_times_of_a_pause_that_is_not_applied_yet_have_no_deadlines(
     ledger: Ledger, one: Runner, *, begun: bool
 ) -> None:
-    """Other jobs do not wait for it."""
+    """Nor do they delay those of others. The step applies pauses, which no other one may do."""
     for name in ("job", "other"):
         ledger.values("DELETE FROM jobs WHERE name = %s", name)
         ledger.job(name, schedule="* * * * *", start_by="10s", grace="1s")
     await one.settle()
-    plan(ledger, NOON + SECOND, job="job")
-    ledger.pass_time(3 * MINUTE)
+    plan(ledger, NOON + SECOND, until=NOON + 2 * MINUTE + SECOND, job="job")
+    ledger.pass_time(4 * MINUTE)
     await one.live_through()
     if begun:
         ledger.values("SELECT cronledger_internal.begin_pauses()")
-    await one.repair()
-    late = "SELECT DISTINCT job_name FROM breaches"
-    assert ledger.values(late) == ["other"]
+    with psycopg.connect(ledger.url) as editing:
+        editing.execute("SELECT FROM cronledger.jobs WHERE name = 'job' FOR UPDATE")
+        await one.repair()
+        late = "SELECT job_name, extract(minute FROM plan_time)::int FROM breaches ORDER BY 1, 2"
+        assert ledger.values(late) == [("other", 1), ("other", 2), ("other", 3)]
+    await one.repair()  # without a claim, as if no slot were free
+    assert ledger.values(late) == [("job", 3), ("other", 1), ("other", 2), ("other", 3)]
     await one.settle()
-    await one.repair()
-    assert paused(ledger)
-    assert ledger.values(late) == ["other"]
     assert not ledger.violations()
 
 

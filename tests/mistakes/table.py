@@ -863,7 +863,13 @@ MISTAKES = [
         SQL + "deadlines/add_deadlines.sql",
         ("plan_times have deadlines before the pause of their job is applied",
          PAUSES + "test_plan_times_of_a_pause_that_is_not_applied_yet_have_no_deadlines[False]",
-         " AND NOT {schema}_internal.awaits_pause(c.job_name)", ""),
+         "IN (SELECT s.job FROM {schema}_internal.jobs_to_settle() s(job))", "IN ('')"),
+    ),
+    *_of(
+        SQL + "pauses/begin_pauses.sql",
+        ("plan_times have deadlines while their job waits to be edited for its pause",
+         PAUSES + "test_plan_times_of_a_pause_that_is_not_applied_yet_have_no_deadlines[True]",
+         "SELECT u.job_name FROM {schema}.unsettled_pauses u\n    UNION ALL\n", ""),
     ),
     *_of(
         SQL + "workers/claim_next.sql",

@@ -10,7 +10,8 @@ BEGIN
     END IF;
     -- The plan_times of a pause have no deadlines. It may have begun before the edit that states it.
     due := ARRAY(SELECT c.job_name FROM {schema}.deadline_cursors c
-                 WHERE c.next_at <= {schema}.db_now() AND NOT {schema}_internal.awaits_pause(c.job_name)
+                 WHERE c.next_at <= {schema}.db_now()
+                   AND c.job_name NOT IN (SELECT s.job FROM {schema}_internal.jobs_to_settle() s(job))
                  ORDER BY c.next_at LIMIT most);
     -- A job that was deleted has no row to lock, and no edits either.
     due := ARRAY(SELECT j.name FROM {schema}.jobs j WHERE j.name = ANY (due) ORDER BY j.name FOR SHARE SKIP LOCKED)

@@ -33,14 +33,16 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
 $$;
 COMMENT ON FUNCTION {schema}_internal.unsettle_jobs({schema}.pauses, timestamptz, boolean, text) IS 'Notes the jobs of a pause that begins or ends at this instant, so that settle_pauses edits them.';
 
--- Until then, the revisions of the job do not state the pause.
-CREATE OR REPLACE FUNCTION {schema}_internal.awaits_pause(job text) RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT EXISTS (SELECT FROM {schema}.unsettled_pauses u WHERE u.job_name = job)
-        OR EXISTS (SELECT FROM {schema}.pauses p JOIN {schema}.jobs j ON j.name = job
-                   WHERE p.begun_at IS NULL AND p.ended_at IS NULL AND p.from_at <= {schema}.db_now()
-                     AND {schema}_internal.pause_covers(p, j))
-$$;
-COMMENT ON FUNCTION {schema}_internal.awaits_pause(text) IS 'Returns whether a pause of the job has begun or ended, and settle_pauses has not edited the job yet.';
+-- Until then, the revisions of these jobs do not state the pause.
+CREATE OR REPLACE FUNCTION {schema}_internal.jobs_to_settle() RETURNS SETOF text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN QUERY
+    SELECT u.job_name FROM {schema}.unsettled_pauses u
+    UNION ALL
+    SELECT j.name FROM {schema}.pauses p JOIN {schema}.jobs j ON {schema}_internal.pause_covers(p, j)
+    WHERE p.begun_at IS NULL AND p.ended_at IS NULL AND p.from_at <= {schema}.db_now();
+END $$;
+COMMENT ON FUNCTION {schema}_internal.jobs_to_settle() IS 'Returns the jobs of pauses that have begun or ended, and that settle_pauses has not edited yet.';
 
 -- Locks: jobs by name, SKIP LOCKED, then (by trigger) their schedules by key, then the open pauses by id, for share.
 CREATE OR REPLACE FUNCTION {schema}_internal.settle_pauses(most integer) RETURNS bigint

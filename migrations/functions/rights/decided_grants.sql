@@ -75,7 +75,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'EXECUTE',
             'next_deadline lock_deadlines deadline_schedules deadline_revisions take_manual_deadlines add_deadlines
              advance_deadlines judge_deadlines close_breaches prune_breaches'),
-        ('', 'EXECUTE', 'jobs_wake_deadlines note_manual_deadlines deadline_facts awaits_pause'),
+        ('', 'EXECUTE', 'jobs_wake_deadlines note_manual_deadlines deadline_facts jobs_to_settle'),
         ('', 'SELECT', 'deadline_cursors manual_deadlines deadlines deadline_breaches deadline_months'),
         ('', 'USAGE', 'breach_id'),
         -- Workers in other languages.

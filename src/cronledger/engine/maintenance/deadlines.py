@@ -95,7 +95,22 @@ class DeadlineStep:
                 following = await s.next_deadline(c)
             most = max(await judged.fetchone() or 0, await closed.fetchone() or 0)
             self._next = await following.fetchone()
-        return most == MOST or (self._next is not None and self._next <= now and len(turn) > 1)
+            is_due = self._next is not None and self._next <= now
+            if is_due and len(turn) == 1 and await self._apply_pauses(c):
+                return True
+        return most == MOST or (is_due and len(turn) > 1)
+
+    async def _apply_pauses(self, c: Connection) -> bool:
+        """Apply the pauses that have begun or ended, and return whether there were any.
+
+        Their jobs get no deadlines before that. A claim applies pauses as well, but no replica
+        claims while it has no free slot.
+        """
+        async with step_transaction(c):
+            await self._statements.begin_pauses(c)
+        async with step_transaction(c):
+            settled = await self._statements.settle_pauses(c)
+        return bool(await settled.fetchone())
 
     async def _plan(self, c: Connection, jobs: Sequence[DeadlineTurn]) -> None:
         s = self._statements
