@@ -167,6 +167,27 @@ async def test_a_pause_that_was_planned_too_late_begins_after_what_was_planned(
     assert not ledger.violations()
 
 
+async def test_a_pause_begins_after_the_deadlines_that_were_computed_before_it_was_planned(
+    ledger: Ledger, one: Runner
+) -> None:
+    """No claim has planned anything, because no slot was free."""
+    ledger.values("DELETE FROM jobs WHERE name = 'job'")
+    ledger.job(schedule="* * * * *", start_by="10s", grace="1s")
+    await one.settle()
+    ledger.pass_time(2 * MINUTE)
+    await one.repair()
+    ledger.values(
+        "INSERT INTO pauses (from_at, requested_by, created_at) VALUES (%s, 'ann', db_now())",
+        NOON + MINUTE - TICK,
+    )
+    ledger.pass_time(SECOND)
+    await one.live_through()
+    assert not await one.settle()
+    assert starts(ledger)[-1] == ("paused", NOON + 2 * MINUTE + SECOND)
+    assert await pass_minutes(ledger, one, 1) == 0
+    assert not ledger.violations()
+
+
 async def test_a_delayed_firing_that_was_planned_too_early_stays_valid(ledger: Ledger) -> None:
     """Its plan_time is before `from`, and it was due after it."""
     ledger.stop_clock(NOON)

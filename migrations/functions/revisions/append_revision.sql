@@ -65,12 +65,14 @@ CREATE OR REPLACE FUNCTION {schema}_internal.nothing_planned_after(job {schema}.
 LANGUAGE sql STABLE AS $$
     SELECT NOT EXISTS (SELECT FROM {schema}.schedules s WHERE s.job_name = job.name AND s.planned_through > at)
        AND NOT EXISTS (SELECT FROM {schema}.undated u WHERE u.job_name = job.name)
+       AND NOT EXISTS (SELECT FROM {schema}.deadline_cursors c
+                       WHERE c.job_name = job.name AND coalesce(c.upto, c.through) > at)
        AND NOT (job.schedule_delay + job.jitter > interval '0' AND EXISTS (
            SELECT FROM {schema}.executions e
            WHERE e.job_name = job.name AND e.trigger = 'schedule' AND e.due_at > at
              AND e.plan_time > at - job.schedule_delay - job.jitter))
 $$;
-COMMENT ON FUNCTION {schema}_internal.nothing_planned_after({schema}.jobs, timestamptz) IS 'Returns whether nothing of this job that is due after this instant was planned, so that a pause may take effect then.';
+COMMENT ON FUNCTION {schema}_internal.nothing_planned_after({schema}.jobs, timestamptz) IS 'Returns whether nothing of this job that is due after this instant was planned, and no deadline of it computed, so that a pause may take effect then.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_append_revision() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
