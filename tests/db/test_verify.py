@@ -12,6 +12,7 @@ import pytest
 from cronledger import Context
 from cronledger.audit.verify import verify
 from cronledger.ledger.audits import Audits
+from cronledger.ledger.queries import text
 from tests.database import Databases
 from tests.db.support.engine import DAY, HOUR, MINUTE, Ledger, Runner, runners
 from tests.db.support.whole_replica import Whole
@@ -392,3 +393,13 @@ async def test_no_false_alarm_beside_live_replicas(whole: Whole) -> None:
                 edit: LiteralString = "UPDATE cronledger.jobs SET schedule = '*/2 * * * * *'"
                 await asyncio.to_thread(whole.rows, edit)  # it waits for their locks
     assert list(verify(whole.url)) == []
+
+
+def test_the_history_of_one_job_is_read_by_index(ledger: Ledger) -> None:
+    explain = f"EXPLAIN {text('list_history_violations', 'cronledger')}"
+    with psycopg.connect(ledger.url) as c:
+        c.execute("SET enable_seqscan = off")  # an empty table is cheaper to read as a whole
+        cursor = psycopg.ClientCursor(c)
+        lines = cursor.execute(explain.encode(), {"first": "-infinity", "jobs": ["a"]}).fetchall()
+    plan = "\n".join(line for (line,) in lines)
+    assert "Index Cond: (job_name = ANY" in plan, plan
