@@ -11,6 +11,8 @@ DECLARE
     first_plan constant timestamptz := (SELECT min(u.plan) FROM unnest(of_plans) u(plan));
     last_plan  constant timestamptz := (SELECT max(u.plan) FROM unnest(of_plans) u(plan));
 BEGIN
+    -- The status is not a constant. Otherwise, in a new week's partition, PostgreSQL searches the index of all waiting
+    -- executions for each of these.
     UPDATE {schema}.executions e
     SET gate_after = u.gate_after, waits_until = u.waits_until,
         status = CASE WHEN u.verdict = 'expire' AND e.trigger <> 'schedule' THEN 'FAILED' ELSE e.status END,
@@ -23,7 +25,7 @@ BEGIN
     FROM (SELECT * FROM unnest(of_jobs, of_kinds, of_scopes, of_plans, verdicts, of_afters, of_untils, of_missing)
           LIMIT cardinality(of_jobs)) AS u(job, kind, scope, plan, verdict, gate_after, waits_until, missing)
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
-      AND e.plan_time BETWEEN first_plan AND last_plan AND e.status = 'PENDING' AND e.next_attempt_at IS NULL
+      AND e.plan_time BETWEEN first_plan AND last_plan AND e.status = (SELECT 'PENDING') AND e.next_attempt_at IS NULL
       AND (u.verdict <> 'expire' OR e.trigger <> 'schedule')
       AND (u.verdict <> 'wait' OR (e.gate_after, e.waits_until) IS DISTINCT FROM (u.gate_after, u.waits_until));
     WITH gone AS (
@@ -31,7 +33,7 @@ BEGIN
         USING (SELECT * FROM unnest(of_jobs, of_kinds, of_scopes, of_plans, verdicts, of_missing)
                LIMIT cardinality(of_jobs)) AS u(job, kind, scope, plan, verdict, missing)
         WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
-          AND e.plan_time BETWEEN first_plan AND last_plan AND e.status = 'PENDING' AND e.next_attempt_at IS NULL
+          AND e.plan_time BETWEEN first_plan AND last_plan AND e.status = (SELECT 'PENDING') AND e.next_attempt_at IS NULL
           AND u.verdict = 'expire' AND e.trigger = 'schedule'
         RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.revision, u.missing
     )
