@@ -391,7 +391,7 @@ async def test_what_exists_does_not_start_before_the_pause_of_its_job_is_applied
 async def test_plan_times_of_a_pause_that_is_not_applied_yet_have_no_deadlines(
     ledger: Ledger, one: Runner, *, begun: bool
 ) -> None:
-    """Nor do they delay those of others. The step applies pauses, which no other one may do."""
+    """Other jobs do not wait. The step applies the pause itself, because there may be no claim."""
     for name in ("job", "other"):
         ledger.values("DELETE FROM jobs WHERE name = %s", name)
         ledger.job(name, schedule="* * * * *", start_by="10s", grace="1s")

@@ -11,8 +11,8 @@ DECLARE
     first_plan constant timestamptz := (SELECT min(u.plan) FROM unnest(of_plans) u(plan));
     last_plan  constant timestamptz := (SELECT max(u.plan) FROM unnest(of_plans) u(plan));
 BEGIN
-    -- The status is not a constant. Otherwise, in a new week's partition, PostgreSQL searches the index of all waiting
-    -- executions for each of these.
+    -- The status is not a constant. Otherwise, in a new week's partition, PostgreSQL reads the index of all waiting
+    -- executions for each gate.
     UPDATE {schema}.executions e
     SET gate_after = u.gate_after, waits_until = u.waits_until,
         status = CASE WHEN u.verdict = 'expire' AND e.trigger <> 'schedule' THEN 'FAILED' ELSE e.status END,

@@ -218,7 +218,7 @@ def with_slots(basis: Basis, slots: Mapping[str | None, int]) -> Basis:
 
 
 def caveats(basis: Basis, found: Forecast, unless: str = "") -> list[str]:
-    """Return sentences that state the assumptions of the forecast and the data that it lacks.
+    """Return the caveats of a forecast as sentences: what it assumes, and which data was missing.
 
     `unless`: how the reader may give slots to queues without any.
     """

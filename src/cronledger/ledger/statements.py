@@ -94,8 +94,8 @@ def _looks(cursor: Any) -> Callable[[Sequence[Any]], ClaimLook]:
 
 
 SETTLED_SCHEDULES = 10_000
-"""After so many of their schedules, a transaction stops to apply pauses to jobs. This takes about
-0.4 s. The next one applies the others."""
+"""A transaction that applies pauses ends after so many schedules, which takes about 0.4 s. The next
+transaction applies the others."""
 
 
 class Statements:

@@ -97,7 +97,7 @@ class Claim:
         self._found: Sequence[DueExecution] = ()
         self._won: list[Claimed] = []
         self._inserted: StepCursor[Started] | None = None
-        self._lateness: list[tuple[str, timedelta]] = []  # the queue of each new execution first
+        self._lateness: list[tuple[str, timedelta]] = []  # by queue, of each new execution
         self._enqueuers: StepCursor[Enqueuer] | None = None
         self._traceparents: Mapping[int, str] = {}  # by the ids of executions
         self._sent = self._read_at = 0.0
@@ -260,7 +260,10 @@ class Claim:
         self._context.low_water.rise(first, self._left_out)
 
     async def _fetch_inserted(self) -> list[Claimed]:
-        """Return the executions that were inserted. Rows that existed already are not included."""
+        """Return the executions that were inserted, and note their lateness.
+
+        Rows that existed already are not included.
+        """
         if self._inserted is None:
             return []
         by_token = {new.token: new for new in self.decision.new}
