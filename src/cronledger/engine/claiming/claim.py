@@ -24,6 +24,7 @@ from time import monotonic
 
 import psycopg
 
+from cronledger.engine import planned_pauses
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.breadth import MAX_EXTRA_SCHEDULES, Breadth
 from cronledger.engine.claiming.decide import ClaimDecision, decide
@@ -291,21 +292,11 @@ class Claim:
                     result = await self._statements.rearm_unblocked(c, decision.parked)
                 rearmed = any(row.rearmed for row in await result.fetchall())
             await self._record_spec_errors(c)
-            rearmed = await self._settle_pauses(c) or rearmed
+            if self._unsettled:
+                rearmed = await planned_pauses.settle(c, self._statements) or rearmed
         except psycopg.Error as error:
             log.warning("claim_followup_failed", parked=len(decision.parked), error=str(error))
         return rearmed
-
-    async def _settle_pauses(self, c: Connection) -> bool:
-        """Edit jobs whose pauses have begun or ended. Return whether there were any."""
-        if not self._unsettled:
-            return False
-        async with step_transaction(c):
-            result = await self._statements.settle_pauses(c)
-        settled = await result.fetchone() or 0
-        if settled:
-            log.info("pauses_settled", jobs=settled)
-        return bool(settled)
 
     def _log_refused_rows(self) -> None:
         for row in self._found:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import psycopg
 
+from cronledger.engine import planned_pauses
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.bad_values import BadValues
 from cronledger.engine.claiming.breadth import Breadth
@@ -27,10 +28,6 @@ from cronledger.engine.clock import DatabaseClock
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.database_errors import BAD_VALUE_ERRORS
 from cronledger.ledger.statements import Statements
-from cronledger.ledger.transactions import step_transaction
-from cronledger.logs.loggers import get_logger
-
-log = get_logger(__name__)
 
 
 class Claimer:
@@ -111,10 +108,5 @@ class Claimer:
             self._idle.set()
 
     async def _begin_pauses(self) -> None:
-        context = self._context
-        async with context.pool.connection() as c:
-            async with step_transaction(c):
-                result = await context.statements.begin_pauses(c)
-            began = await result.fetchone()
-        if began:
-            log.info("pauses_began", pauses=began)
+        async with self._context.pool.connection() as c:
+            await planned_pauses.begin(c, self._context.statements)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from time import monotonic
 
+from cronledger.engine import planned_pauses
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.maintenance.numbered_revisions import (
     RevisionKey,
@@ -19,12 +20,9 @@ from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import DeadlineTurn, ManualDeadline
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
-from cronledger.logs.loggers import get_logger
 from cronledger.rules import deadline_plan
 from cronledger.rules.deadline_plan import DeadlinePlan, NewDeadline, Planning, Scope
 from cronledger.rules.model import Revision
-
-log = get_logger(__name__)
 
 JOBS = 100
 """Jobs whose deadlines one transaction computes."""
@@ -96,21 +94,11 @@ class DeadlineStep:
             most = max(await judged.fetchone() or 0, await closed.fetchone() or 0)
             self._next = await following.fetchone()
             is_due = self._next is not None and self._next <= now
-            if is_due and len(turn) == 1 and await self._apply_pauses(c):
-                return True
+            if is_due and len(turn) == 1:  # jobs may wait for their pauses
+                await planned_pauses.begin(c, s)
+                if await planned_pauses.settle(c, s):
+                    return True
         return most == MOST or (is_due and len(turn) > 1)
-
-    async def _apply_pauses(self, c: Connection) -> bool:
-        """Apply the pauses that have begun or ended, and return whether there were any.
-
-        Their jobs get no deadlines before that. A claim applies pauses as well, but no replica
-        claims while it has no free slot.
-        """
-        async with step_transaction(c):
-            await self._statements.begin_pauses(c)
-        async with step_transaction(c):
-            settled = await self._statements.settle_pauses(c)
-        return bool(await settled.fetchone())
 
     async def _plan(self, c: Connection, jobs: Sequence[DeadlineTurn]) -> None:
         s = self._statements
